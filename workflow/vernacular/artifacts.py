@@ -1,0 +1,111 @@
+"""The one Parquet writer and reader: schema checked, written whole or not at all, provenance in the metadata.
+
+Every artifact carries a JSON object under the key `vernacular`: its `kind`, the `fingerprint` of what determined it,
+and whatever provenance its stage adds. Page checksums are written and verified, so a damaged file is named, never read.
+"""
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vernacular.errors import ArtifactError
+
+_KEY = b"vernacular"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an artifact of one kind looks like: its name, its columns, and the columns that identify a row."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...]  # unique together; () where a row has no identity
+    required: tuple[str, ...] = field(default=())  # columns that may not be null, beside the key
+
+
+def write(path, kind: Kind, rows, metadata: dict) -> Path:
+    """Write `rows` (list of dicts, or a pa.Table) as an artifact of `kind`; atomic, fsynced.
+
+    Raises ArtifactError if a column is unknown, a value does not fit its type, or the key is null or repeated.
+    """
+    table = _as_table(rows, kind)
+    for name in (*kind.key, *kind.required):
+        if table.column(name).null_count:
+            raise ArtifactError(f"{path}: column {name} of a {kind.name} file has empty values.")
+    if kind.key and table.num_rows:
+        counts = table.group_by(list(kind.key)).aggregate([([], "count_all")])
+        if counts.num_rows != table.num_rows:
+            raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
+    note = json.dumps({"kind": kind.name, **metadata}, ensure_ascii=False, sort_keys=True)
+    table = table.replace_schema_metadata({_KEY: note.encode("utf-8", "backslashreplace")})
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    return Path(path)
+
+
+def read(path, kind: Kind) -> pa.Table:
+    """Read an artifact; raises ArtifactError naming the file if it is missing, damaged, or of another kind or schema."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+    except FileNotFoundError:
+        raise ArtifactError(f"{path}: there is no such file.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ArtifactError(f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild.") from None
+    found = _note(table.schema.metadata, path)
+    if found.get("kind") != kind.name:
+        raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
+    if not table.schema.remove_metadata().equals(kind.schema):
+        raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
+    return table
+
+
+def metadata(path) -> dict:
+    """The `vernacular` metadata of an artifact, without reading its rows."""
+    try:
+        return _note(pq.read_schema(path).metadata, path)
+    except FileNotFoundError:
+        raise ArtifactError(f"{path}: there is no such file.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ArtifactError(f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild.") from None
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yield a temporary path beside `path`; on success fsync it and rename it to `path`, on failure remove it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _as_table(rows, kind: Kind) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        try:
+            return rows.select(kind.schema.names).cast(kind.schema)
+        except (KeyError, pa.ArrowException, ValueError) as error:
+            raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+    known = set(kind.schema.names)
+    for row in rows:
+        if extra := set(row) - known:
+            raise ArtifactError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}")
+    try:
+        return pa.Table.from_pylist(rows, schema=kind.schema)
+    except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
+        raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+
+
+def _note(schema_metadata, path) -> dict:
+    if not schema_metadata or _KEY not in schema_metadata:
+        raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
+    return json.loads(schema_metadata[_KEY])

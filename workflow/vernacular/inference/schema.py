@@ -1,0 +1,54 @@
+"""scores and generations: what the evaluated model returned, raw; `results/{model}/scores|generations/{evaluation}.parquet`.
+
+Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, strategy asked and used,
+fallback and why, self-check), tokenizer policy (bos, truncation), counters (forwards, tokens computed, tokens the trie
+needs, model loads, seconds).
+"""
+
+import pyarrow as pa
+
+from vernacular.artifacts import Kind
+
+SCORES = Kind(
+    "scores",
+    pa.schema(
+        [
+            ("request_id", pa.string()),
+            ("item_id", pa.string()),
+            ("role", pa.string()),
+            ("tokens", pa.list_(pa.string())),  # the span's tokens as the tokenizer writes them
+            ("offsets", pa.list_(pa.list_(pa.int32(), 2))),  # [start, end) of each token in the characters of prefix + text
+            ("logprobs", pa.list_(pa.float32())),  # nats, one per token of the span
+            ("greedy", pa.list_(pa.bool_())),  # was this token the most likely one?
+            ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless asked
+            ("topk_entropy", pa.list_(pa.float32())),  # nats, of the 100 likeliest renormalised; null unless asked
+            ("rank", pa.list_(pa.int32())),  # 1 = most likely; null unless asked
+            ("word_end", pa.list_(pa.float32())),  # ln P(next token begins a word), before each token and after the last
+            ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
+            ("rendered", pa.string()),  # the text as sent, where a chat template changed it; null otherwise
+            ("flag", pa.string()),  # null, "boundary", "truncated", "empty", "error: …"; several joined by "; "
+        ]
+    ),
+    key=("item_id", "role"),
+    required=("request_id",),
+)
+
+GENERATIONS = Kind(
+    "generations",
+    pa.schema(
+        [
+            ("request_id", pa.string()),
+            ("item_id", pa.string()),
+            ("role", pa.string()),
+            ("raw", pa.string()),  # everything generated, stop string included, special tokens left out
+            ("answer", pa.string()),  # raw up to the stop string, outer blanks removed
+            ("finish_reason", pa.string()),  # "stop", "eos", "length"
+            ("n_tokens", pa.int32()),
+            ("n_prompt_tokens", pa.int32()),
+            ("rendered", pa.string()),
+            ("flag", pa.string()),  # null, "truncated: k demonstrations left out", "error: …"
+        ]
+    ),
+    key=("item_id", "role"),
+    required=("request_id",),
+)
