@@ -67,6 +67,7 @@ METRICS = Kind(
             ("chance", pa.float64()),
             ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
             ("family", pa.string()),  # "similarity" or "surprisal": the spreadsheet it stands in
+            ("headline", pa.bool_()),  # stands in the leaderboard and in overviews
             ("higher_is_better", pa.bool_()),  # null: neither
             ("signature", pa.string()),  # metric, encoder and layer, versions
             ("model_revision", pa.string()),
