@@ -23,7 +23,10 @@ REQUESTS = Kind(
     "requests",
     pa.schema(
         [
-            ("request_id", pa.string()),  # hash of everything below but item_id and role: the same question is asked once
+            (
+                "request_id",
+                pa.string(),
+            ),  # hash of all below but item_id and role: a question is asked once
             ("item_id", pa.string()),
             ("role", pa.string()),  # what the answer is for: "choice:2", "good", "letters", "answer"
             ("kind", pa.string()),  # "score" or "generate"
@@ -32,7 +35,10 @@ REQUESTS = Kind(
             ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
             ("span_end", pa.int32()),
             ("extras", pa.list_(pa.string())),  # "entropy", "rank", "word_end", "pll:original", "pll:within_word_l2r"
-            ("turns", pa.list_(TURN)),  # the same few-shot block and question as chat turns; null where chat makes no sense
+            (
+                "turns",
+                pa.list_(TURN),
+            ),  # few-shot block and question as chat turns; null where chat makes no sense
             ("demonstrations", pa.list_(pa.string())),  # the few-shot block cut up, so that a long item can shed some
             ("stop", pa.list_(pa.string())),  # generation ends before the first of these
             ("max_new_tokens", pa.int32()),

@@ -1,0 +1,113 @@
+"""items -> requests: everything an evaluation asks of a model, decided before any model is loaded."""
+
+from vernacular.errors import ConfigError, closest
+from vernacular.fingerprint import fingerprint
+from vernacular.requests import (
+    acceptability,
+    cloze,
+    fewshot,
+    generation,
+    last_word,
+    letters,
+    minimal_pair,
+    simil_eval,
+    target_word,
+)
+from vernacular.requests import options as options_protocol
+from vernacular.requests.prompts import LAYOUTS, load_labels
+from vernacular.requests.rows import UNASKED, Setting
+
+PROTOCOLS = {
+    "generation": generation,
+    "letters": letters,
+    "options": options_protocol,
+    "acceptability": acceptability,
+    "minimal_pair": minimal_pair,
+    "last_word": last_word,
+    "cloze": cloze,
+    "target_word": target_word,
+}
+CAUSAL_ONLY = {"generation", "letters", "options", "last_word"}  # a masked model cannot be asked these
+FEW_SHOT = {name for name, protocol in PROTOCOLS.items() if protocol.FEW_SHOT}
+STYLES = {name: ("default",) for name in PROTOCOLS} | {
+    "generation": ("default", "open", "simil-eval", "simil-eval-open"),
+}
+# options: what a protocol lets a person choose; a tuple names the values allowed, a type anything of it
+OPTIONS = {
+    "permutations": int,  # letters: in how many rotations the options are shown
+    "bow_correction": bool,  # last_word: ask for the beginning-of-word correction (Pimentel & Meister 2024)
+    "legacy": bool,  # cloze: score also as the source's scripts do
+    "pll": ("original", "within_word_l2r"),  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023
+    "mask_token": str,  # target_word: how the file writes the masked word
+    "evaluation_type": target_word.LEVELS,
+    "task_type": target_word.TASK_TYPES,
+}
+
+
+def build(
+    items: list[dict], task: dict, *, language: str, protocol: str, shots: int, seed: int, style: str, options: dict
+) -> tuple[list[dict], dict]:
+    """The requests of one evaluation (rows per REQUESTS) and their metadata.
+
+    Metadata: `demonstrations` (their item ids, in prompt order), `held_out` (those of them that are items of the
+    evaluated set, and so not asked), `prefix` (the few-shot block), `unasked` (reason per item that cannot be asked),
+    `prompts` (fingerprint of the prompt lines). Raises ConfigError for a combination that makes no sense.
+    """
+    _check(task, protocol=protocol, shots=shots, style=style, options=options)
+    module = PROTOCOLS[protocol]
+    ours = module.FEW_SHOT and not style.startswith("simil-eval")
+    setting = Setting(task["prompt"], language, seed, style, options, load_labels(language) if ours else {})
+    drawn, held_out = fewshot.draw(items, task=task["task"], language=language, shots=shots, seed=seed)
+    shown = [module.demonstrate(item, setting) for item in drawn]
+    setting = Setting(
+        setting.layout,
+        language,
+        seed,
+        style,
+        options,
+        setting.labels,
+        demonstrations=tuple(text for text, _ in shown),
+        turns=tuple(turn for _, turns in shown for turn in turns),
+    )
+    asked = [item for item in items if not item["demonstration"] and item["item_id"] not in held_out]
+    rows = [row for item in asked for row in module.requests(item, setting)]
+    return rows, {
+        "language": language,
+        "protocol": protocol,
+        "shots": shots,
+        "seed": seed,
+        "style": style,
+        "task": task["task"],
+        "options": options,
+        "demonstrations": [item["item_id"] for item in drawn],
+        "held_out": sorted(held_out),
+        "prefix": setting.prefix,
+        "prompts": fingerprint(setting.labels),
+        "unasked": {r["item_id"]: r["role"].removeprefix(UNASKED) for r in rows if r["role"].startswith(UNASKED)},
+    }
+
+
+def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) -> None:
+    where = f"Task {task['task']}"
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f'{where}: there is no protocol "{protocol}".{closest(protocol, PROTOCOLS)}')
+    if protocol not in task.get("protocols", PROTOCOLS):
+        raise ConfigError(f'{where} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
+    if task["prompt"] not in LAYOUTS:
+        raise ConfigError(f'{where}: there is no prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
+    if style not in STYLES[protocol]:
+        raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, STYLES[protocol])}')
+    if style.startswith("simil-eval") and task["prompt"] not in simil_eval.LAYOUTS:
+        raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
+    if style == "simil-eval-open" and task["prompt"] == "summary":
+        raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries; choose `simil-eval`.")
+    if shots < 0 or (shots and protocol not in FEW_SHOT):
+        raise ConfigError(f"{where}: {protocol} takes no demonstrations, found shots: {shots}; set it to 0.")
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise ConfigError(f'{where}: there is no option "{name}".{closest(name, OPTIONS)}')
+        allowed = OPTIONS[name]
+        if isinstance(allowed, tuple) and value not in allowed:
+            raise ConfigError(f"{where}: option {name} is {value!r}.{closest(value, allowed)}")
+        if isinstance(allowed, type) and type(value) is not allowed:  # exactly: True is no number of permutations
+            raise ConfigError(f"{where}: option {name} must be of type {allowed.__name__}, found {value!r}.")

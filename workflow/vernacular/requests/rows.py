@@ -1,0 +1,103 @@
+"""Rows of the requests file: a request is built here and nowhere else, so that its id always means its content.
+
+The blank before a scored text belongs to the text: `"Answer:" + " A"` is scored from the blank on, because tokenizers
+glue a blank to the word that follows it. A context handed to these functions therefore never ends in a blank.
+"""
+
+from dataclasses import dataclass, field
+
+from vernacular.fingerprint import fingerprint
+
+UNASKED = "unasked: "  # role of the row that stands for an item which could not be asked, followed by the reason
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all requests of one evaluation share."""
+
+    layout: str  # the task's `prompt` key: question, passage, story, …
+    language: str
+    seed: int
+    style: str
+    options: dict = field(default_factory=dict)  # the protocol's own, see build.OPTIONS
+    labels: dict = field(default_factory=dict)  # prompt lines of the language; {} where the protocol needs none
+    demonstrations: tuple[str, ...] = ()  # the few-shot block, cut up
+    turns: tuple[dict, ...] = ()  # the few-shot block as chat turns
+
+    @property
+    def prefix(self) -> str:
+        return "".join(self.demonstrations)
+
+
+def scored(
+    item: dict,
+    role: str,
+    before: str,
+    span: str,
+    after: str = "",
+    *,
+    extras=(),
+    setting: Setting | None = None,
+    user: str | None = None,
+) -> dict:
+    """A request for the log-probability of `span`, read after the few-shot block and `before`, and followed by `after`.
+
+    `setting` gives the few-shot block; without it there is none. `user` is the last chat turn, where chat makes sense.
+    """
+    prefix = setting.prefix if setting else ""
+    start = len(prefix) + len(before)
+    return _row(
+        item,
+        role,
+        kind="score",
+        prefix=prefix,
+        text=before + span + after,
+        span_start=start,
+        span_end=start + len(span),
+        extras=list(extras) or None,
+        turns=None if user is None else [*(setting.turns if setting else ()), turn("user", user)],
+        demonstrations=list(setting.demonstrations) if setting and setting.demonstrations else None,
+    )
+
+
+def generated(
+    item: dict,
+    text: str,
+    *,
+    setting: Setting,
+    turns: list[dict] | None,
+    stop=(),
+    max_new_tokens: int | None = None,
+    longest_answer: str | None = None,
+    decoding: dict | None = None,
+) -> dict:
+    """A request for a text that continues the few-shot block and `text`."""
+    return _row(
+        item,
+        "answer",
+        kind="generate",
+        prefix=setting.prefix,
+        text=text,
+        turns=turns,
+        demonstrations=list(setting.demonstrations) or None,
+        stop=list(stop),
+        max_new_tokens=max_new_tokens,
+        longest_answer=longest_answer,
+        decoding=decoding,
+    )
+
+
+def unasked(item: dict, reason: str) -> dict:
+    """A row with nothing to score, so that an item that cannot be asked is still counted, and its reason shown."""
+    return _row(item, UNASKED + reason, kind="score", prefix="", text="-", span_start=1, span_end=1)
+
+
+def turn(role: str, content: str) -> dict:
+    return {"role": role, "content": content}
+
+
+def _row(item: dict, role: str, **content) -> dict:
+    names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "turns", "demonstrations", "stop",
+             "max_new_tokens", "longest_answer", "decoding")  # fmt: skip
+    content = {name: content.get(name) for name in names}
+    return {"request_id": fingerprint(content)[:32], "item_id": item["item_id"], "role": role, **content}
