@@ -70,7 +70,7 @@ def read(path) -> tuple[object, dict[tuple, int]]:
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
-    """Raise ConfigError with the one most telling violation of `schema`: file, line, key, what was found, what is allowed."""
+    """Raise ConfigError with the most telling violation: file, line, key, what was found, what is allowed."""
     errors = list(jsonschema.Draft202012Validator(schema).iter_errors(value))
     if not errors:
         return

@@ -1,0 +1,60 @@
+"""Config and helpers for every stage. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
+
+import json
+import os
+import re
+import sys
+
+from vernacular import config as settings
+from vernacular import specs
+from vernacular.errors import UserError
+from vernacular.fingerprint import code_fingerprint
+
+PACKAGE = settings.WORKFLOW / "vernacular"
+
+
+try:
+    CONFIG = settings.load(
+        [os.path.relpath(path) for path in workflow.overwrite_configfiles or ["config.yaml"]],
+        dict(workflow.config_settings.config),
+    )
+except UserError as error:
+    print(error, file=sys.stderr)
+    sys.exit(1)
+
+
+# All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set.
+def spec(*code, **values):
+    return json.dumps(
+        {**values, "code": code_fingerprint(*[PACKAGE / part for part in code])}, sort_keys=True, ensure_ascii=False
+    )
+
+
+# One file per evaluation, for one model
+def of_each(pattern, model, protocols=None):
+    chosen = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
+    return expand(pattern, model=model, evaluation=chosen)
+
+
+def items_of(protocols=None):
+    chosen = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
+    return expand("resources/items/{items}.parquet", items=dict.fromkeys(chosen))
+
+
+def task_results(model):
+    return of_each("results/{model}/tasks/{evaluation}.parquet", model)
+
+
+# The first evaluation of a task in a language says where its items come from; the config check made the others agree.
+def evaluation_of(items):
+    return next(e for e in CONFIG.evaluations.values() if e.items == items)
+
+
+wildcard_constraints:
+    model="|".join(map(re.escape, CONFIG.models)),
+    evaluation="|".join(map(re.escape, CONFIG.evaluations)),
+    items="|".join(re.escape(e.items) for e in CONFIG.evaluations.values()),
+
+
+onsuccess:
+    shell("python -m vernacular timings benchmarks --results results/summary")

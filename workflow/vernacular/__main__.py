@@ -1,0 +1,5 @@
+import sys
+
+from vernacular.cli import main
+
+sys.exit(main())

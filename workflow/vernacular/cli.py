@@ -1,0 +1,116 @@
+"""`python -m vernacular <verb> …`: one verb a stage, usable without Snakemake; the rules call nothing else.
+
+A verb ends with one line that says what it made. A person's mistake is one or two lines and exit status 1; what a stage
+has to say beside that goes to `--log`.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+from vernacular import verbs
+from vernacular.errors import UserError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    _log_to(args.log)
+    started = time.perf_counter()
+    try:
+        line = args.run(args)
+    except UserError as error:
+        logging.getLogger("vernacular").error(str(error))
+        print(f"{args.verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{args.verb}: stopped; what is finished is kept.", file=sys.stderr)
+        return 130
+    if line:
+        line = f"{line} ({time.perf_counter() - started:.1f} s)"
+        logging.getLogger("vernacular").info(line)
+        print(line, flush=True)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m vernacular", description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(dest="verb", required=True, metavar="verb")
+
+    def verb(name: str, run, about: str, *, spec: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=about, description=about)
+        command.set_defaults(run=run)
+        if spec:
+            command.add_argument("--spec", type=_json, required=True, help="what to make, as JSON (vernacular.specs)")
+        command.add_argument("--log", type=Path, help="file for messages and warnings")
+        return command
+
+    check = verb("check", verbs.check, "say what is wrong with a config file, or what it asks for", spec=False)
+    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
+
+    items = verb("items", verbs.items, "read one data set in one language into items")
+    items.add_argument("--out", type=Path, required=True)
+
+    requests = verb("requests", verbs.requests, "write the prompts of one evaluation")
+    requests.add_argument("--items", type=Path, required=True)
+    requests.add_argument("--out", type=Path, required=True)
+
+    for name, run in (("model", verbs.model), ("encoder", verbs.encoder)):
+        fetch = verb(name, run, f"fetch one {name} and record what it is")
+        fetch.add_argument("--out", type=Path, required=True)
+
+    infer = verb("infer", verbs.infer, "ask one model everything that the store does not hold yet")
+    infer.add_argument("--model", type=Path, required=True)
+    infer.add_argument("--requests", type=Path, nargs="+", required=True)
+    infer.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+    infer.add_argument("--store", type=Path, required=True)
+    infer.add_argument("--threads", type=int, default=1)
+
+    similarity = verb("similarity", verbs.similarity, "compare generated answers with the options")
+    similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
+    similarity.add_argument("--items", type=Path, nargs="*", default=[])
+    similarity.add_argument("--generations", type=Path, nargs="*", default=[])
+    similarity.add_argument("--out", type=Path, required=True)
+    similarity.add_argument("--threads", type=int, default=1)
+
+    metrics = verb("metrics", verbs.metrics, "compute one model's per-item results and values")
+    metrics.add_argument("--model", type=Path, required=True)
+    metrics.add_argument("--items-folder", type=Path, required=True)
+    metrics.add_argument("--requests-folder", type=Path, required=True)
+    metrics.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+
+    summary = verb("summary", verbs.summary, "gather the values of all models into tables and spreadsheets")
+    summary.add_argument("--metrics", type=Path, nargs="+", required=True)
+    summary.add_argument("--out", type=Path, required=True)
+
+    complete = verb("complete", verbs.complete, "fail if something is missing from the summary", spec=False)
+    complete.add_argument("--notes", type=Path, required=True)
+    complete.add_argument("--out", type=Path, required=True)
+
+    timings = verb("timings", verbs.timings, "print how long each part took, and where the results lie", spec=False)
+    timings.add_argument("benchmarks", type=Path)
+    timings.add_argument("--results", type=Path, required=True)
+    return parser
+
+
+def _json(text: str) -> dict:
+    return json.loads(text)
+
+
+def _log_to(path: Path | None) -> None:
+    """Send messages and warnings to `path`; without one, warnings go to the terminal."""
+    logging.captureWarnings(True)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(
+            filename=path, filemode="w", level=logging.INFO, encoding="utf-8", errors="backslashreplace",
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )  # fmt: skip
+    else:
+        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

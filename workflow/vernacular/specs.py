@@ -1,0 +1,112 @@
+"""What the result of each rule depends on, beside its input files: the part of the config that it uses and no more.
+
+A rule passes its spec to its verb as JSON, so that editing one model's settings reruns that model and nothing else.
+"""
+
+import os
+from pathlib import Path
+
+from vernacular import artifacts
+from vernacular.config import GENERATED, SCORED, WORKFLOW, Config, Evaluation, encoder_name
+from vernacular.errors import ArtifactError
+from vernacular.fingerprint import file_fingerprint
+from vernacular.records import read_record
+
+_LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
+
+
+def of_items(config: Config, evaluation: Evaluation) -> dict:
+    """The task file as far as this language goes, and which rows of it."""
+    task = config.tasks[evaluation.task]
+    language = {evaluation.language: task["languages"][evaluation.language]}
+    return {
+        # a clone in another folder is the same task
+        "task": {**task, "folder": os.path.relpath(task["folder"]), "languages": language},
+        "language": evaluation.language,
+        "data": evaluation.data,
+        "limit": evaluation.limit,
+    }
+
+
+def of_requests(config: Config, evaluation: Evaluation) -> dict:
+    """The evaluation, and the words of its prompts."""
+    task = config.tasks[evaluation.task]
+    words = WORKFLOW / "prompts" / f"{evaluation.language}.yaml"
+    return {
+        "evaluation": evaluation.id,
+        "task": {key: task[key] for key in ("task", "prompt", "protocols")},
+        "language": evaluation.language,
+        "protocol": evaluation.protocol,
+        "shots": evaluation.shots,
+        "seed": evaluation.seed,
+        "style": evaluation.style,
+        "options": dict(evaluation.options),
+        "prompts": file_fingerprint(words) if words.exists() else None,
+    }
+
+
+def of_model(config: Config, name: str) -> dict:
+    settings = config.models[name]
+    return {"name": name, **{key: settings[key] for key in _LOADING}}
+
+
+def of_inference(config: Config, name: str) -> dict:
+    settings = {key: value for key, value in config.models[name].items() if key not in ("source", "kind")}
+    return {"name": name, "settings": settings}
+
+
+def of_encoder(config: Config, name: str) -> dict:
+    return {"name": name, **config.encoders[name]}
+
+
+def of_similarity(config: Config) -> dict:
+    """Which encoder measures which metric in each evaluation with generated answers."""
+    metrics = config.similarity["metrics"]
+    return {
+        "idf": config.similarity["idf"],
+        "evaluations": {
+            e.id: {"items": e.items, "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in metrics}}
+            for e in config.evaluations.values()
+            if e.protocol in GENERATED
+        },
+    }
+
+
+def of_metrics(config: Config, name: str) -> dict:
+    return {
+        "model": name,
+        "evaluations": {
+            e.id: {**e.spec(), "items": e.items, "kind": "scores" if e.protocol in SCORED else "generations"}
+            for e in config.evaluations.values()
+        },
+    }
+
+
+def of_summary(config: Config) -> dict:
+    return {"models": list(config.models), "evaluations": list(config.evaluations)}
+
+
+def local_files(source: str) -> list[str]:
+    """The files of a model on this disk: a checkpoint that is trained further is another model, and is noticed."""
+    if not source.startswith((".", "/", "~")):
+        return []
+    where = Path(source).expanduser()
+    if where.is_file():
+        return [str(where)]
+    return sorted(str(f) for f in where.glob("*") if f.suffix in (".json", ".safetensors", ".bin", ".model", ".jinja"))
+
+
+def forget_unavailable(folder, models) -> list[Path]:
+    """Delete the files that only say why something could not be had, so that this run tries again; returns them."""
+    forgotten = []
+    for path in sorted(Path(folder).glob("*.parquet")):
+        try:
+            unavailable = artifacts.metadata(path).get("unavailable")
+        except ArtifactError:
+            unavailable = "damaged"
+        if unavailable:
+            forgotten.append(path)
+    forgotten += [path for path in sorted(Path(models).glob("*.json")) if read_record(path).get("unavailable")]
+    for path in forgotten:
+        path.unlink()
+    return forgotten
