@@ -1,8 +1,10 @@
-"""scores and generations: what the evaluated model returned, raw; `results/{model}/scores|generations/{evaluation}.parquet`.
+"""scores and generations: what the evaluated model returned, raw.
 
-Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, strategy asked and used,
-fallback and why, self-check), tokenizer policy (bos, truncation), counters (forwards, tokens computed, tokens the trie
-needs, model loads, seconds).
+`results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
+
+Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, strategy asked and
+used, fallback and why, self-check), tokenizer policy (bos, truncation), counters (forwards, tokens computed, tokens the
+trie needs, model loads, seconds).
 """
 
 import pyarrow as pa
@@ -17,13 +19,16 @@ SCORES = Kind(
             ("item_id", pa.string()),
             ("role", pa.string()),
             ("tokens", pa.list_(pa.string())),  # the span's tokens as the tokenizer writes them
-            ("offsets", pa.list_(pa.list_(pa.int32(), 2))),  # [start, end) of each token in the characters of prefix + text
-            ("logprobs", pa.list_(pa.float32())),  # nats, one per token of the span
+            (
+                "offsets",
+                pa.list_(pa.list_(pa.int32(), 2)),
+            ),  # [start, end) in prefix + text, or in `rendered` if not null
+            ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null in it: nothing stood before
             ("greedy", pa.list_(pa.bool_())),  # was this token the most likely one?
             ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless asked
             ("topk_entropy", pa.list_(pa.float32())),  # nats, of the 100 likeliest renormalised; null unless asked
             ("rank", pa.list_(pa.int32())),  # 1 = most likely; null unless asked
-            ("word_end", pa.list_(pa.float32())),  # ln P(next token begins a word), before each token and after the last
+            ("word_end", pa.list_(pa.float32())),  # ln P(a word ends here), before each token and after the last
             ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
             ("rendered", pa.string()),  # the text as sent, where a chat template changed it; null otherwise
             ("flag", pa.string()),  # null, "boundary", "truncated", "empty", "error: …"; several joined by "; "

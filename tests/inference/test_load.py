@@ -1,0 +1,83 @@
+import pytest
+import tiny
+import torch
+
+from vernacular.errors import ModelError
+from vernacular.inference.load import load
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return tiny.save("llama", tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return tiny.save("bert", tmp_path_factory.mktemp("bert"))
+
+
+def test_folder_loads_ready_to_score(llama):
+    loaded = load(llama, threads=1)
+    assert (loaded.kind, loaded.max_length, loaded.bos_id, loaded.adds_bos) == ("causal", 512, 1, True)
+    assert loaded.dtype is torch.float32
+    assert not loaded.model.training
+    assert torch.get_num_threads() == 1
+    assert loaded.facts()["architecture"] == "LlamaForCausalLM"
+
+
+def test_dtype_is_the_checkpoints_unless_asked(llama):
+    assert load({**llama, "dtype": "auto"}).dtype is torch.float32
+    assert load({**llama, "dtype": "bfloat16"}).dtype is torch.bfloat16
+
+
+def test_persons_limit_shortens_the_context(llama):
+    assert load({**llama, "max_length": 100}).max_length == 100
+
+
+def test_roberta_cannot_use_the_positions_below_its_padding_index(tmp_path):
+    assert load(tiny.save("roberta", tmp_path)).max_length == 510
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"folder": "/does/not/exist"}, "there is no folder /does/not/exist"),
+        ({"dtype": "float23"}, 'dtype is "float23". Did you mean "float32"'),
+        ({"kind": "casual"}, 'Did you mean "causal"'),
+        ({"kind": "masked"}, "cannot be loaded: Unrecognized configuration class"),
+    ],
+)
+def test_mistake_in_the_record_is_a_plain_sentence(llama, change, sentence):
+    with pytest.raises(ModelError) as error:
+        load({**llama, **change})
+    assert sentence in str(error.value)
+
+
+def test_encoder_is_refused_as_a_causal_model(bert):
+    with pytest.raises(ModelError, match='set kind to "masked"'):
+        load({**bert, "kind": "causal"})
+
+
+def test_checkpoint_without_its_head_is_refused(bert, tmp_path):
+    loaded = load(bert)
+    loaded.model.bert.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="lacks .* weights"):
+        load({**bert, "folder": str(tmp_path)})
+
+
+def test_pickled_weights_are_read_only_when_allowed(llama, tmp_path):
+    loaded = load(llama)
+    loaded.model.config.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    torch.save(loaded.model.state_dict(), tmp_path / "pytorch_model.bin")
+    record = {**llama, "folder": str(tmp_path)}
+    with pytest.raises(ModelError, match="allow_pickle: true"):
+        load(record)
+    assert load({**record, "allow_pickle": True}).kind == "causal"
+
+
+def test_folder_without_a_tokenizer_says_so(llama, tmp_path):
+    load(llama).model.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="tokenizer in .* cannot be loaded"):
+        load({**llama, "folder": str(tmp_path)})

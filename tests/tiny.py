@@ -1,0 +1,186 @@
+"""Tiny random models and tokenizers, made in memory, for tests: two or three layers, a few dozen hidden units.
+
+`loaded("llama")` is a LoadedModel ready for scoring; `save("llama", folder)` writes one to disk and returns its record.
+Weights are drawn wide (standard deviation 0.3), so that a wrong mask or position moves log-probabilities by far more
+than float noise.
+"""
+
+import functools
+
+import torch
+import transformers as tf
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from vernacular.inference.load import LoadedModel, wrap
+
+tf.logging.set_verbosity_error()  # remarks on token ids that tiny vocabularies lack
+
+LINES = [
+    "O gato dorme no tellado e a cadela ladra na rúa.",
+    "A choiva cae amodo sobre a vila; ninguén sae da casa.",
+    "Question: What is the capital of Galicia?\nA. Vigo\nB. Lugo\nC. Ourense\nD. Santiago\nAnswer: D",
+    "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nC. the horse\nD. the bird\nAnswer: B",
+    "Aquest matí hem anat al mercat i hem comprat pomes.",
+    "Jutros smo otišli na pijacu i kupili jabuke.",
+    "أكلت القطة السمك في المطبخ هذا الصباح.",
+    "დღეს დილით ბაზარში წავედით.",
+    "The keys to the cabinet are on the table, and nobody has seen them.",
+] * 3
+
+SMALL = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "initializer_range": 0.3,
+    "max_position_embeddings": 512,
+}  # fmt: skip
+GQA = {**SMALL, "intermediate_size": 48, "num_key_value_heads": 2}
+WINDOW = 16  # short enough that tests reach beyond it
+
+CONFIGS = {
+    "llama": lambda v: tf.LlamaConfig(vocab_size=v, **GQA),
+    "mistral": lambda v: tf.MistralConfig(vocab_size=v, sliding_window=WINDOW, head_dim=8, **GQA),
+    "qwen3": lambda v: tf.Qwen3Config(vocab_size=v, head_dim=8, tie_word_embeddings=True, **GQA),
+    "gemma2": lambda v: tf.Gemma2Config(
+        vocab_size=v, head_dim=8, sliding_window=WINDOW, final_logit_softcapping=5.0, attn_logit_softcapping=5.0,
+        query_pre_attn_scalar=8, **GQA
+    ),
+    "gemma3": lambda v: tf.Gemma3TextConfig(
+        vocab_size=v, head_dim=8, sliding_window=WINDOW, final_logit_softcapping=8.0, query_pre_attn_scalar=8,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], **GQA
+    ),
+    "cohere": lambda v: tf.CohereConfig(vocab_size=v, logit_scale=0.25, **GQA),
+    "granite": lambda v: tf.GraniteConfig(vocab_size=v, logits_scaling=4.0, embedding_multiplier=2.0, **GQA),
+    "gpt2": lambda v: tf.GPT2Config(
+        vocab_size=v, n_embd=32, n_layer=3, n_head=4, n_positions=512, initializer_range=0.3
+    ),
+    "gpt_neox": lambda v: tf.GPTNeoXConfig(vocab_size=v, intermediate_size=48, **SMALL),
+    "gpt_neo": lambda v: tf.GPTNeoConfig(
+        vocab_size=v, hidden_size=32, num_layers=2, attention_types=[[["global", "local"], 1]], num_heads=4,
+        window_size=WINDOW, max_position_embeddings=512, initializer_range=0.3
+    ),
+    "opt": lambda v: tf.OPTConfig(
+        vocab_size=v, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, ffn_dim=48, init_std=0.3,
+        max_position_embeddings=512, word_embed_proj_dim=32
+    ),
+    "bloom": lambda v: tf.BloomConfig(vocab_size=v, hidden_size=32, n_layer=3, n_head=4, initializer_range=0.3),
+    "mamba": lambda v: tf.MambaConfig(
+        vocab_size=v, hidden_size=32, state_size=8, num_hidden_layers=3, initializer_range=0.3
+    ),
+    "bert": lambda v: tf.BertConfig(vocab_size=v, intermediate_size=48, **SMALL),
+    "roberta": lambda v: tf.RobertaConfig(vocab_size=v, intermediate_size=48, **SMALL),
+    "deberta": lambda v: tf.DebertaV2Config(
+        vocab_size=v, intermediate_size=48, relative_attention=True, position_biased_input=False,
+        pos_att_type=["p2c", "c2p"], **SMALL
+    ),
+}  # fmt: skip
+MASKED = {"bert", "roberta", "deberta"}
+
+
+@functools.cache
+def tokenizer(kind: str = "bytes") -> tf.PreTrainedTokenizerFast:
+    """A small trained tokenizer.
+
+    "bytes": byte-level BPE without BOS in its output (GPT-2, SmolLM2); "bytes-bos": the same, adding one (Llama 3);
+    "prepend": BPE over ▁ with byte fallback, a Prepend normalizer and a BOS (Llama 2); "metaspace": Unigram over ▁ with
+    <s> … </s> (XLM-R); "wordpiece": lower-casing WordPiece with [CLS] … [SEP] (BERT); "bare": bytes, no specials.
+    """
+    special = {"bytes": ["<eos>", "<bos>"], "bytes-bos": ["<bos>", "<eos>"], "prepend": ["<unk>", "<s>", "</s>"],
+               "metaspace": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "bare": [],
+               "wordpiece": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]}[kind]  # fmt: skip
+    if kind in ("bytes", "bytes-bos", "bare"):
+        core = Tokenizer(models.BPE())
+        core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        core.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        core.train_from_iterator(
+            LINES, trainers.BpeTrainer(vocab_size=400, special_tokens=special, initial_alphabet=alphabet)
+        )
+        core.post_processor = processors.ByteLevel(trim_offsets=False)
+    elif kind == "prepend":
+        core = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+        core.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        core.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
+        bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+        trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=special + bytes_)
+        latin = [line for line in LINES if line.isascii()]  # accents and other scripts go through the byte tokens
+        core.train_from_iterator(latin, trainer)
+    elif kind == "metaspace":
+        core = Tokenizer(models.Unigram())
+        core.normalizer = normalizers.NFKC()
+        core.pre_tokenizer = pre_tokenizers.Metaspace()
+        core.decoder = decoders.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
+        core.train_from_iterator(LINES, trainer)
+    else:
+        core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        core.normalizer = normalizers.BertNormalizer(lowercase=True)
+        core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        core.decoder = decoders.WordPiece()
+        core.train_from_iterator(LINES, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+    return _with_specials(core, kind)
+
+
+def _with_specials(core: Tokenizer, kind: str) -> tf.PreTrainedTokenizerFast:
+    around = {"bytes-bos": ("<bos>", None), "prepend": ("<s>", None), "metaspace": ("<s>", "</s>"),
+              "wordpiece": ("[CLS]", "[SEP]")}.get(kind)  # fmt: skip
+    if around:
+        parts = [name for name in (around[0], "$A", around[1]) if name]
+        core.post_processor = processors.TemplateProcessing(
+            single=parts, special_tokens=[(t, core.token_to_id(t)) for t in around if t]
+        )
+    names = {
+        "bytes": {"bos_token": "<bos>", "eos_token": "<eos>"},
+        "bytes-bos": {"bos_token": "<bos>", "eos_token": "<eos>"},
+        "prepend": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+        "metaspace": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>",
+                      "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>"},
+        "wordpiece": {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]",
+                      "pad_token": "[PAD]"},
+        "bare": {},
+    }[kind]  # fmt: skip
+    return tf.PreTrainedTokenizerFast(tokenizer_object=core, **names)
+
+
+def model(arch: str, vocabulary: int, *, seed: int = 0):
+    """A random model of an architecture in CONFIGS, float32, eval mode."""
+    config = CONFIGS[arch](vocabulary)
+    config.bos_token_id = config.eos_token_id = None
+    config.pad_token_id = 1 if arch in ("roberta", "opt") else None if arch not in MASKED else 0
+    factory = tf.AutoModelForMaskedLM if arch in MASKED else tf.AutoModelForCausalLM
+    torch.manual_seed(seed)
+    return factory.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
+
+
+def default_tokenizer(arch: str) -> str:
+    """The kind of tokenizer that models of this architecture have."""
+    own = {
+        "bert": "wordpiece",
+        "deberta": "metaspace",
+        "roberta": "metaspace",
+        "llama": "prepend",
+        "mistral": "prepend",
+    }
+    return {**own, "gemma2": "bytes-bos", "gemma3": "bytes-bos"}.get(arch, "bytes")
+
+
+def record(arch: str, **options) -> dict:
+    """The record that the model step would write for a tiny model."""
+    return {
+        "name": f"tiny-{arch}", "folder": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
+        "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
+        "bos": "auto", "max_length": None, "batch_tokens": None, "strategy": "auto", "chat": False,
+        "allow_pickle": False, "trust_remote_code": False, "adapter": None, **options,
+    }  # fmt: skip
+
+
+def loaded(arch: str = "llama", *, tokens: str | None = None, seed: int = 0, **options) -> LoadedModel:
+    """A tiny LoadedModel in memory; `options` are record options such as bos="never" or max_length=64."""
+    tok = tokenizer(tokens or default_tokenizer(arch))
+    return wrap(model(arch, len(tok), seed=seed), tok, record(arch, **options))
+
+
+def save(arch: str, folder, *, tokens: str | None = None, **options) -> dict:
+    """Write a tiny model and its tokenizer to `folder` and return the record to load it with."""
+    tok = tokenizer(tokens or default_tokenizer(arch))
+    model(arch, len(tok)).save_pretrained(folder)
+    tok.save_pretrained(folder)
+    return record(arch, folder=str(folder), **options)

@@ -1,0 +1,43 @@
+"""Chat: turning a request's turns into the one string that a chat model reads. Shared by scoring and generation."""
+
+from jinja2 import TemplateError
+
+from vernacular.errors import ModelError
+from vernacular.inference.load import LoadedModel
+
+
+def uses_chat(loaded: LoadedModel, turns: list[dict] | None) -> bool:
+    """Is this request put through the chat template? ("auto": where the tokenizer has one.)
+
+    Raises ModelError if chat is demanded of a tokenizer without a template.
+    """
+    wanted = loaded.option("chat", "auto")
+    has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
+    if wanted is True and not has_template:
+        raise ModelError(f"model {loaded.record['name']}: chat is true, and its tokenizer has no chat template.")
+    return bool(turns) and (has_template if wanted == "auto" else bool(wanted))
+
+
+def render(loaded: LoadedModel, turns: list[dict]) -> str:
+    """The prompt as text: template, turns, and the opening of the model's own turn; tokenise it as it is."""
+    messages = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    try:
+        return loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except (TemplateError, ValueError) as error:
+        raise ModelError(f"model {loaded.record['name']}: its chat template refuses these turns: {error}") from error
+
+
+def render_continuation(loaded: LoadedModel, turns: list[dict], continuation: str) -> tuple[str, int]:
+    """(text, start of the continuation in it): the rendered prompt followed by the answer to score.
+
+    The answer begins the model's turn, so the blank that parts it from the question in running text is dropped.
+    """
+    prompt = render(loaded, turns)
+    return prompt + continuation.lstrip(), len(prompt)
+
+
+def without_demonstrations(turns: list[dict], count: int) -> list[dict]:
+    """The turns less the first `count` demonstrations (a user and an assistant turn each); system turns stay."""
+    system = [turn for turn in turns if turn["role"] == "system"]
+    others = [turn for turn in turns if turn["role"] != "system"]
+    return system + others[2 * count :]

@@ -1,0 +1,222 @@
+"""The content-addressed store: finished evaluations, and the journal of the one in hand.
+
+An evaluation's key is a hash of the model, its number-changing options, the requests and the engine's code, so that
+changing an option back, or running again, costs a look-up. While an evaluation runs, finished batches go to its journal
+in parts: each is a file of its own, checksummed, fsynced and renamed into place, so that a kill at any moment leaves
+whole parts or none. Nothing here is trusted when read: what is torn, or of another key, is dropped with a note.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import signal
+import time
+import uuid
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import tokenizers
+import torch
+import transformers
+
+from vernacular import artifacts
+from vernacular.artifacts import Kind
+from vernacular.errors import ArtifactError, UserError
+from vernacular.fingerprint import code_fingerprint, fingerprint
+
+log = logging.getLogger("vernacular")
+
+# Options of a model record that change its answers (more than float noise); device and batch size do not.
+_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "adapter", "gguf_file")
+_SHARED = ("load.py", "chat.py", "schema.py", "memory.py")
+_NO_NUMBERS = ("store.py", "run.py")
+
+
+class Stopped(UserError):
+    """The run was asked to stop (SIGTERM, SIGUSR1, SIGINT); what was finished is in the journal."""
+
+
+class StopFlag:
+    """True once a signal asked to stop; `name` is that signal."""
+
+    name: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.name is not None
+
+
+@contextlib.contextmanager
+def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
+    """Yield a StopFlag that these signals set, to be looked at between batches. A second signal acts as usual."""
+    flag = StopFlag()
+    before = {}
+
+    def remember(number, frame):
+        flag.name = signal.Signals(number).name
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for each in signals:
+        before[each] = signal.signal(each, remember)
+    try:
+        yield flag
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def engine_version(kind: Kind) -> str:
+    """Hash of the code that makes artifacts of `kind`, and of the libraries whose numbers it passes on."""
+    here = Path(__file__).parent
+    shared = [here / name for name in _SHARED]
+    if kind.name == "generations":
+        own = sorted(here.glob("generate*.py"))
+    else:
+        own = [p for p in sorted(here.glob("*.py")) if not p.name.startswith("generate") and p.name not in _NO_NUMBERS]
+    code = code_fingerprint(*{p for p in (*shared, *own) if p.exists()})
+    return fingerprint([code, torch.__version__, transformers.__version__, tokenizers.__version__])[:16]
+
+
+def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:
+    """The store key of what a model answers to `requests` (any row order): model + options + requests + engine."""
+    asked = sorted(zip(*(requests.column(c).to_pylist() for c in ("item_id", "role", "request_id")), strict=True))
+    options = {name: record.get(name) for name in _OPTIONS}
+    return fingerprint([kind.name, record["fingerprint"], options, engine_version(kind), asked])[:40]
+
+
+class Store:
+    """Finished evaluations under `root`, one Parquet file per key, and the journals of unfinished ones."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+
+    def path(self, key: str, kind: Kind) -> Path:
+        """Where the finished evaluation of `key` stands, or would stand."""
+        return self.root / kind.name / key[:2] / f"{key}.parquet"
+
+    def get(self, key: str, kind: Kind) -> tuple[pa.Table, dict] | None:
+        """(rows, metadata) of a finished evaluation, or None; a damaged or foreign file is noted and counts as none."""
+        path = self.path(key, kind)
+        if not path.exists():
+            return None
+        try:
+            note = artifacts.metadata(path)
+            if note.get("store_key") != key:
+                raise ArtifactError(f"{path}: holds another evaluation ({note.get('store_key')}).")
+            return artifacts.read(path, kind), note
+        except ArtifactError as error:
+            log.warning("store: %s It is computed again.", error)
+            return None
+
+    def put(self, key: str, kind: Kind, table: pa.Table, metadata: dict) -> Path:
+        """Store a finished evaluation whole, then forget its journal."""
+        with _writing(self.root):
+            path = artifacts.write(self.path(key, kind), kind, table, {**metadata, "store_key": key})
+            shutil.rmtree(self._journal_folder(key), ignore_errors=True)
+        return path
+
+    def journal(self, key: str, *, stop: StopFlag | None = None, seconds: float = 20.0) -> "Journal":
+        """The journal of an evaluation in hand, with what an earlier attempt finished."""
+        return Journal(self._journal_folder(key), key, stop=stop, seconds=seconds)
+
+    def _journal_folder(self, key: str) -> Path:
+        return self.root / "journal" / key
+
+
+class Journal:
+    """Finished batches of one evaluation: `done(batch)` gives them back, `add(batch, rows)` keeps one.
+
+    A batch's name is a hash of its content (the caller's duty), so that a batch found here is the very one asked for.
+    Rows are JSON-like dicts; floats come back bit for bit. A part is written every `seconds`, and on a stop signal.
+    With folder None nothing is written: for runs without a store.
+    """
+
+    def __init__(self, folder: Path | None, key: str = "", *, stop: StopFlag | None = None, seconds: float = 20.0):
+        self.folder, self.key, self.stop, self.seconds = folder, key, stop, seconds
+        self.notes: list[str] = []  # what was dropped while reading, for the metadata
+        self._done: dict[str, list[dict]] = {}
+        self._unwritten: dict[str, list[dict]] = {}
+        self._written_at = time.monotonic()
+        if folder is not None and folder.exists():
+            with _reading(folder):
+                parts = sorted(folder.glob("*.part"))
+            for part in parts:
+                self._done.update(self._read(part))
+
+    def done(self, batch: str) -> list[dict] | None:
+        """The rows of a finished batch, or None."""
+        return self._done.get(batch)
+
+    def __len__(self) -> int:
+        """Batches known, from earlier attempts and this one."""
+        return len(self._done)
+
+    def add(self, batch: str, rows: list[dict]) -> None:
+        """Keep a finished batch. Raises Stopped, after writing everything down, if a signal asked to stop."""
+        self._done[batch] = rows
+        self._unwritten[batch] = rows
+        if self.stop:
+            self.flush()
+            raise Stopped(
+                f"stopped by {self.stop.name}: {len(self)} finished batches are kept; the next run goes on from there."
+            )
+        if time.monotonic() - self._written_at >= self.seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is not yet on disk as one part. Raises ArtifactError if the store cannot be written."""
+        if self.folder is not None and self._unwritten:
+            body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
+            name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.part"  # sorted by time, unique among processes
+            with _writing(self.folder), artifacts.replacing(self.folder / name) as temporary:
+                temporary.write_bytes(hashlib.sha256(body).digest() + body)
+            with _writing(self.folder):
+                _sync_folder(self.folder)
+        self._unwritten = {}
+        self._written_at = time.monotonic()
+
+    def _read(self, part: Path) -> dict[str, list[dict]]:
+        with _reading(part):
+            content = part.read_bytes()
+        digest, body = content[:32], content[32:]
+        if hashlib.sha256(body).digest() != digest:
+            return self._drop(part, "torn or damaged")
+        found = json.loads(zlib.decompress(body))
+        if found["key"] != self.key:
+            return self._drop(part, "of another evaluation")
+        return found["batches"]
+
+    def _drop(self, part: Path, why: str) -> dict:
+        note = f"journal part {part.name} is {why}: dropped, its batches are computed again"
+        log.warning("store: %s", note)
+        self.notes.append(note)
+        return {}
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _writing(place: Path):
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(f"the store cannot be written at {place}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def _reading(place: Path):
+    try:
+        yield
+    except OSError as error:
+        raise ArtifactError(f"the store cannot be read at {place}: {error.strerror or error}.") from error
