@@ -1,0 +1,73 @@
+"""Tiny random encoders with real tokenizers, saved as a person's folders would be."""
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+    RobertaTokenizerFast,
+)
+
+LINES = [
+    "A Coruña é unha cidade de Galicia.",
+    "O rapaz come unha mazá vermella na casa.",
+    "The boy eats a red apple (at home), 3:1!",
+    "Мачка спава на столу.",
+    "Os gatos dormen moito e comen pouco.",
+]
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+
+
+def record(folder, name="tiny", **more) -> dict:
+    """An encoder record as the model verb writes it."""
+    return {"name": name, "folder": str(folder), "fingerprint": "f" * 64, "revision": None, "layer": None} | more
+
+
+def bert(folder, *, lower_case=False, max_tokens=64):
+    """A cased (or not) BERT with WordPiece: "##" marks the rest of a word."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    lines = [*LINES, *(normalizers.BertNormalizer(lowercase=True).normalize_str(line) for line in LINES)]
+    tokenizer.train_from_iterator(lines * 5, trainers.WordPieceTrainer(vocab_size=150, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_tokens, **names).save_pretrained(folder)
+    _save(BertModel, BertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=64, **SIZES), folder)
+    return folder
+
+
+def roberta(folder):
+    """A RoBERTa with byte-level BPE, whose positions start after the padding index."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=special, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(LINES * 5, trainer)
+    vocabulary, merges = tokenizer.model.save(str(folder))
+    RobertaTokenizerFast(vocab=vocabulary, merges=merges, model_max_length=62).save_pretrained(folder)
+    sizes = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 64, "pad_token_id": 1}
+    _save(RobertaModel, RobertaConfig(**sizes, **SIZES), folder)
+    return folder
+
+
+def modern_bert(folder):
+    """A pre-norm encoder: its last hidden state is normed, the others are not."""
+    bert(folder)
+    ids = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+    _save(ModernBertModel, ModernBertConfig(vocab_size=200, max_position_embeddings=64, **ids, **SIZES), folder)
+    return folder
+
+
+def _save(architecture, config, folder):
+    torch.manual_seed(0)
+    architecture(config).eval().save_pretrained(folder)

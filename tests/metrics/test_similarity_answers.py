@@ -1,0 +1,74 @@
+"""Simil-Eval's answer parser, faults and all: the tables are `reference` runs of that tool."""
+
+import pytest
+from vernacular.metrics.similarity import answers
+
+
+def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
+    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": prefix, "text": text}
+
+
+def generation(raw, rendered=None, flag=None, name="a", role="answer"):
+    answer = None if raw is None else raw.split("\n")[0].strip()
+    return {"item_id": name, "role": role, "raw": raw, "answer": answer, "rendered": rendered, "flag": flag}
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        ("A: foo bar\n", " foo bar"),
+        ("A: razón 3:1 total", "1 total"),  # a colon inside the answer cuts it
+        ("A foo", "RESPOSTA foo"),  # a label without its colon is the answer
+        ("", "RESPOST"),
+        ("A: a\n  RESPOSTA: b trunc", " b trunc"),  # the second, truncated turn wins
+        ("A: foo\nPREGUNTA: bar", " foo"),
+        ("A:\nfoo", ""),  # an answer on a line of its own is lost
+        ("A: OPCION 2: foo", " foo"),
+    ],
+)
+def test_base_model_text_is_parsed_as_simil_eval_does(raw, answer):
+    assert answers.simil_eval_answer(request(), generation(raw)) == answer
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [("\n\nfoo", ""), ("foo\nbar", " foo"), ("OPCION 2: foo", " foo"), ("RESPOSTA: foo", " foo")],
+)
+def test_chat_model_text_stands_after_a_literal_pattern(raw, answer):
+    assert answers.simil_eval_answer(request(), generation(raw, rendered="<user>…")) == answer
+
+
+def test_demonstrations_above_do_not_answer_for_the_model():
+    prefix = "PREGUNTA: y\n                RESPOSTA: da demostración\n"
+    assert answers.simil_eval_answer(request(prefix=prefix), generation("A: sí")) == " sí"
+
+
+@pytest.mark.parametrize(
+    ("text", "stem"),
+    [("TEXTO: a\n                CONTINUAC", "CONTINUAC"), ("PREGUNTA: y\nRESPOST", "RESPOST"), ("RESUM", "RESUM")],
+)
+def test_the_stem_is_the_prompts_unfinished_label(text, stem):
+    assert answers.label_stem(text) == stem
+
+
+def test_default_style_takes_the_answer_as_generated():
+    given = answers.given([], [generation("razón 3:1\nmore")])
+    assert given == {"a": answers.Answer("razón 3:1", None)}
+
+
+def test_legacy_style_parses_and_flags_what_is_empty():
+    given = answers.given(
+        [request()], [generation("A:\nfoo", flag="truncated: 1 demonstrations left out")], "simil-eval"
+    )
+    assert given["a"] == answers.Answer("", "truncated: 1 demonstrations left out; empty answer")
+
+
+def test_failed_generation_has_no_answer_at_all():
+    given = answers.given([], [generation(None, flag="error: too long")])
+    assert given["a"] == answers.Answer(None, "error: too long")
+
+
+def test_other_roles_do_not_replace_the_answer():
+    given = answers.given([], [generation("sí"), generation("non", role="check")])
+    assert given["a"].text == "sí"
+    assert answers.given([], [generation("non", role="check"), generation("sí")])["a"].text == "sí"

@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+import similarity_encoders as tiny
+import torch
+from vernacular.artifacts import _as_table
+from vernacular.errors import ConfigError, ModelError
+from vernacular.metrics.schema import SIMILARITIES
+from vernacular.metrics.similarity import compute, moverscore, tokens
+from vernacular.metrics.similarity.encoder import TokenEncoder
+
+ALL = ["cosine", "moverscore", "bertscore"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    return tiny.bert(tmp_path_factory.mktemp("bert"))
+
+
+def item(name, choices=("unha mazá", "os gatos"), gold=(0,), target=None):
+    return {"item_id": name, "choices": list(choices), "gold": list(gold), "target": target}
+
+
+def generation(name, answer, flag=None):
+    return {"item_id": name, "role": "answer", "raw": answer, "answer": answer, "rendered": None, "flag": flag}
+
+
+def similarities(items, generations, metrics=ALL, folder=None, **more):
+    return compute.similarities(items, generations, metrics, {"default": tiny.record(folder)}, **more)
+
+
+def by_item(rows, metric):
+    return {row["item_id"]: row["similarities"] for row in rows if row["metric"] == metric}
+
+
+def test_empty_answers_are_null_and_counted(folder):
+    items = [item("a"), item("b"), item("c")]
+    rows, metadata = similarities(
+        items, [generation("a", "come"), generation("b", ""), generation("c", " \n")], folder=folder
+    )
+    _as_table(rows, SIMILARITIES)
+    for metric in ALL:
+        found = by_item(rows, metric)
+        assert found["b"] == found["c"] == [None, None]
+        assert all(isinstance(v, float) for v in found["a"])
+    assert metadata["counts"]["empty_answers"] == 2
+
+
+def test_a_failed_generation_is_not_an_empty_answer(folder):
+    rows, metadata = similarities([item("a")], [generation("a", None, "error: too long")], folder=folder)
+    assert by_item(rows, "cosine") == {"a": [None, None]}
+    assert (metadata["counts"]["empty_answers"], metadata["counts"]["failed_generations"]) == (0, 1)
+
+
+def test_an_empty_option_is_similar_to_nothing(folder):
+    rows, _ = similarities([item("a", ["unha mazá", "", " "])], [generation("a", "come")], folder=folder)
+    for row in rows:
+        assert row["similarities"][0] is not None
+        assert row["similarities"][1:] == [None, None]
+
+
+def test_punctuation_alone_has_no_moverscore_but_a_cosine(folder):
+    rows, _ = similarities([item("a", ["unha mazá", "..."])], [generation("a", "come")], folder=folder)
+    assert by_item(rows, "moverscore")["a"][1] is None
+    assert by_item(rows, "cosine")["a"][1] is not None
+
+
+def test_an_item_without_choices_is_compared_with_its_target(folder):
+    rows, _ = similarities([item("a", [], [], "o rapaz")], [generation("a", "o rapaz")], folder=folder)
+    for row in rows:
+        assert row["similarities"] == [pytest.approx(1.0, abs=1e-5)]
+
+
+def test_items_that_were_not_asked_have_no_row(folder):
+    rows, _ = similarities([item("a"), item("demonstration")], [generation("a", "come")], folder=folder)
+    assert {row["item_id"] for row in rows} == {"a"}
+
+
+def test_each_distinct_text_meets_the_encoder_once(folder, monkeypatch):
+    seen = []
+    whole = TokenEncoder.embed
+    monkeypatch.setattr(
+        TokenEncoder, "embed", lambda self, ids, layers: (seen.extend(ids), whole(self, ids, layers))[1]
+    )
+    items = [item("a"), item("b"), item("c", ["come", "unha mazá"])]
+    generations = [generation(name, "come") for name in "abc"]
+    similarities(items, generations, ["moverscore", "bertscore"], folder)
+    assert len(seen) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
+
+
+@pytest.mark.parametrize("budget", [1, 20, 200_000])
+def test_chunks_and_batches_change_no_number(folder, monkeypatch, budget):
+    answers = ["come", "a mazá vermella!", "The boy eats a red apple and sleeps", "🐈", "قطة", "come come come"]
+    items = [item(str(i)) for i in range(len(answers))]
+    generations = [generation(str(i), answer) for i, answer in enumerate(answers)]
+    expected, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
+    monkeypatch.setattr(tokens, "CHUNK_TOKENS", budget)
+    monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", budget)
+    found, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_allclose(one["similarities"], other["similarities"], atol=1e-6)
+
+
+def test_a_runaway_answer_is_cut_at_the_encoders_end_and_counted(folder):
+    rows, metadata = similarities([item("a")], [generation("a", "come a mazá " * 500)], folder=folder)
+    assert all(value is not None for row in rows for value in row["similarities"])
+    for metric in ALL:
+        assert metadata["encoders"][metric]["truncated_texts"] == 1
+
+
+def test_odd_texts_have_similarities(folder):
+    answers = ["🐈‍⬛🍎", "مرحبا بالعالم", "\u200b\u200b", "a\x00b", "NaN"]
+    items = [item(str(i)) for i in range(len(answers))]
+    rows, _ = similarities(items, [generation(str(i), a) for i, a in enumerate(answers)], folder=folder)
+    assert all(v is None or -1 <= v <= 1 + 1e-5 for row in rows for v in row["similarities"])
+
+
+def test_only_the_first_piece_of_a_word_has_weight(folder):
+    encoder = TokenEncoder(tiny.record(folder))
+    (found,) = encoder.tokenize(["Galiciavermella (casa), x!"])
+    weighted = [p for p, w in zip(found.pieces, moverscore.token_weights(found), strict=True) if w]
+    assert len(weighted) == 3  # the long word, casa, x
+    assert not any("##" in piece or piece in "(),!" for piece in weighted)
+
+
+def test_a_bracket_does_not_stand_for_the_word_it_opens():
+    glued = moverscore.Tokens([1, 2, 3], ["▁(", "casa", ")"], ["(", "casa", ")"], [0, 0, 0], False)
+    assert moverscore.token_weights(glued).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_an_emoji_has_weight():
+    assert not moverscore.is_punctuation("🐈")
+    assert all(map(moverscore.is_punctuation, ["«", "…", "+", "", " ", "؟", "—"]))
+
+
+def test_simil_eval_variant_lower_cases_and_strips_accents_of_a_cased_bert(folder):
+    encoder = TokenEncoder(tiny.record(folder))
+    (found,) = moverscore.simil_eval_tokens(encoder, ["A Coruña"])
+    assert "".join(found.pieces[1:-1]).replace("##", "") == "acoruna"
+    (ours,) = encoder.tokenize(["A Coruña"])  # and leaves the tokenizer as it was
+    assert "".join(ours.pieces[1:-1]).replace("##", "") == "ACoruña"
+
+
+def test_simil_eval_variant_weighs_the_special_tokens(folder):
+    encoder = TokenEncoder(tiny.record(folder))
+    (found,) = moverscore.simil_eval_tokens(encoder, ["..."])
+    assert moverscore.simil_eval_weights(found).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("metric", "sentence"),
+    [
+        ("cosin", 'Did you mean "cosine"'),
+        ({"metric": "bertscore", "idff": True}, 'Did you mean "idf"'),
+        ({"metric": "moverscore", "variant": "simileval"}, 'Did you mean "simil-eval"'),
+    ],
+)
+def test_a_metric_we_do_not_have_is_named_with_the_nearest(folder, metric, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        similarities([item("a")], [generation("a", "come")], [metric], folder)
+
+
+def test_a_missing_encoder_is_one_sentence(tmp_path):
+    for metric in ALL:
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            similarities([item("a")], [generation("a", "come")], [metric], tmp_path / "nowhere")
+
+
+def test_a_layer_the_encoder_has_not_is_named(folder):
+    with pytest.raises(ModelError, match="layers 0 to 3, and layer 11"):
+        compute.similarities(
+            [item("a")], [generation("a", "come")], ["bertscore"], {"bertscore": tiny.record(folder, layer=11)}
+        )
+
+
+def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
+    rows, metadata = similarities([item("a")], [generation("a", "")], folder=folder)
+    assert len(rows) == 3
+    assert set(metadata["signatures"]) == set(ALL)

@@ -1,0 +1,203 @@
+"""Our numbers are those of bert_score, of POT called directly, of sentence-transformers and of the formulas by hand."""
+
+import math
+import string
+
+import bert_score
+import numpy as np
+import ot
+import pytest
+import similarity_encoders as tiny
+import torch
+from sentence_transformers import SentenceTransformer, util
+from transformers import AutoModel, AutoTokenizer
+from vernacular.metrics.similarity import bertscore, cosine, moverscore
+from vernacular.metrics.similarity.compute import similarities
+
+ANSWERS = ["O rapaz come", "a mazá é vermella!", "Мачка", "gatos 🐈", "The boy eats a red apple (at home) and sleeps."]
+OPTIONS = ["unha mazá vermella", "The boy", "Os gatos dormen moito.", "A Coruña"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("encoders")
+    build = {"bert": tiny.bert, "roberta": tiny.roberta, "modern_bert": tiny.modern_bert}
+    for name in build:
+        (root / name).mkdir()
+    return {name: make(root / name) for name, make in build.items()}
+
+
+def item(i, choices=tuple(OPTIONS), gold=(0,), target=None):
+    return {"item_id": f"i{i}", "choices": list(choices), "gold": list(gold), "target": target}
+
+
+def generation(i, answer, flag=None, role="answer"):
+    return {"item_id": f"i{i}", "role": role, "raw": answer, "answer": answer, "rendered": None, "flag": flag}
+
+
+def run(metric, folder, answers=ANSWERS, **more):
+    rows, metadata = similarities(
+        [item(i) for i in range(len(answers))],
+        [generation(i, answer) for i, answer in enumerate(answers)],
+        [metric],
+        {"default": tiny.record(folder, **more)},
+    )
+    return np.array([row["similarities"] for row in rows], dtype=float), metadata
+
+
+@pytest.mark.parametrize("idf", [False, True], ids=["no-idf", "idf"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "modern_bert"])
+def test_bertscore_is_the_packages_own(folders, family, idf):
+    ours, _ = run({"metric": "bertscore", "idf": idf}, folders[family], layer=2)
+    documents = OPTIONS * len(ANSWERS)
+    scorer = bert_score.BERTScorer(
+        model_type=str(folders[family]), num_layers=2, idf=idf, idf_sents=documents if idf else None, nthreads=0
+    )
+    candidates = [answer for answer in ANSWERS for _ in OPTIONS]
+    theirs = scorer.score(candidates, OPTIONS * len(ANSWERS))[2].reshape(len(ANSWERS), len(OPTIONS))
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_moverscore_is_a_direct_earth_movers_distance(folders, family):
+    ours, _ = run("moverscore", folders[family])
+    tokenizer, model = AutoTokenizer.from_pretrained(folders[family]), AutoModel.from_pretrained(folders[family])
+
+    def cloud(text):
+        encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        with torch.no_grad():
+            states = model(encoded["input_ids"]).last_hidden_state[0].double().numpy()
+        kept, words = [], set()
+        for i, (word, (start, end)) in enumerate(
+            zip(encoded.word_ids(0), encoded["offset_mapping"][0].tolist(), strict=True)
+        ):
+            surface = text[start:end]
+            if word is not None and word not in words and surface.strip(string.punctuation + " "):
+                words.add(word)
+                kept.append(i)
+        return states[kept] / np.linalg.norm(states[kept], axis=1, keepdims=True)
+
+    for i, answer in enumerate(ANSWERS):
+        for j, option in enumerate(OPTIONS):
+            a, b = cloud(answer), cloud(option)
+            distances = np.linalg.norm(a[:, None] - b[None], axis=2)
+            cost = ot.emd2(np.full(len(a), 1 / len(a)), np.full(len(b), 1 / len(b)), distances)
+            assert ours[i, j] == pytest.approx(1 / (1 + cost), abs=1e-6)
+
+
+def simil_eval_sentence_score(tokenizer, model, hypothesis, reference):
+    """The definition of Simil-Eval's MoverScore, one pair at a time (moverscore_v2.py, unigrams, weights 1)."""
+    clouds = []
+    for text in (reference, hypothesis):
+        tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
+        ids = [tokenizer.convert_tokens_to_ids(token) for token in tokens]
+        ids = [tokenizer.unk_token_id if i is None else i for i in ids]
+        with torch.no_grad():
+            vectors = model(torch.tensor([ids])).last_hidden_state[0].clone()
+        weight = np.array([0.0 if "##" in t or t in set(string.punctuation) else 1.0 for t in tokens])
+        vectors[weight == 0] = 0
+        clouds.append((vectors, weight))
+    raw = torch.cat([vectors for vectors, _ in clouds])
+    raw = raw / (torch.norm(raw, dim=-1, keepdim=True) + 1e-30)
+    distances = torch.cdist(raw.double(), raw.double()).numpy()
+    sizes = [len(weight) for _, weight in clouds]
+    one = np.concatenate([clouds[0][1], np.zeros(sizes[1])])
+    two = np.concatenate([np.zeros(sizes[0]), clouds[1][1]])
+    return 1 / (1 + ot.emd2(one / one.sum(), two / two.sum(), distances))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_simil_eval_variant_is_that_tools_definition(folders, family):
+    ours, metadata = run({"metric": "moverscore", "variant": "simil-eval"}, folders[family])
+    tokenizer, model = AutoTokenizer.from_pretrained(folders[family]), AutoModel.from_pretrained(folders[family])
+    if family == "bert":  # what do_lower_case=True does to a cased BERT tokenizer; others ignore it
+        tokenizer.backend_tokenizer.normalizer = type(tokenizer.backend_tokenizer.normalizer)(lowercase=True)
+    for i, answer in enumerate(ANSWERS):
+        for j, option in enumerate(OPTIONS):
+            expected = simil_eval_sentence_score(tokenizer, model, option, answer)
+            assert ours[i, j] == pytest.approx(expected, abs=1e-6)
+    assert "variant:simil-eval" in metadata["signatures"]["moverscore"]
+
+
+def test_moverscore_by_hand():
+    vectors = {"a": np.array([[2.0, 0.0]]), "ab": np.array([[1.0, 0.0], [0.0, 3.0]]), "b": np.array([[0.0, 1.0]])}
+    weights = {"a": np.array([1.0]), "ab": np.array([1.0, 1.0]), "b": np.array([5.0])}
+    scores = moverscore.moverscore([("a", "ab"), ("a", "b"), ("a", "a")], vectors, weights)
+    np.testing.assert_allclose(scores, [1 / (1 + math.sqrt(2) / 2), 1 / (1 + math.sqrt(2)), 1.0], atol=1e-12)
+
+
+def test_moverscore_moves_mass_by_weight():
+    vectors = {"a": np.array([[1.0, 0.0]]), "ab": np.array([[1.0, 0.0], [0.0, 1.0]])}
+    weights = {"a": np.array([1.0]), "ab": np.array([3.0, 1.0])}
+    assert moverscore.moverscore([("a", "ab")], vectors, weights)[0] == pytest.approx(1 / (1 + math.sqrt(2) / 4))
+
+
+def test_threads_change_no_moverscore():
+    rng = np.random.default_rng(0)
+    texts = [str(i) for i in range(12)]
+    vectors = {t: rng.normal(size=(60, 8)) for t in texts}
+    weights = {t: rng.random(60) for t in texts}
+    pairs = [(a, b) for a in texts for b in texts]
+    one, two = (moverscore.moverscore(pairs, vectors, weights, threads) for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_cosine_is_sentence_transformers_own(folders):
+    ours, _ = run("cosine", folders["bert"], prefix="query: ")
+    encoder = SentenceTransformer(str(folders["bert"]))
+    a, b = (encoder.encode(texts, prompt="query: ", convert_to_tensor=True) for texts in (ANSWERS, OPTIONS))
+    np.testing.assert_allclose(ours, util.cos_sim(a, b).numpy(), atol=1e-6)
+
+
+def test_cosine_of_a_plain_folder_is_the_mean_over_the_attention_mask(folders):
+    ours, _ = run("cosine", folders["bert"])
+    tokenizer, model = AutoTokenizer.from_pretrained(folders["bert"]), AutoModel.from_pretrained(folders["bert"])
+
+    def mean(text):
+        with torch.no_grad():
+            return model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0)
+
+    expected = torch.cosine_similarity(mean(ANSWERS[0]), mean(OPTIONS[1]), dim=0).item()
+    assert ours[0, 1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_bertscore_is_rescaled_where_the_package_has_a_baseline(folders):
+    name = "google-bert/bert-base-multilingual-cased"
+    plain, _ = run("bertscore", folders["bert"], layer=2, name=name)
+    base = bertscore.baseline({"name": name}, "pt", 2)
+    rows, metadata = similarities(
+        [item(0)],
+        [generation(0, ANSWERS[0])],
+        [{"metric": "bertscore", "rescale": True}],
+        {"default": tiny.record(folders["bert"], name=name, layer=2)},
+        language="pt",
+    )
+    np.testing.assert_allclose(rows[0]["similarities"], (plain[0] - base) / (1 - base), atol=1e-6)
+    assert "rescaled:yes" in metadata["signatures"]["bertscore"]
+
+
+def test_a_missing_baseline_is_said_and_not_invented(folders):
+    metric = {"metric": "bertscore", "rescale": True}
+    rescaled, metadata = run(metric, folders["bert"], layer=2)
+    plain, _ = run("bertscore", folders["bert"], layer=2)
+    np.testing.assert_array_equal(rescaled, plain)
+    assert "rescaled:no (no baseline)" in metadata["signatures"]["bertscore"]
+
+
+def test_idf_is_counted_over_texts_and_not_over_tokens(folders):
+    encoder = moverscore.TokenEncoder(tiny.record(folders["bert"]))
+    texts = encoder.tokenize(["come come", "come", "casa"])
+    table = bertscore.idf_table(texts)
+    come = texts[1].ids[1]
+    assert table[come] == pytest.approx(math.log(4 / 3))
+    assert table[encoder.tokenizer.cls_token_id] == 0
+    assert table[10_000] == pytest.approx(math.log(4))
+
+
+def test_signatures_name_encoder_layer_and_versions(folders):
+    _, metadata = run("bertscore", folders["bert"], layer=2, revision="abcdef0123456789")
+    assert metadata["signatures"]["bertscore"].startswith("bertscore|encoder:tiny@abcdef012345|layer:2|idf:no|")
+    assert cosine.signature(tiny.record("x", prefix="query: ")).startswith(
+        "cosine|encoder:tiny@ffffffffffff|prefix:'query: '|"
+    )

@@ -1,0 +1,104 @@
+"""BERTScore F1 (Zhang et al. 2020, https://arxiv.org/abs/1904.09675), with the bert-score package's own matching.
+
+Each token is matched to the most similar one of the other text; precision is the mean over the answer's tokens, recall
+over the option's, F1 their harmonic mean. Texts are embedded once for all the pairs they stand in, which is the only
+thing that differs from calling the package; `idf` and rescaling are its own.
+"""
+
+import csv
+import math
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import bert_score
+import numpy as np
+import torch
+from bert_score.utils import greedy_cos_idf, model2layers
+from torch.nn.utils.rnn import pad_sequence
+
+from vernacular.metrics.similarity.cosine import described
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+
+
+def layer_of(record: dict, encoder: TokenEncoder) -> int:
+    """The layer asked for, else the one bert-score tuned for this encoder, else three quarters of the way up.
+
+    Three quarters is where its tuned layers lie: 9 of 12, 18 of 24.
+    """
+    if record.get("layer") is not None:
+        return record["layer"]
+    tuned = model2layers.get(record["name"]) or model2layers.get(record["name"].rsplit("/", 1)[-1])
+    return tuned or math.ceil(0.75 * encoder.n_layers)
+
+
+def idf_table(documents: list[Tokens]) -> dict[int, float]:
+    """Token id → ln((M + 1) / (df + 1)) over M texts, as bert_score and moverscore_v2 count it; unseen: ln(M + 1)."""
+    counts = Counter(token for tokens in documents for token in set(tokens.ids))
+    table = _Unseen(math.log(len(documents) + 1))
+    table.update({token: math.log((len(documents) + 1) / (n + 1)) for token, n in counts.items()})
+    return table
+
+
+class _Unseen(dict):
+    """A dict whose missing keys have one value."""
+
+    def __init__(self, value: float):
+        super().__init__()
+        self.value = value
+
+    def __missing__(self, key):
+        return self.value
+
+
+def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[int]) -> np.ndarray:
+    """float64 [n_tokens]: idf, or 1 but 0 for the ids `unweighted` (the tokenizer's [CLS] and [SEP]), as bert_score."""
+    if idf is not None:
+        return np.array([idf[i] for i in tokens.ids])
+    return np.array([float(i not in unweighted) for i in tokens.ids])
+
+
+@torch.inference_mode()
+def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.ndarray:
+    """F1 of each (answer, option), float64 [n_pairs]; NaN where a text has no token with weight.
+
+    `vectors` and `weights` map a text to float32 [n_tokens, hidden] and float64 [n_tokens].
+    """
+    scores = np.full(len(pairs), np.nan)
+    able = [i for i, pair in enumerate(pairs) if all(weights[text].sum() > 0 for text in pair)]
+    able.sort(key=lambda i: [len(weights[text]) for text in pairs[i]])  # little padding
+    for start in range(0, len(able), batch_size):
+        batch = able[start : start + batch_size]
+        answers, options = (_padded([pairs[i][side] for i in batch], vectors, weights) for side in (0, 1))
+        scores[batch] = greedy_cos_idf(*options, *answers)[2].double().numpy()
+    return scores
+
+
+def _padded(texts, vectors, weights):
+    """Embeddings [batch, length, hidden], mask and weights [batch, length], as `greedy_cos_idf` takes them."""
+    # 2 and not 0: the package divides by the norm of the padding too
+    embeddings = pad_sequence([torch.from_numpy(vectors[t]) for t in texts], batch_first=True, padding_value=2.0)
+    lengths = torch.tensor([len(weights[t]) for t in texts])
+    mask = torch.arange(embeddings.shape[1]) < lengths[:, None]
+    idf = pad_sequence([torch.from_numpy(weights[t]).float() for t in texts], batch_first=True)
+    return embeddings, mask, idf
+
+
+def baseline(record: dict, language: str | None, layer: int) -> float | None:
+    """The F1 of unrelated sentences that the package ships for this encoder and language; None where it has none."""
+    folder = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
+    for name in (record["name"], record["name"].rsplit("/", 1)[-1]):
+        path = folder / f"{name}.tsv"
+        if path.is_file():
+            with open(path, encoding="utf-8") as file:
+                return next((float(row["F"]) for row in csv.DictReader(file) if int(row["LAYER"]) == layer), None)
+    return None
+
+
+def signature(record: dict, *, layer: int, idf: bool, rescaled: bool | None) -> str:
+    """What the numbers depend on, in the order of bert_score's own hash; `rescaled` None: asked for, no baseline."""
+    rescaling = {True: "yes", False: "no", None: "no (no baseline)"}[rescaled]
+    return (
+        f"bertscore|encoder:{described(record)}|layer:{layer}|idf:{'yes' if idf else 'no'}|rescaled:{rescaling}"
+        f"|bert-score:{version('bert-score')}|transformers:{version('transformers')}"
+    )

@@ -1,0 +1,128 @@
+"""Similarities of one evaluation: items and generations in, one row per item and metric out.
+
+Generated texts, options and references are pooled first, so that each distinct text meets each encoder once; nothing
+here knows the evaluated model, so another metric or encoder never costs a generation.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from vernacular.errors import ConfigError, closest
+from vernacular.metrics.similarity import answers, cosine, moverscore
+from vernacular.metrics.similarity.tokens import Pair, token_metrics
+
+METRICS = ("cosine", "moverscore", "bertscore")
+
+
+def similarities(
+    items: list[dict],
+    generations: list[dict],
+    metrics: list[str | dict],
+    encoders: dict[str, dict],
+    *,
+    requests: list[dict] = (),
+    style: str = "default",
+    language: str | None = None,
+    threads: int = 1,
+) -> tuple[list[dict], dict]:
+    """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, and counts.
+
+    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (requests only for the `simil-eval` styles,
+    whose parser reads the prompt). metrics: names, or dicts of `metric` and options: `variant` (moverscore: "default",
+    "simil-eval"), `idf` (moverscore, bertscore), `rescale` (bertscore). encoders: a record of the model verb per metric
+    name, and under "default" for those not named.
+
+    An item's similarities stand in the order of its choices, or are the one to its target where it has none. An empty
+    answer or option is similar to nothing: null, never 0.0. Raises ConfigError for a metric or option we do not have,
+    ModelError for an encoder that cannot be loaded.
+    """
+    torch.set_num_threads(threads)
+    wanted = [_wanted(metric) for metric in metrics]
+    given = answers.given(requests, generations, style)
+    strip = (lambda text: text) if style in answers.LEGACY_STYLES else str.strip
+    options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in given}
+    pairs = {  # a dict for its order and uniqueness
+        (strip(given[item].text), strip(option)): None
+        for item, texts in options.items()
+        for option in texts
+        if _says_something(given[item].text) and _says_something(option)
+    }
+    documents = [strip(option) for texts in options.values() for option in texts if _says_something(option)]
+
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "counts": _counts(given, options, pairs)}
+    records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in wanted}
+    results = token_metrics(
+        [s for s in wanted if s["metric"] != "cosine"], list(pairs), documents, records, language, threads
+    )
+    for spec in wanted:
+        name, record = spec["metric"], records[spec["metric"]]
+        values, facts = _cosine(list(pairs), record) if name == "cosine" else results[name]
+        metadata["signatures"][name] = facts.pop("signature")
+        metadata["encoders"][name] = {k: record.get(k) for k in ("name", "revision", "fingerprint", "fallback")} | facts
+        value = dict(zip(pairs, values, strict=True))
+        for item, texts in options.items():
+            found = [value.get((strip(given[item].text or ""), strip(option or ""))) for option in texts]
+            found = [None if v is None or math.isnan(v) else float(v) for v in found]
+            rows.append({"item_id": item, "metric": name, "similarities": found})
+    return rows, metadata
+
+
+def options_of(item: dict) -> list[str]:
+    """The texts an answer is compared with: the choices, or the target alone where there are none."""
+    if item["choices"]:
+        return list(item["choices"])
+    return [] if item["target"] is None else [item["target"]]
+
+
+def _says_something(text: str | None) -> bool:
+    return bool(text and text.strip())
+
+
+def _wanted(metric: str | dict) -> dict:
+    """A metric with all its options."""
+    asked = {"metric": metric} if isinstance(metric, str) else dict(metric)
+    allowed = {
+        "cosine": {},
+        "moverscore": {"variant": "default", "idf": False},
+        "bertscore": {"idf": False, "rescale": False},
+    }
+    name = asked.pop("metric")
+    if name not in allowed:
+        raise ConfigError(f'similarity metric "{name}" does not exist.{closest(name, METRICS)}')
+    for option in asked:
+        if option not in allowed[name]:
+            raise ConfigError(f'similarity metric {name} has no option "{option}".{closest(option, allowed[name])}')
+    if asked.get("variant", "default") not in moverscore.VARIANTS:
+        raise ConfigError(
+            f'moverscore has no variant "{asked["variant"]}".{closest(asked["variant"], moverscore.VARIANTS)}'
+        )
+    return {"metric": name} | allowed[name] | asked
+
+
+def _record(encoders: dict[str, dict], metric: str) -> dict:
+    record = encoders.get(metric) or encoders.get("default")
+    if record is None:
+        raise ConfigError(f'similarity metric "{metric}" has no encoder; set similarity.encoders.default.')
+    return record
+
+
+def _counts(given, options, pairs) -> dict:
+    return {
+        "items": len(options),
+        "empty_answers": sum(given[item].text is not None and not given[item].text.strip() for item in options),
+        "failed_generations": sum(given[item].text is None for item in options),
+        "distinct_pairs": len(pairs),
+        "distinct_texts": len({text for pair in pairs for text in pair}),
+    }
+
+
+def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:
+    facts = {"signature": cosine.signature(record), "truncated_texts": 0}
+    if not pairs:
+        return np.empty(0), facts
+    encoder = cosine.load(record)
+    prefix = record.get("prefix") or ""
+    facts["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
+    return cosine.cosine(encoder, pairs, prefix), facts

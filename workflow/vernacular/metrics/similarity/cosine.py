@@ -1,0 +1,63 @@
+"""Cosine of sentence embeddings, by sentence-transformers (Reimers & Gurevych 2019).
+
+The encoder is fixed by the config, so that models are measured with one ruler. A plain transformers folder (the
+evaluated model itself, in the `simil-eval` style) is mean-pooled under the attention mask.
+"""
+
+from importlib.metadata import version
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from vernacular.errors import ModelError
+
+
+def load(record: dict, device: str | None = None) -> SentenceTransformer:
+    """The encoder a record of the model verb names; raises ModelError where its folder cannot be loaded."""
+    try:
+        encoder = SentenceTransformer(
+            record["folder"],
+            device=device,
+            local_files_only=True,
+            model_kwargs={"dtype": torch.float32, "use_safetensors": not record.get("allow_pickle", False)},
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{record['name']}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None
+    if encoder.tokenizer.pad_token_id is None:
+        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
+    return encoder
+
+
+def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: str = "") -> np.ndarray:
+    """Cosine of each pair of texts, float64 [n_pairs], in [-1, 1]; each distinct text is embedded once.
+
+    `prefix` is what the encoder wants before a text ("query: " for E5); it is part of what is embedded.
+    """
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+    vectors = encoder.encode(texts, prompt=prefix or None, batch_size=64, show_progress_bar=False)
+    vectors = np.asarray(vectors, dtype=np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    row = {text: i for i, text in enumerate(texts)}
+    first, second = (vectors[[row[pair[side]] for pair in pairs]] for side in (0, 1))
+    return np.clip(np.einsum("ij,ij->i", first, second), -1.0, 1.0)
+
+
+def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = "") -> int:
+    """How many texts are longer than the encoder reads."""
+    limit = encoder.max_seq_length or encoder.tokenizer.model_max_length
+    encoded = encoder.tokenizer([prefix + text for text in texts])["input_ids"]
+    return sum(len(ids) > limit for ids in encoded)
+
+
+def signature(record: dict) -> str:
+    """What the numbers depend on: `cosine|encoder:…|prefix:…|sentence-transformers:…`."""
+    prefix = record.get("prefix") or ""
+    return (
+        f"cosine|encoder:{described(record)}|prefix:{prefix!r}|sentence-transformers:{version('sentence-transformers')}"
+    )
+
+
+def described(record: dict) -> str:
+    """An encoder as signatures name it: `name@revision`, or the start of its fingerprint where it has no revision."""
+    return f"{record['name']}@{(record.get('revision') or record.get('fingerprint') or 'unknown')[:12]}"

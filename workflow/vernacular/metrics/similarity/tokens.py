@@ -1,0 +1,103 @@
+"""MoverScore and BERTScore of many pairs of texts: metrics that share an encoder share one pass through it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from vernacular.metrics.similarity import bertscore, moverscore
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+
+CHUNK_TOKENS = 200_000  # tokens whose vectors are held at once: 600 MB of a 768-wide encoder
+
+Pair = tuple[str, str]  # answer, option
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One metric, ready for its vectors."""
+
+    name: str
+    layer: int
+    weights: dict[str, np.ndarray]  # text -> [n_tokens]
+    base: float | None  # BERTScore of unrelated texts, where it is to be rescaled
+    facts: dict
+
+
+def token_metrics(specs: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
+    """Metric name → (float64 [n_pairs], facts: signature, layer, truncated texts).
+
+    specs: a metric with all its options each (see `compute.similarities`); records: the encoder record per metric name.
+    `documents` are the options, from which idf is counted: weights then do not depend on what the model answered, and
+    models stay comparable. NaN where a text has no token with weight.
+    """
+    groups: dict[tuple[str, bool], list[dict]] = {}
+    for spec in specs:
+        legacy = spec.get("variant") == "simil-eval"
+        groups.setdefault((records[spec["metric"]]["folder"], legacy), []).append(spec)
+    encoders: dict[str, TokenEncoder] = {}
+    results = {}
+    for (folder, legacy), group in groups.items():
+        if folder not in encoders:
+            encoders[folder] = TokenEncoder(records[group[0]["metric"]])
+        encoder = encoders[folder]
+        texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
+        # bert_score strips what it reads; moverscore_v2 does not
+        found = moverscore.simil_eval_tokens(encoder, texts) if legacy else encoder.tokenize([t.strip() for t in texts])
+        tokens = dict(zip(texts, found, strict=True))
+        plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, legacy) for s in group]
+        for name, values in _values(plans, encoder, pairs, tokens, threads).items():
+            facts = next(plan.facts for plan in plans if plan.name == name)
+            facts["truncated_texts"] = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
+            results[name] = (values, facts)
+    return results
+
+
+def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, legacy) -> _Plan:
+    idf = bertscore.idf_table([tokens[text] for text in documents]) if spec["idf"] else None
+    if spec["metric"] == "moverscore":
+        weigh = moverscore.simil_eval_weights if legacy else moverscore.token_weights
+        weights = {text: weigh(t, idf) for text, t in tokens.items()}
+        signature = moverscore.signature(record, variant=spec["variant"], idf=spec["idf"])
+        return _Plan("moverscore", encoder.n_layers, weights, None, {"signature": signature})
+    layer = bertscore.layer_of(record, encoder)
+    unweighted = {encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id}
+    weights = {text: bertscore.token_weights(t, idf, unweighted) for text, t in tokens.items()}
+    base = bertscore.baseline(record, language, layer) if spec["rescale"] else None
+    rescaled = None if spec["rescale"] and base is None else spec["rescale"]
+    signature = bertscore.signature(record, layer=layer, idf=spec["idf"], rescaled=rescaled)
+    return _Plan("bertscore", layer, weights, base, {"signature": signature, "layer": layer})
+
+
+def _values(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
+    """Metric name → float64 [n_pairs]; every layer asked for comes from the same forward."""
+    values = {plan.name: np.empty(len(pairs)) for plan in plans}
+    layers = tuple(sorted({plan.layer for plan in plans}))
+    for chunk in _chunks(pairs, tokens):
+        part = [pairs[i] for i in chunk]
+        distinct = list(dict.fromkeys(text for pair in part for text in pair))
+        states = encoder.embed([tokens[text].ids for text in distinct], layers)
+        for plan in plans:
+            vectors = {text: state[plan.layer] for text, state in zip(distinct, states, strict=True)}
+            if plan.name == "moverscore":
+                values[plan.name][chunk] = moverscore.moverscore(part, vectors, plan.weights, threads)
+            else:
+                f1 = bertscore.bertscore(part, vectors, plan.weights)
+                values[plan.name][chunk] = f1 if plan.base is None else (f1 - plan.base) / (1 - plan.base)
+    return values
+
+
+def _chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
+    """Runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens together (or one pair)."""
+    chunk, texts, size = [], set(), 0
+    for i, pair in enumerate(pairs):
+        new = sum(len(tokens[text].ids) for text in set(pair) - texts)
+        if chunk and size + new > CHUNK_TOKENS:
+            yield chunk
+            chunk, texts, size = [], set(), 0
+            new = sum(len(tokens[text].ids) for text in set(pair))
+        chunk.append(i)
+        texts.update(pair)
+        size += new
+    if chunk:
+        yield chunk
