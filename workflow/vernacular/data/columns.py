@@ -1,0 +1,165 @@
+"""Reading a row by the column names of a task file.
+
+A column is written `name`, `a.b` (b inside a), `a|b` (the first there is), `a|` (a, or nothing), `form_*` (every column
+that begins so), `_config` (the Hub configuration that the row is from).
+"""
+
+import ast
+import json
+import math
+from collections import Counter
+
+from vernacular.errors import DataError, closest
+
+_ABSENT = object()
+
+
+class LayoutError(DataError):
+    """The data set is there but laid out otherwise than the task file says; another layout may fit."""
+
+
+class Cells:
+    """One row, read by the fields of a `columns` mapping; what had to be repaired is counted in `repaired`."""
+
+    def __init__(self, row: dict, columns: dict, repaired: Counter):
+        self.row, self.columns, self.repaired = row, columns, repaired
+
+    def has(self, field: str) -> bool:
+        return field in self.columns
+
+    def value(self, field: str):
+        """The raw value of a one-column field; None where the field is not mapped or the row lacks it."""
+        column = self.columns.get(field)
+        return None if column is None else find(self.row, column)
+
+    def text(self, field: str) -> str:
+        """The field as one text; several columns, and lists, are joined by a blank. "" for nothing."""
+        return self._sound(" ".join(t for t in map(as_text, self._values(field)) if t))
+
+    def texts(self, field: str) -> list[str]:
+        """The field as a list: several columns, a column with a list, or one text split at the `separator`."""
+        return [self._sound(as_text(value)) for value in self._values(field, split=True)]
+
+    def labels(self, field: str) -> list[str] | None:
+        """The names of options ("A", "B") where a column of options brings them along."""
+        value = self.value(field) if isinstance(self.columns.get(field), str) else None
+        if isinstance(value, dict) and isinstance(value.get("label"), list):
+            return [as_text(label) for label in value["label"]]
+        if isinstance(value, list) and value and all(isinstance(v, dict) and "label" in v for v in value):
+            return [as_text(v["label"]) for v in value]
+        return None
+
+    def _values(self, field: str, *, split: bool = False) -> list:
+        wanted = self.columns.get(field, [])
+        if isinstance(wanted, list) or "*" in wanted:
+            return [
+                value
+                for column in ([wanted] if isinstance(wanted, str) else wanted)
+                for value in _every(self.row, column)
+            ]
+        value = _listed(find(self.row, wanted))
+        if isinstance(value, dict) and isinstance(value.get("text"), list):
+            value = value["text"]
+        if isinstance(value, list):
+            return [v.get("text") if isinstance(v, dict) else v for v in value]
+        separator = self.columns.get("separator")
+        if split and separator and isinstance(value, str):
+            return value.split(separator)
+        return [value]
+
+    def _sound(self, text: str) -> str:
+        sound = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        if sound != text:
+            self.repaired["half characters replaced by U+FFFD"] += 1
+        return sound
+
+
+def find(row: dict, column: str):
+    """The value of one column, None where the row lacks it."""
+    for name in column.split("|"):
+        value = _walk(row, name)
+        if value is not _ABSENT:
+            return value
+    return None
+
+
+def as_text(value) -> str:
+    """`value` as text without outer blanks; "" for nothing (None, NaN), "3" for 3 and 3.0.
+
+    >>> as_text(" B "), as_text(2.0), as_text(None), as_text(["uno.", "dous."])
+    ('B', '2', '', 'uno. dous.')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list):
+        return " ".join(filter(None, map(as_text, value)))
+    return str(value).strip()
+
+
+def check_columns(rows: list[dict], columns: dict, name: str) -> None:
+    """Raise LayoutError, naming the closest column, if no row has a column that `columns` needs."""
+    for wanted in _wanted(columns):
+        if wanted.endswith("|") or wanted == "_config":
+            continue
+        if not any(_every(row, wanted) if "*" in wanted else _has(row, wanted) for row in rows):
+            have = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
+            raise LayoutError(f'{name}: there is no column "{wanted}".{closest(wanted, have)}')
+
+
+def _wanted(columns: dict) -> list[str]:
+    wanted = []
+    for field, value in columns.items():
+        if field in ("gold_is", "separator", "mask"):
+            continue
+        values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
+        wanted += values
+    return wanted
+
+
+def form_columns(row: dict, columns: dict, field: str) -> list[str]:
+    """The names of the columns that a field with several of them takes in this row, in their order."""
+    wanted = columns[field]
+    names = []
+    for column in [wanted] if isinstance(wanted, str) else wanted:
+        names += _matching(row, column) if "*" in column else [column]
+    return names
+
+
+def _every(row: dict, column: str) -> list:
+    return [row[name] for name in _matching(row, column)] if "*" in column else [find(row, column)]
+
+
+def _matching(row: dict, column: str) -> list[str]:
+    start, _, end = column.removesuffix("|").partition("*")
+    return [name for name in row if name.startswith(start) and name.endswith(end)]
+
+
+def _has(row: dict, column: str) -> bool:
+    return any(_walk(row, name) is not _ABSENT for name in column.split("|"))
+
+
+def _walk(row: dict, name: str):
+    if name in row:
+        return row[name]
+    value = row
+    for part in name.split("."):
+        value = _listed(value)
+        if not isinstance(value, dict) or part not in value:
+            return _ABSENT
+        value = value[part]
+    return value
+
+
+def _listed(value):
+    """A list or dict that a CSV file holds as text ("['a', 'b']") as the list or dict it is."""
+    if isinstance(value, str) and value[:1] in "[{" and value.strip()[-1:] in ("]", "}"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            try:
+                return ast.literal_eval(value.strip())
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                return value  # a text that only looks like a list
+    return value

@@ -1,0 +1,107 @@
+"""Raw rows become items: laid out, identified, counted; and a seeded sample of them."""
+
+from collections import Counter
+
+from vernacular.data.columns import Cells, as_text, find
+from vernacular.data.layouts import LAYOUTS, Dropped
+from vernacular.fingerprint import fingerprint
+
+
+def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: bool = False) -> tuple[list[dict], dict]:
+    """Rows per ITEMS, and what became of them: read, kept, dropped and repaired (counts per reason), duplicates.
+
+    Solved examples get a `shot/` before their id, because sets number each split from 1.
+    """
+    dropped, repaired = Counter(), Counter()
+    items = []
+    for number, row in enumerate(rows):
+        cells = Cells(row, columns, repaired)
+        try:
+            content = LAYOUTS[prompt](cells)
+            if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
+                raise Dropped("no wrong answer")
+        except Dropped as reason:
+            dropped[str(reason)] += 1
+            continue
+        content["extra"] = {**_extra(row, columns), **content["extra"]}
+        content["extra"] = {name: text for name, text in content["extra"].items() if text}
+        category = cells.text("category") or None
+        digest = fingerprint([content, category])[:16]
+        items.append(
+            {
+                "item_id": _upstream_id(row, columns) or digest,
+                "demonstration": demonstration,
+                **content,
+                "cluster_id": _cluster(cells, content, prompt),
+                "category": category,
+                "source_row": number,
+                "_digest": digest,
+            }
+        )
+    duplicates = _make_unique(items, "shot/" if demonstration else "")
+    counts = {
+        "read": len(rows),
+        "kept": len(items),
+        "dropped": dict(dropped),
+        "repaired": dict(repaired),
+        "duplicates": duplicates,
+    }
+    return items, counts
+
+
+def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
+    """At most `limit` of `items`, whole clusters only, drawn by hash: neither row order nor other rows' fate matters.
+
+    Clusters are taken in the order of a hash of seed and cluster; one that would exceed the limit is passed over, and
+    the first is taken in any case. Solved examples are no part of the count and always stay.
+    """
+    evaluated = [item for item in items if not item["demonstration"]]
+    if limit is None or len(evaluated) <= limit:
+        return items
+    clusters: dict[str, list[dict]] = {}
+    for item in evaluated:
+        clusters.setdefault(item["cluster_id"] or f"item {item['item_id']}", []).append(item)
+    chosen: set[str] = set()
+    for name in sorted(clusters, key=lambda name: fingerprint([seed, name])):
+        if not chosen or len(chosen) + len(clusters[name]) <= limit:
+            chosen |= {item["item_id"] for item in clusters[name]}
+        if len(chosen) >= limit:
+            break
+    return [item for item in items if item["demonstration"] or item["item_id"] in chosen]
+
+
+def _extra(row: dict, columns: dict) -> dict[str, str]:
+    return {name: as_text(find(row, column)) for name, column in columns.get("extra", {}).items()}
+
+
+def _upstream_id(row: dict, columns: dict) -> str:
+    wanted = columns.get("id", [])
+    parts = [as_text(find(row, column)) for column in ([wanted] if isinstance(wanted, str) else wanted)]
+    return "#".join(filter(None, parts))
+
+
+def _cluster(cells: Cells, content: dict, prompt: str) -> str | None:
+    named = cells.text("cluster")
+    if named:
+        return named
+    # several questions on one passage are no independent observations, whether the set numbers its passages or not
+    return fingerprint(content["context"])[:16] if prompt == "passage" else None
+
+
+def _make_unique(items: list[dict], before: str) -> int:
+    """Give each item an id of its own in place, whatever the order of rows; returns how many rows are exact repeats.
+
+    An id that stands for several contents gets the content's hash behind it; exact repeats are numbered.
+    """
+    contents: dict[str, set[str]] = {}
+    for item in items:
+        contents.setdefault(item["item_id"], set()).add(item["_digest"])
+    seen = Counter()
+    for item in items:
+        digest = item.pop("_digest")
+        name = before + item["item_id"]
+        if len(contents[item["item_id"]]) > 1:
+            name += f"-{digest[:8]}"
+        seen[name] += 1
+        item["item_id"] = name if seen[name] == 1 else f"{name}-{seen[name]}"
+    return sum(n - 1 for n in seen.values())

@@ -1,0 +1,208 @@
+"""A row becomes an item: one function per `prompt` of a task file, which says what an item consists of.
+
+Each takes the row's cells and returns the item's context, question, choices, gold, target and extra. A row that cannot
+be evaluated raises `Dropped` with the reason under which it is counted; what is mended is counted in `cells.repaired`.
+"""
+
+import json
+import string
+
+from vernacular.data.columns import Cells, as_text, form_columns
+
+_FINAL = ".,;:!?…。؟ "
+_MASK = "[MASK]"
+_GAP = "__"
+
+
+class Dropped(Exception):
+    """This row is no item; the message is the reason, worded so that it can be counted."""
+
+
+def question(cells: Cells) -> dict:
+    """Question, story or unfinished text with a fixed list of options, whose order and letters mean something."""
+    options = cells.texts("choices")
+    if not cells.text("question") and not cells.text("context"):
+        raise Dropped("blank question")
+    if len(options) < 2:
+        raise Dropped("fewer than two options")
+    if not all(options):
+        raise Dropped("blank option")
+    if len(set(options)) < len(options):
+        raise Dropped("duplicated options")
+    gold = _gold(cells, options)
+    return _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
+
+
+def truth(cells: Cells) -> dict:
+    """Question with any number of right and of wrong answers; right ones first, each text once."""
+    if not cells.text("question"):
+        raise Dropped("blank question")
+    target = cells.text("target")
+    if cells.has("right"):
+        right, wrong = cells.texts("right"), cells.texts("wrong")
+    else:
+        options = cells.texts("choices")
+        gold = set(_gold(cells, options))
+        right = [option for i, option in enumerate(options) if i in gold]
+        wrong = [option for i, option in enumerate(options) if i not in gold]
+    if not any(right) and target:
+        right = [target]
+    if not any(right):
+        raise Dropped("no right answer")
+    if "" in (*right, *wrong):
+        cells.repaired["blank answers removed"] += 1
+    right, wrong = list(dict.fromkeys(filter(None, right))), list(filter(None, wrong))
+    both = set(right) & set(wrong)
+    if both:
+        cells.repaired["answers both right and wrong: kept as right"] += 1
+    choices = list(dict.fromkeys(right + wrong))
+    if len(choices) < len(right) + len(wrong) - len(both):
+        cells.repaired["repeated answers removed"] += 1
+    if target and target not in right:
+        cells.repaired["best answer not among the right ones: not made an option"] += 1
+    return _item(
+        question=cells.text("question"), choices=choices, gold=list(range(len(right))), target=target or right[0]
+    )
+
+
+def target(cells: Cells) -> dict:
+    """Text and the text sought: a last word, a summary."""
+    if not cells.text("context"):
+        raise Dropped("blank context")
+    if not cells.text("target"):
+        raise Dropped("blank target")
+    return _item(context=cells.text("context"), target=cells.text("target"))
+
+
+def pair(cells: Cells) -> dict:
+    """Good and bad sentence; or a beginning with two endings."""
+    if cells.has("choices"):
+        return (
+            question(cells) if cells.text("context") or cells.text("question") else _two(cells, cells.texts("choices"))
+        )
+    return _two(cells, [*cells.texts("good"), *cells.texts("bad")]) | {"gold": [0]}
+
+
+def sentence(cells: Cells) -> dict:
+    """Sentence with a judgement of its acceptability, 1 or 0."""
+    label = {"1": "1", "true": "1", "0": "0", "false": "0"}.get(as_text(cells.value("label")).lower())
+    if not cells.text("context"):
+        raise Dropped("blank sentence")
+    if label is None:
+        raise Dropped("label is neither 1 nor 0")
+    return _item(context=cells.text("context"), extra={"label": label})
+
+
+def cloze(cells: Cells) -> dict:
+    """Text with one gap, written `__`, and candidates for it."""
+    context = cells.text("context").replace(cells.columns.get("mask", _GAP), _GAP)
+    gaps = [part for part in context.replace(_GAP, "\0__\0").split("\0") if part == _GAP]
+    if len(gaps) != 1:
+        raise Dropped("no gap" if not gaps else "more than one gap")
+    options = cells.texts("choices")
+    if not all(options):
+        raise Dropped("blank option")
+    gold = _gold(cells, options)
+    kept = list(dict.fromkeys(options))
+    if len(kept) < len(options):
+        cells.repaired["repeated candidates removed"] += 1
+    if len(kept) < 2:
+        raise Dropped("fewer than two options")
+    return _item(context=context, choices=kept, gold=sorted({kept.index(options[i]) for i in gold}))
+
+
+def target_word(cells: Cells) -> dict:
+    """Sentence with one masked word and two or more forms for it, the right one first; Grew-TSE's columns."""
+    extra = {name: as_text(_optional(cells, name)) for name in cells.columns.get("extra", {})}
+    mask, masked, prompt = cells.columns.get("mask", _MASK), cells.text("context"), extra.get("prompt_text", "")
+    if not masked and prompt:
+        masked = f"{prompt} {mask}"
+    if masked.count(mask) != 1:
+        raise Dropped("no masked word" if mask not in masked else "more than one masked word")
+    item = _two(cells, [*cells.texts("good"), *cells.texts("bad")])
+    masked = masked.replace(mask, _MASK)
+    extra |= {
+        "masked_text": masked,
+        "prompt_text": prompt or masked.split(_MASK)[0].rstrip(),
+        "original_text": extra.get("original_text") or masked.replace(_MASK, item["choices"][0]),
+        "form_columns": json.dumps(
+            [*form_columns(cells.row, cells.columns, "good"), *form_columns(cells.row, cells.columns, "bad")]
+        ),
+    }
+    return item | {"context": masked, "gold": [0], "extra": extra}
+
+
+LAYOUTS = {
+    "question": question,
+    "passage": question,
+    "story": question,
+    "truth": truth,
+    "summary": target,
+    "continuation": target,
+    "pair": pair,
+    "sentence": sentence,
+    "cloze": cloze,
+    "target_word": target_word,
+}
+
+
+def _item(*, context="", question="", choices=(), gold=(), target=None, extra=None) -> dict:
+    return {
+        "context": context,
+        "question": question,
+        "choices": list(choices),
+        "gold": list(gold),
+        "target": target,
+        "extra": extra or {},
+    }
+
+
+def _two(cells: Cells, options: list[str]) -> dict:
+    """Options without a question: sentences, or forms of a word."""
+    if len(options) < 2 or not all(options):
+        raise Dropped("blank option" if len(options) > 1 else "fewer than two options")
+    if len(set(options)) < len(options):
+        raise Dropped("duplicated options")
+    gold = _gold(cells, options) if cells.has("gold") else []
+    return _item(context=cells.text("context"), choices=options, gold=gold)
+
+
+def _optional(cells: Cells, name: str):
+    return Cells(cells.row, cells.columns["extra"], cells.repaired).value(name)
+
+
+def _gold(cells: Cells, options: list[str]) -> list[int]:
+    """Indices of the right options; [] where the set withholds the answer. Dropped if it names no option."""
+    value = cells.value("gold")
+    kind = cells.columns.get("gold_is")
+    if kind == "labels":
+        marks = [as_text(label) for label in (value if isinstance(value, list) else cells.texts("gold"))]
+        if len(marks) != len(options) or set(marks) - {"0", "1"}:
+            raise Dropped("answer not among the options")
+        return [i for i, mark in enumerate(marks) if mark == "1"]
+    found = []
+    for one in value if isinstance(value, list) else [value]:
+        text = as_text(one)
+        if not text or (kind == "index" and text == "-1"):
+            continue  # withheld, as in the test split of a shared task
+        index = _index(text, kind, options, cells.labels("choices"))
+        if index is None or not 0 <= index < len(options):
+            raise Dropped("answer not among the options")
+        found.append(index)
+    if not found and cells.has("gold"):
+        cells.repaired["answer withheld by the set"] += 1
+    return sorted(set(found))
+
+
+def _index(text: str, kind: str, options: list[str], labels: list[str] | None) -> int | None:
+    if kind in ("number", "index"):
+        digits = text.lstrip("-").isdecimal()
+        return int(text) - (kind == "number") if digits else None
+    if kind == "letter":
+        letter = text.strip("().:").strip().upper()
+        names = [label.upper() for label in labels] if labels else list(string.ascii_uppercase[: len(options)])
+        return names.index(letter) if letter in names else None
+    bare = [option.rstrip(_FINAL) for option in options]
+    if text in options:
+        return options.index(text)
+    return bare.index(text.rstrip(_FINAL)) if text.rstrip(_FINAL) in bare else None

@@ -1,0 +1,180 @@
+"""The items of a task in one language: from where its file says, the shipped samples, or a file of one's own."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from vernacular.data.columns import check_columns
+from vernacular.data.files import FORMATS, read_rows
+from vernacular.data.items import make_items, sample
+from vernacular.errors import ConfigError, DataError, closest
+from vernacular.fingerprint import file_fingerprint
+
+WORKFLOW = Path(__file__).parents[2]  # holds samples/
+
+
+def load_items(
+    task: dict, language: str, *, source="hub", limit: int | None = None, seed: int = 0, root: Path = WORKFLOW
+) -> tuple[list[dict], dict]:
+    """(rows per ITEMS, metadata) of a task (as `load_task` gives it) in one language.
+
+    `source`: "hub" for what the task file names, "samples" for `root/samples/{task}/{language}/`, or the path of a data
+    file or of a folder laid out as `{task}/{language}/{split}.*`. Rows of the `few_shot` split come as demonstrations,
+    which `limit` does not touch. Raises DataError with the sentence to show where the set cannot be had or read.
+
+    Metadata: task, language, source (where from, revision, sha256 of the raw rows, licence), rows (read, kept, dropped
+    and repaired with counts per reason, duplicates), demonstrations (the same for them), expected_rows, limit, seed,
+    warnings (sentences).
+    """
+    entry = task["languages"].get(language)
+    if entry is None:
+        raise ConfigError(f'Task {task["task"]} has no language "{language}".{closest(language, task["languages"])}')
+    rows, shots, provenance = _raw(task, language, entry, source, Path(root))
+    items, counts = make_items(rows, task["prompt"], entry["columns"])
+    examples, example_counts = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
+    if not items:
+        reasons = ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
+        raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {reasons}.")
+    kept = sample(items + examples, limit, seed)
+    expected = entry["expected_rows"] if provenance["kind"] != "samples" and source == "hub" else None
+    provenance["licence"] = provenance.get("licence") or (entry["licence"] if provenance["kind"] != "samples" else None)
+    metadata = {
+        "task": task["task"],
+        "language": language,
+        "source": provenance | {"sha256": _digest(rows, shots)},
+        "rows": counts | {"taken": sum(not item["demonstration"] for item in kept)},
+        "demonstrations": example_counts,
+        "expected_rows": expected,
+        "limit": limit,
+        "seed": seed,
+        "warnings": _warnings(task["task"], language, counts, expected, provenance),
+    }
+    return kept, metadata
+
+
+def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:
+    """(rows, few-shot rows, provenance), with the columns checked; of several sources the first that can be had."""
+    if source == "samples" and (found := _samples(task, language, entry, root / "samples")):
+        return found
+    if source == "samples" and "file" not in entry["source"][0]:
+        raise DataError(
+            f"{task['task']} ({language}): no samples are shipped for it; take the real set with data: hub."
+        )
+    if source not in ("hub", "samples"):
+        return _local(task, language, entry, Path(source))
+    failed: list[DataError] = []
+    for number, one in enumerate(entry["source"]):
+        try:
+            rows, shots, provenance = _fetch(one, Path(task["folder"]))
+            check_columns(rows, entry["columns"], _called(one))
+            return rows, shots, provenance | ({"layout": number + 1} if len(entry["source"]) > 1 else {})
+        except DataError as error:
+            failed.append(error)
+    others = "".join(f"\nAlso tried: {error}" for error in failed[1:] if str(error) != str(failed[0]))
+    raise DataError(f"{task['task']} ({language}): {failed[0]}{others}")
+
+
+def _fetch(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
+    if "url" in source:
+        from vernacular.data import web
+
+        path, digest = web.fetch(source["url"], source.get("sha256"))
+        provenance = {
+            "kind": "url",
+            "url": source["url"],
+            "split": source.get("split"),
+            "file_sha256": digest,
+            "pinned": "sha256" in source,
+        }
+        return read_rows(path, source.get("format"), name=source["url"]), [], provenance
+    if "file" in source and not source["file"].startswith("hf://"):
+        return _file(source, folder)
+    from vernacular.data import hub  # here, because it imports `datasets`, which takes a second
+
+    if "file" in source:
+        source = source | hub.from_uri(source["file"])
+    return hub.fetch(source)
+
+
+def _file(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
+    path = _beside(source["file"], folder)
+    digest = None
+    if path.is_file():
+        digest = file_fingerprint(path)
+        if source.get("sha256", digest) != digest:
+            raise DataError(
+                f"{source['file']}: wrong checksum (sha256 {digest}, the task file says {source['sha256']})."
+            )
+    rows = read_rows(path, source.get("format"), name=str(path))
+    few = source.get("few_shot")
+    shots = read_rows(_beside(few, folder), source.get("format")) if few else []
+    return rows, shots, {"kind": "file", "file": source["file"], "few_shot": few, "file_sha256": digest}
+
+
+def _beside(name: str, folder: Path) -> Path:
+    path = Path(name).expanduser()
+    return path if path.is_absolute() else folder / path
+
+
+def _samples(task: dict, language: str, entry: dict, samples: Path) -> tuple[list[dict], list[dict], dict] | None:
+    folder = samples / task.get("samples", task["task"]) / language
+    if not folder.is_dir():
+        return None
+    return _from_folder(task, folder, entry, {"kind": "samples", "folder": folder.relative_to(samples).as_posix()})
+
+
+def _local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dict], list[dict], dict]:
+    if path.is_dir():
+        folder = path / task.get("samples", task["task"]) / language
+        return _from_folder(task, folder, entry, {"kind": "file", "file": str(folder)})
+    rows = read_rows(path)
+    check_columns(rows, entry["columns"], str(path))
+    return rows, [], {"kind": "file", "file": str(path), "file_sha256": file_fingerprint(path)}
+
+
+def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tuple[list[dict], list[dict], dict]:
+    """Files named by split; where none is named so, the only file that is not the few-shot split."""
+    files = {
+        f.name.removesuffix(".gz").rsplit(".", 1)[0]: f
+        for f in sorted(folder.glob("*"))
+        if FORMATS.keys() & set(f.suffixes)
+    }
+    splits = [s["split"] for s in entry["source"] if "split" in s]
+    fews = [s["few_shot"] for s in entry["source"] if "few_shot" in s]
+    split = next((s for s in splits if s in files), None)
+    few = next((s for s in fews if s in files and s != split), None)
+    if split is None and len(files.keys() - {few}) == 1:
+        split = next(iter(files.keys() - {few}))
+    if split is None:
+        raise DataError(f"{folder}: there is no file for the split {' or '.join(splits) or 'of this task'}.")
+    rows = read_rows(files[split])
+    check_columns(rows, entry["columns"], str(files[split]))
+    return rows, read_rows(files[few]) if few else [], provenance | {"split": split, "few_shot": few}
+
+
+def _called(source: dict) -> str:
+    return source.get("hub") or source.get("url") or source["file"]
+
+
+def _digest(rows: list[dict], shots: list[dict]) -> str:
+    """sha256 (hex) of the raw rows in order, evaluated split first."""
+    digest = hashlib.sha256()
+    for row in rows + shots:
+        line = json.dumps(row, ensure_ascii=True, sort_keys=True, default=str) + "\n"
+        digest.update(line.encode("ascii"))
+    return digest.hexdigest()
+
+
+def _warnings(name: str, language: str, counts: dict, expected: int | None, provenance: dict) -> list[str]:
+    warnings = []
+    if expected is not None and counts["read"] != expected:
+        warnings.append(
+            f"{name} ({language}): {counts['read']} rows, the task file expects {expected}; it has changed upstream."
+        )
+    for reason, n in counts["dropped"].items():
+        warnings.append(f"{name} ({language}): {n} rows kept out: {reason}.")
+    if provenance.get("pinned") is False:
+        warnings.append(
+            f"{name} ({language}): not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file."
+        )
+    return warnings

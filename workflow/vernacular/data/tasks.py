@@ -1,0 +1,105 @@
+"""Task files: one benchmark each, all its languages inside; `workflow/tasks/*.yaml` and those of one's own."""
+
+from pathlib import Path
+
+import yaml
+
+from vernacular import yamlfile
+from vernacular.errors import ConfigError, closest
+
+_SCHEMA = Path(__file__).parents[2] / "schemas" / "task.schema.yaml"
+
+# prompt: the keys that `columns` needs; a group in a tuple is met by any one of its alternatives
+NEEDED = {
+    "question": ("question", "choices"),
+    "passage": ("context", "question", "choices"),
+    "story": ("context", "choices"),
+    "truth": ("question", ("right wrong", "choices")),
+    "summary": ("context", "target"),
+    "continuation": ("context", "target"),
+    "pair": (("good bad", "choices"),),
+    "sentence": ("context", "label"),
+    "cloze": ("context", "choices", "gold"),
+    "target_word": ("good", "bad"),
+}
+
+
+def load_task(path) -> dict:
+    """A task as its file says it, with what all languages share written out for each language.
+
+    The result has the file's keys but `columns`, `source`, `licence`, which stand in every `languages[code]` beside
+    `expected_rows` (None where not stated): `source` as a list of sources to try in order, with {language} filled in.
+    `folder` is the file's own. Raises ConfigError in one or two lines: file, line, key, what was found and is allowed.
+    """
+    path = Path(path)
+    content, lines = yamlfile.read(path)
+    yamlfile.check(content, lines, yaml.safe_load(_SCHEMA.read_text("utf-8")), path)
+    if content["task"] != path.stem:
+        at = yamlfile.place(path, lines, ("task",))
+        raise ConfigError(f'{at}: found "{content["task"]}", expected the file\'s name, "{path.stem}".')
+    task = {k: v for k, v in content.items() if k not in ("columns", "source", "licence")}
+    task["folder"] = str(path.parent)
+    task["languages"] = {
+        code: _language(content, code, entry or {}, path, lines) for code, entry in content["languages"].items()
+    }
+    return task
+
+
+def task_names(folders) -> dict[str, Path]:
+    """Every task file in `folders`, by name; of two with one name the one in the later folder counts."""
+    found: dict[str, Path] = {}
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: there is no such folder of task files.")
+        found |= {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    return found
+
+
+def find_task(name: str, folders) -> dict:
+    """The task called `name`; ConfigError names the closest one where there is none."""
+    names = task_names(folders)
+    if name not in names:
+        raise ConfigError(f'There is no task "{name}".{closest(name, names)}')
+    return load_task(names[name])
+
+
+def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
+    where = ("languages", code)
+    columns = content["columns"] | entry.get("columns", {})
+    _check_columns(columns, content["prompt"], yamlfile.place(path, lines, where))
+    sources = entry.get("source", content.get("source"))
+    if sources is None:
+        raise ConfigError(f'{yamlfile.place(path, lines, where)}: the key "source" is missing (hub, url or file).')
+    sources = [_filled(s, code) for s in (sources if isinstance(sources, list) else [sources])]
+    for source in sources:
+        kinds = [kind for kind in ("hub", "url", "file") if kind in source]
+        if len(kinds) != 1:
+            found = " and ".join(kinds) or "none of them"
+            raise ConfigError(
+                f"{yamlfile.place(path, lines, (*where, 'source'))}: found {found}, expected one of hub, url, file."
+            )
+    return {
+        "source": sources,
+        "columns": columns,
+        "expected_rows": entry.get("expected_rows"),
+        "licence": entry.get("licence", content.get("licence")),
+    }
+
+
+def _check_columns(columns: dict, prompt: str, where: str) -> None:
+    for need in NEEDED[prompt]:
+        alternatives = need if isinstance(need, tuple) else (need,)
+        if not any(all(key in columns for key in keys.split()) for keys in alternatives):
+            wanted = " or ".join(f'"{keys.replace(" ", " and ")}"' for keys in alternatives)
+            raise ConfigError(f"{where}: columns lacks {wanted}, which prompt: {prompt} needs.")
+    if "gold" in columns and "gold_is" not in columns:
+        raise ConfigError(f'{where}: columns says gold but not "gold_is" (letter, number, index, text or labels).')
+
+
+def _filled(value, language: str):
+    """`value` with every {language} in its texts replaced."""
+    if isinstance(value, dict):
+        return {k: _filled(v, language) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_filled(v, language) for v in value]
+    return value.replace("{language}", language) if isinstance(value, str) else value
