@@ -1,0 +1,40 @@
+"""Notes: whatever a reader of the numbers should know and no number says. Nothing is left out in silence."""
+
+import pandas as pd
+
+_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
+
+
+def notes_of(told: dict) -> list[dict]:
+    """One model's notes from the metadata of its metrics file; a row per thing to know.
+
+    kind: "unavailable" (a data set or model could not be had), "not applicable", "left out" (rows of the data set),
+    "not asked" (items), "flagged" (answers), "fallback" (the engine took a slower way), "rows" (other than expected).
+    """
+    found = []
+
+    def note(evaluation: str, kind: str, text: str, count: int | None = None) -> None:
+        found.append({"model": told["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+
+    for evaluation, facts in told["evaluations"].items():
+        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
+            if key in facts:
+                note(evaluation, kind, facts[key])
+        dataset = facts.get("dataset", {})
+        for reason, count in dataset.get("dropped", {}).items():
+            note(evaluation, "left out", reason, count)
+        for warning in dataset.get("warnings", []):
+            note(evaluation, "rows", warning)
+        unasked = list(facts.get("unasked", {}).values())
+        for reason in dict.fromkeys(unasked):
+            note(evaluation, "not asked", reason, unasked.count(reason))
+        for flag, count in facts.get("flags", {}).items():
+            note(evaluation, "flagged", flag, count)
+        if fallback := facts.get("inference", {}).get("fallback"):
+            note(evaluation, "fallback", str(fallback))
+    return found
+
+
+def as_frame(notes: list[dict]) -> pd.DataFrame:
+    """The notes as a table, in the order given."""
+    return pd.DataFrame(notes, columns=_COLUMNS).astype({"count": "Int64"})
