@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from vernacular.metrics import letters
+from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.corpus import difsur_of_pairs, expected_calibration_error, most_common_share
+from vernacular.metrics.types import Metric
+from vernacular.statistics.intervals import wilson
+
+ACCURACY = Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True)
+MEAN = Metric("x", "nats", None, "surprisal")
+
+
+def row(values, cluster=None, category=None, flag=None, gold=(0,), options=("a", "b")):
+    return {
+        "item_id": "i",
+        "cluster_id": cluster,
+        "category": category,
+        "options": list(options),
+        "gold": list(gold),
+        "values": values,
+        "tie": None,
+        "flag": flag,
+    }
+
+
+def only(table):
+    (found,) = table
+    return found
+
+
+def test_a_proportion_of_independent_items_has_a_wilson_interval():
+    found = only(aggregate([row({"accuracy": v}) for v in (1, 1, 1, 0)], [ACCURACY], seed=0, categories=False))
+    assert (found["value"], found["n"]) == (0.75, 4)
+    assert (found["ci_low"], found["ci_high"]) == wilson(3, 4)
+
+
+def test_items_that_share_a_passage_get_the_cluster_bootstrap():
+    rows = [row({"accuracy": v}, cluster=f"p{i}") for i in range(20) for v in [i % 2] * 5]
+    found = only(aggregate(rows, [ACCURACY], seed=0, categories=False))
+    alone = only(aggregate([r | {"cluster_id": None} for r in rows], [ACCURACY], seed=0, categories=False))
+    assert found["ci_high"] - found["ci_low"] > 1.8 * (alone["ci_high"] - alone["ci_low"])
+
+
+def test_chance_is_the_mean_share_of_right_options():
+    rows = [
+        row({"accuracy": 1}),
+        row({"accuracy": 0}, gold=(0, 1), options="abcd"),
+        row({"accuracy": 0}, gold=(), options="abcd"),
+    ]
+    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance"] == 0.5
+
+
+def test_items_without_the_value_are_left_out_and_flagged_ones_counted():
+    rows = [row({"x": 2.0}), row({}, flag="error: not scored"), row({"x": float("nan")})]
+    found = only(aggregate(rows, [MEAN], seed=0, categories=False))
+    assert (found["value"], found["n"], found["n_flagged"]) == (2.0, 1, 1)
+    assert (found["ci_low"], found["ci_high"]) == (None, None)
+
+
+def test_an_evaluation_in_which_nothing_worked_shows_empty_headlines():
+    found = only(aggregate([row({}, flag="error: x")], [ACCURACY, MEAN], seed=0, categories=False))
+    assert (found["metric"], found["value"], found["n"], found["n_flagged"]) == ("accuracy", None, 0, 1)
+
+
+def test_a_metric_that_was_not_asked_for_is_left_out():
+    assert [r["metric"] for r in aggregate([row({"x": 1.0})], [ACCURACY, MEAN], seed=0, categories=False)] == ["x"]
+
+
+def test_categories_beside_all_items():
+    rows = [row({"x": 1.0}, category="a"), row({"x": 3.0}, category="b"), row({"x": 5.0})]
+    table = aggregate(rows, [MEAN], seed=0, categories=True)
+    assert [(r["category"], r["value"], r["n"]) for r in table] == [("", 3.0, 3), ("a", 1.0, 1), ("b", 3.0, 1)]
+
+
+def test_values_may_come_from_parquet_as_pairs():
+    assert only(aggregate([row([("x", 1.5)])], [MEAN], seed=0, categories=False))["value"] == 1.5
+
+
+def test_ties_of_each_choice_are_counted_apart():
+    other = Metric("accuracy_char", "share", True, "surprisal", proportion=True)
+    rows = [
+        row({"accuracy": 0.0, "tie:accuracy": 1.0, "accuracy_char": 1.0}),
+        row({"accuracy": 1.0, "accuracy_char": 1.0}),
+    ]
+    assert [r["n_ties"] for r in aggregate(rows, [ACCURACY, other], seed=0, categories=False)] == [1, 0]
+
+
+def test_an_interval_of_a_corpus_statistic_is_reproducible_and_holds_the_value():
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorised=True)
+    rng = np.random.default_rng(0)
+    rows = [
+        row({"g": float(g), "b": float(g + d)})
+        for g, d in zip(rng.uniform(5, 9, 80), rng.normal(1, 1, 80), strict=True)
+    ]
+    found, again = (only(aggregate(rows, [metric], seed=3, categories=False)) for _ in range(2))
+    assert found == again
+    assert found["ci_low"] < found["value"] < found["ci_high"]
+
+
+def test_calibration_error_by_hand():
+    # bin (0.5, 0.6]: confidence 0.6 and 0.55, one right of two: |1.15 - 1| ; bin (0.9, 1]: 0.9+eps wrong
+    confidence, correct = np.array([0.6, 0.55, 0.95]), np.array([1.0, 0.0, 0.0])
+    assert expected_calibration_error(confidence, correct) == pytest.approx((0.15 + 0.95) / 3)
+    twice = expected_calibration_error(np.stack([confidence] * 2), np.stack([correct] * 2))
+    assert twice.tolist() == pytest.approx([1.1 / 3, 1.1 / 3])
+
+
+def test_most_common_share_over_resamples():
+    assert most_common_share(np.array([[0.0, 0.0, 3.0], [1.0, 2.0, 3.0]])).tolist() == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_every_protocols_metrics_have_unique_names():
+    names = [metric.name for metric in letters.METRICS]
+    assert len(names) == len(set(names))

@@ -1,0 +1,106 @@
+"""Per-item results -> values with intervals: over all items, and per category.
+
+Wilson intervals for proportions of independent items; a cluster bootstrap for means, for corpus statistics, and for
+proportions whose items share passages or pairs.
+"""
+
+import math
+
+import numpy as np
+
+from vernacular.metrics.types import Metric
+from vernacular.statistics.intervals import cluster_bootstrap, wilson
+
+MEAN_RESAMPLES = 10_000
+CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
+
+
+def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
+    """Partial rows of METRICS for one evaluation; `category` is "" for all items.
+
+    A metric that no item has a value for is left out, unless no metric has any: then the headline ones stand with an
+    empty value, so that a failed evaluation shows. `chance` is the mean share of right options among those offered,
+    for accuracies. `n_ties` counts the ties of that very choice.
+    """
+    rows = [{**row, "values": dict(row["values"])} for row in rows]
+    present = [metric for metric in metrics if any(_has(row, metric) for row in rows)]
+    shown = present or [metric for metric in metrics if metric.headline]
+    groups = {"": rows}
+    if categories:
+        for name in sorted({row["category"] for row in rows if row["category"]}):
+            groups[name] = [row for row in rows if row["category"] == name]
+    keyed = any(name.startswith("tie:") for row in rows for name in row["values"])
+    return [
+        _value(metric, group, seed=seed, keyed=keyed) | {"category": category}
+        for category, group in groups.items()
+        for metric in shown
+    ]
+
+
+def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
+    used = [row for row in rows if _has(row, metric)]
+    arrays = [np.array([row["values"][name] for row in used], dtype=float) for name in _needs(metric)]
+    value = float("nan")
+    if used:
+        value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
+    low, high = _interval(metric, arrays, [row["cluster_id"] for row in used], seed)
+    return {
+        "metric": metric.name,
+        "value": _finite(value),
+        "ci_low": _finite(low),
+        "ci_high": _finite(high),
+        "n": len(used),
+        "n_flagged": sum(row["flag"] is not None for row in rows),
+        "n_ties": _ties(metric, used, keyed),
+        "chance": _chance(metric, used),
+        "unit": metric.unit,
+        "family": metric.family,
+        "higher_is_better": metric.higher_is_better,
+        "headline": metric.headline,
+    }
+
+
+def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: int) -> tuple[float, float]:
+    if not len(arrays[0]):
+        return float("nan"), float("nan")
+    labels = [label for label in clusters if label is not None]
+    clustered = len(set(labels)) < len(labels)
+    if metric.proportion and not clustered:
+        return wilson(float(arrays[0].sum()), len(arrays[0]))
+    return cluster_bootstrap(
+        metric.corpus,
+        arrays,
+        np.array(clusters, dtype=object) if clustered else None,
+        resamples=CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES,
+        seed=seed,
+        vectorised=metric.vectorised,
+    )
+
+
+def _needs(metric: Metric) -> tuple[str, ...]:
+    return metric.needs if metric.corpus else (metric.name,)
+
+
+def _has(row: dict, metric: Metric) -> bool:
+    return all(not math.isnan(row["values"].get(name, math.nan)) for name in _needs(metric))
+
+
+def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
+    """Ties of the metric's own choice where rows tell choices apart ("tie:" + metric), else of the row's choice."""
+    if not metric.proportion:
+        return None
+    if keyed:
+        return sum(f"tie:{metric.name}" in row["values"] for row in rows)
+    return sum(bool(row["tie"]) for row in rows)
+
+
+def _chance(metric: Metric, rows: list[dict]) -> float | None:
+    if metric.name == "auc" or metric.name.startswith("auc_"):
+        return 0.5
+    accuracy = metric.name == "accuracy" or metric.name.startswith("accuracy_") or metric.name.endswith("_accuracy")
+    shares = [len(row["gold"]) / len(row["options"]) for row in rows if row["options"] and row["gold"]]
+    return float(np.mean(shares)) if accuracy and shares else None
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

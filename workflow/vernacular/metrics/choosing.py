@@ -1,0 +1,63 @@
+"""The choice among options by their scores: a tie is its own outcome and never goes to the first option."""
+
+import math
+from dataclasses import dataclass
+
+# Scores closer than this are equal (nats). Log-probabilities are stored as float32 and summed in float64, where one
+# text asked twice gives exactly the same number; different texts are rarely this close by accident.
+TIE = 1e-6
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen and whether it was right."""
+
+    predicted: list[int]  # all options within TIE of the best; [] where nothing could be scored
+    right: list[int]  # all right options
+    correct: bool | None  # None: no right option known, or nothing predicted; a tie with a wrong option is False
+
+    @property
+    def tie(self) -> bool | None:
+        return len(self.predicted) > 1 if self.predicted else None
+
+    def outcome(self, name: str = "accuracy") -> dict[str, float]:
+        """Values of an item: {name: 0 or 1} where it is known, {"tie:" + name: 1} where several share the best."""
+        values = {} if self.correct is None else {name: float(self.correct)}
+        return values | ({f"tie:{name}": 1.0} if self.tie else {})
+
+
+def choose(scores: list[float] | None, right: list[int]) -> Choice:
+    """The option with the highest score; `right` are the indices of the right ones, empty where they are not known.
+
+    >>> choose([-2.0, -1.0, -1.0], [1]).predicted, choose([-2.0, -1.0, -1.0], [1]).correct
+    ([1, 2], False)
+    >>> choose([-2.0, -1.0, -1.0], [1, 2]).correct
+    True
+    """
+    predicted = best(scores)
+    if not right or not predicted:
+        return Choice(predicted, list(right), None)
+    return Choice(predicted, list(right), set(predicted) <= set(right))
+
+
+def best(scores: list[float] | None) -> list[int]:
+    """Indices within TIE of the highest score; [] where there are none."""
+    if not scores:
+        return []
+    top = max(scores)
+    return [i for i, score in enumerate(scores) if score == top or (top - score <= TIE and math.isfinite(top))]
+
+
+def right_options(item: dict) -> list[int]:
+    """The gold options and any others of the same text: whoever picks the twin of a right option is right."""
+    texts = {item["choices"][i].strip() for i in item["gold"] if 0 <= i < len(item["choices"])}
+    return [i for i, choice in enumerate(item["choices"]) if choice.strip() in texts]
+
+
+def margin(scores: list[float] | None, right: list[int]) -> float | None:
+    """Best right score minus best wrong score; None where either is missing."""
+    if not scores:
+        return None
+    good = [score for i, score in enumerate(scores) if i in right]
+    bad = [score for i, score in enumerate(scores) if i not in right]
+    return max(good) - max(bad) if good and bad else None

@@ -1,0 +1,110 @@
+"""Numbers made of a whole set of items: every function takes float arrays (…, n), items last, and returns (…)."""
+
+import numpy as np
+from scipy.stats import rankdata
+
+FOLDS = 10
+
+
+def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
+    """100 * (bad - good) / max(good, bad) of mean surprisals, in percent (Simil-Eval; Rodríguez et al. 2025).
+
+    Unrounded, and a negative value is a value; 0 where both are 0, as there.
+
+    >>> float(difsur(8.0, 10.0)), float(difsur(10.0, 8.0)), float(difsur(0.0, 0.0))
+    (20.0, -20.0, 0.0)
+    """
+    good, bad = np.asarray(good, float), np.asarray(bad, float)
+    top = np.maximum(good, bad)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((good == 0) & (bad == 0), 0.0, 100 * (bad - good) / top)
+
+
+def difsur_of_pairs(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
+    """difsur of the means of paired surprisals."""
+    return difsur(good.mean(-1), bad.mean(-1))
+
+
+def difsur_of_labels(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """difsur of the mean surprisals of acceptable (label 1) and unacceptable (label 0) sentences."""
+    return difsur(mean_where(surprisal, label == 1), mean_where(surprisal, label == 0))
+
+
+def good_mean(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return mean_where(surprisal, label == 1)
+
+
+def bad_mean(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return mean_where(surprisal, label == 0)
+
+
+def mean_where(values: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Mean of the values where `where` holds; NaN where it holds nowhere."""
+    with np.errstate(invalid="ignore"):
+        return np.where(where, values, 0.0).sum(-1) / where.sum(-1)
+
+
+def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """P(an acceptable sentence is less surprising than an unacceptable one), ties counting half (Mann & Whitney 1947).
+
+    NaN where one of the labels is missing.
+
+    >>> float(auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 1, 0, 0])))
+    0.875
+    """
+    ranks = rankdata(surprisal, axis=-1)
+    bad = label == 0
+    n_bad, n_good = bad.sum(-1), (label == 1).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (np.where(bad, ranks, 0.0).sum(-1) - n_bad * (n_bad + 1) / 2) / (n_bad * n_good)
+
+
+def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarray) -> float:
+    """Matthews correlation of "surprisal at most t means acceptable", t chosen on the other folds. Arrays are (n,).
+
+    Each fold is judged by the threshold with the best correlation on the rest (the lowest of several), half way
+    between two values there; the correlation is that of all folds' judgements together. `fold` holds 0 … FOLDS-1.
+    """
+    order = np.argsort(surprisal, kind="stable")
+    value, good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
+    train = fold != np.arange(FOLDS)[:, None]  # (folds, n)
+    hits = np.cumsum(train & good, axis=1)
+    false = np.cumsum(train & ~good, axis=1)
+    scores = matthews(hits, false, hits[:, -1:] - hits, false[:, -1:] - false)
+    scores[:, :-1][:, value[1:] == value[:-1]] = -np.inf  # no threshold lies between equal values
+    cut = scores.argmax(axis=1)
+    judged = np.zeros(len(value), dtype=bool)
+    for each in np.unique(fold):
+        above = np.flatnonzero(train[each, cut[each] + 1 :])
+        low = value[cut[each]]
+        threshold = (low + value[cut[each] + 1 + above[0]]) / 2 if len(above) else low
+        judged[fold == each] = value[fold == each] <= threshold
+    return float(
+        matthews((judged & good).sum(), (judged & ~good).sum(), (~judged & good).sum(), (~judged & ~good).sum())
+    )
+
+
+def matthews(tp, fp, fn, tn) -> np.ndarray:
+    """Matthews correlation coefficient of counts; 0 where a margin is empty (Chicco & Jurman 2020)."""
+    tp, fp, fn, tn = (np.asarray(count, float) for count in (tp, fp, fn, tn))
+    below = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return np.divide(tp * tn - fp * fn, below, out=np.zeros_like(below), where=below > 0)
+
+
+def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> np.ndarray:
+    """Share of the distance between confidence and accuracy over `bins` equal bins (Guo et al. 2017).
+
+    >>> float(expected_calibration_error(np.array([0.95, 0.85]), np.array([1.0, 0.0])).round(6))
+    0.45
+    """
+    # a bin holds its upper end: (0, 0.1], (0.1, 0.2] …
+    place = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1)
+    gap = confidence - correct
+    total = sum(np.abs(np.where(place == each, gap, 0.0).sum(-1)) for each in range(bins))
+    return total / confidence.shape[-1]
+
+
+def most_common_share(position: np.ndarray) -> np.ndarray:
+    """Share of the most common of small whole numbers: what always answering with that position would get right."""
+    highest = int(position.max(initial=0))
+    return np.max([(position == each).mean(-1) for each in range(highest + 1)], axis=0)

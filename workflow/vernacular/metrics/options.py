@@ -1,0 +1,56 @@
+"""options: the log-likelihood of each option's text after the question, plain, normalised, and minus its own."""
+
+from scipy.special import softmax
+
+from vernacular.metrics.choosing import choose, margin, right_options
+from vernacular.metrics.rows import asked, result
+from vernacular.metrics.spans import logliks
+from vernacular.metrics.types import Metric
+
+UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}
+
+METRICS = [
+    Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
+           about="the likeliest option is a right one (lm-eval's acc)"),
+    Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="by log-likelihood per token"),
+    Metric("accuracy_char", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood per character (lm-eval's acc_norm)"),
+    Metric("accuracy_byte", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood per UTF-8 byte (lm-eval's acc_bytes)"),
+    Metric("accuracy_pmi", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood minus that after the cue alone (Holtzman et al. 2021; lm-eval's acc_mutual_info)"),
+    Metric("probability", "share", True, "surprisal",
+           about="probability of the right options among all (TruthfulQA's MC2)"),
+    Metric("surprisal_right", "nats", False, "surprisal", about="surprisal of the likeliest right option"),
+]  # fmt: skip
+
+
+def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+    """A row per item; `option_scores` are plain log-likelihoods (nats), and so is the choice shown."""
+    return [_row(item, spans) for item, spans in asked(items, requests, scores)]
+
+
+def _row(item: dict, spans: dict) -> dict:
+    n, right = len(item["choices"]), right_options(item)
+    scores, alone = logliks(spans, "choice", n), logliks(spans, "uncond", n)
+    choice = choose(scores, right)
+    prompt = spans["choice:0"].before if "choice:0" in spans else None
+    if scores is None:
+        return result(item, spans, values={}, choice=choice, prompt=prompt)
+    values = by_unit(spans, "choice", n, right)
+    if alone:
+        pmi = [after - before for after, before in zip(scores, alone, strict=True)]
+        values |= choose(pmi, right).outcome("accuracy_pmi")
+    if right:
+        values["probability"] = softmax(scores)[right].sum()
+        values["surprisal_right"] = -max(scores[i] for i in right)
+        values["margin"] = margin(scores, right)
+    return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)
+
+
+def by_unit(spans: dict, role: str, n: int, right: list[int], name: str = "accuracy") -> dict[str, float]:
+    """Accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}."""
+    values = {}
+    for suffix, unit in UNITS.items():
+        values |= choose(logliks(spans, role, n, unit), right).outcome(name + suffix)
+    return values

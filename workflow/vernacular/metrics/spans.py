@@ -1,0 +1,93 @@
+"""Requests joined to their scores: the log-likelihood of each scored text, by item and role."""
+
+import math
+from dataclasses import dataclass
+
+UNASKED = "unasked: "  # role of a request that only records why its item could not be asked
+
+
+@dataclass(frozen=True)
+class Span:
+    """One scored text."""
+
+    text: str  # as scored, without its outer blanks
+    before: str  # the item's own part of the prompt in front of it
+    loglik: float | None  # nats, sum over its tokens in float64; None where it could not be scored
+    logprobs: tuple[float, ...]  # nats, one per scored token
+    flag: str | None
+    score: dict  # the row of the scores file
+
+    @property
+    def surprisal(self) -> float | None:
+        """Nats."""
+        return None if self.loglik is None else -self.loglik
+
+    def per(self, unit: str) -> float | None:
+        """Log-likelihood in nats per "token", "char" or "byte" (UTF-8), or as it is for "sum".
+
+        Characters and bytes are those of the text without its outer blanks, as in lm-eval's acc_norm and acc_bytes;
+        tokens are those that were scored.
+        """
+        if self.loglik is None:
+            return None
+        size = {
+            "sum": 1,
+            "token": len(self.logprobs),
+            "char": len(self.text),
+            "byte": len(self.text.encode("utf-8", "surrogatepass")),
+        }[unit]
+        return self.loglik / size if size else None
+
+
+def by_item(requests: list[dict], scores: list[dict]) -> dict[str, dict[str, Span]]:
+    """{item_id: {role: Span}} for every item that was asked, in the order of the requests.
+
+    An item that could not be asked has the one role "unasked: reason". A request without a score is flagged, and so is
+    one whose log-probabilities are missing or not numbers: neither ever counts as 0.
+    """
+    found = {(score["item_id"], score["role"]): score for score in scores}
+    spans: dict[str, dict[str, Span]] = {}
+    for request in requests:
+        score = found.get((request["item_id"], request["role"]))
+        spans.setdefault(request["item_id"], {})[request["role"]] = _span(request, score)
+    return spans
+
+
+def _span(request: dict, score: dict | None) -> Span:
+    whole = request["prefix"] + request["text"]
+    text = whole[request["span_start"] : request["span_end"]].strip()
+    before = whole[len(request["prefix"]) : request["span_start"]]
+    if request["role"].startswith(UNASKED):
+        return Span(text, before, None, (), f"error: {request['role'].removeprefix(UNASKED)}", {})
+    if score is None:
+        return Span(text, before, None, (), "error: not scored", {})
+    flag = score["flag"]
+    # a null stands for a first token without anything before it, which a model without BOS cannot score
+    logprobs = tuple(value for value in score["logprobs"] or () if value is not None)
+    if flag and any(part.strip().startswith(("error", "empty")) for part in flag.split(";")):
+        return Span(text, before, None, (), flag if "error" in flag else f"error: {flag}", score)
+    if not logprobs:
+        return Span(text, before, None, (), _joined(flag, "error: no token was scored"), score)
+    if any(math.isnan(value) for value in logprobs):
+        return Span(text, before, None, (), _joined(flag, "error: log-probability is not a number"), score)
+    return Span(text, before, math.fsum(logprobs) if _finite(logprobs) else sum(logprobs), logprobs, flag, score)
+
+
+def _finite(values) -> bool:
+    return all(map(math.isfinite, values))
+
+
+def _joined(*flags: str | None) -> str:
+    return "; ".join(flag for flag in flags if flag)
+
+
+def logliks(spans: dict[str, Span], role: str, n: int, unit: str = "sum") -> list[float] | None:
+    """Log-likelihoods of the roles "{role}:0" … "{role}:n-1"; None if one of them is missing."""
+    values = [spans[f"{role}:{i}"].per(unit) if f"{role}:{i}" in spans else None for i in range(n)]
+    return None if any(value is None for value in values) else values
+
+
+def flags(spans: dict[str, Span]) -> str | None:
+    """The different flags of an item's spans, joined."""
+    seen = dict.fromkeys(part.strip() for span in spans.values() if span.flag for part in span.flag.split(";"))
+    return "; ".join(seen) or None
