@@ -33,3 +33,5 @@ rule all:
         rules.complete.output,
         rules.summary.output,
         [task_results(model) for model in CONFIG.models],
+    message:
+        "all: everything that config.yaml asks for is there"

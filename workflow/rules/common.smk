@@ -38,7 +38,7 @@ def of_each(pattern, model, protocols=None):
 
 def items_of(protocols=None):
     chosen = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
-    return expand("resources/items/{items}.parquet", items=dict.fromkeys(chosen))
+    return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(chosen)))
 
 
 def task_results(model):
@@ -46,14 +46,17 @@ def task_results(model):
 
 
 # The first evaluation of a task in a language says where its items come from; the config check made the others agree.
-def evaluation_of(items):
-    return next(e for e in CONFIG.evaluations.values() if e.items == items)
+def evaluation_of(wildcards):
+    return next(
+        e for e in CONFIG.evaluations.values() if (e.task, e.language) == (wildcards.task, wildcards.lang)
+    )
 
 
 wildcard_constraints:
     model="|".join(map(re.escape, CONFIG.models)),
     evaluation="|".join(map(re.escape, CONFIG.evaluations)),
-    items="|".join(re.escape(e.items) for e in CONFIG.evaluations.values()),
+    task="|".join(map(re.escape, CONFIG.tasks)),
+    lang="[a-z]{2,3}",
 
 
 onsuccess:

@@ -12,22 +12,22 @@ if workflow.is_main_process:
 # the items of one task in one language, in the one schema every stage reads
 rule items:
     input:
-        lambda wildcards: specs.data_files(CONFIG, evaluation_of(wildcards.items)),
+        lambda wildcards: specs.data_files(CONFIG, evaluation_of(wildcards)),
     output:
-        "resources/items/{items}.parquet",
+        "resources/items/{task}.{lang}.parquet",
     log:
-        "logs/items/{items}.log",
+        "logs/items/{task}.{lang}.log",
     benchmark:
-        "benchmarks/items/{items}.tsv"
+        "benchmarks/items/{task}.{lang}.tsv"
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/tables.yaml"
     resources:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("data", **specs.of_items(CONFIG, evaluation_of(wildcards.items))),
+        spec=lambda wildcards: spec("data", **specs.of_items(CONFIG, evaluation_of(wildcards))),
     message:
-        "items: read and normalise {wildcards.items}"
+        "items: read and normalise {wildcards.task}.{wildcards.lang}"
     shell:
         "python -m vernacular items --spec {params.spec:q} --out {output:q} --log {log:q}"

@@ -18,7 +18,7 @@ rule model:
         "benchmarks/model/{model}.tsv"
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/models.yaml"
     resources:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
@@ -47,7 +47,7 @@ for MODEL in CONFIG.models:
         benchmark:
             f"benchmarks/infer/{MODEL}.tsv"
         conda:
-            "../../envs/vernacular.yaml"
+            "../../envs/models.yaml"
         threads: 64
         resources:
             mem_mb=lambda wildcards, attempt: 8000 * attempt,

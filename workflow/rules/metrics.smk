@@ -16,7 +16,7 @@ rule encoder:
         "benchmarks/encoder/{encoder}.tsv"
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/models.yaml"
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
@@ -36,7 +36,8 @@ for MODEL in CONFIG.models:
             f"similarity_{MODEL}"
         input:
             encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
-            items=items_of(settings.GENERATED),
+            data=items_of(settings.GENERATED),
+            requests=of_each("results/requests/{evaluation}.parquet", MODEL, settings.GENERATED),
             generations=of_each("results/{model}/generations/{evaluation}.parquet", MODEL, settings.GENERATED),
         output:
             of_each("results/{model}/similarity/{evaluation}.parquet", MODEL, settings.GENERATED),
@@ -45,7 +46,7 @@ for MODEL in CONFIG.models:
         benchmark:
             f"benchmarks/similarity/{MODEL}.tsv"
         conda:
-            "../../envs/vernacular.yaml"
+            "../../envs/models.yaml"
         threads: 64
         resources:
             mem_mb=lambda wildcards, attempt: 6000 * attempt,
@@ -57,8 +58,8 @@ for MODEL in CONFIG.models:
             f"similarity: compare what {MODEL} generated with the options"
         shell:
             "python -m vernacular similarity --spec {params.spec:q} --encoders {input.encoders:q}"
-            " --items {input.items:q} --generations {input.generations:q} --out {params.folder:q}"
-            " --store results/store --threads {threads} --log {log:q}"
+            " --items-folder resources/items --requests-folder results/requests"
+            " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"
 
     # right or wrong, and by how much, for every item; and the values they add up to
     rule:
@@ -66,7 +67,7 @@ for MODEL in CONFIG.models:
             f"metrics_{MODEL}"
         input:
             model=f"resources/models/{MODEL}.json",
-            items=items_of(),
+            data=items_of(),
             requests=of_each("results/requests/{evaluation}.parquet", MODEL),
             answers=[
                 *of_each("results/{model}/scores/{evaluation}.parquet", MODEL, settings.SCORED),
@@ -82,7 +83,7 @@ for MODEL in CONFIG.models:
             f"benchmarks/metrics/{MODEL}.tsv"
         localrule: True
         conda:
-            "../../envs/vernacular.yaml"
+            "../../envs/models.yaml"
         resources:
             mem_mb=lambda wildcards, attempt: 3000 * attempt,
             runtime=60,

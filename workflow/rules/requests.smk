@@ -13,7 +13,7 @@ rule requests:
         "benchmarks/requests/{evaluation}.tsv"
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/tables.yaml"
     resources:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=30,

@@ -20,7 +20,7 @@ rule summary:
         "benchmarks/summary/summary.tsv"
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/tables.yaml"
     resources:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=30,
@@ -42,7 +42,7 @@ rule complete:
         "logs/complete/complete.log",
     localrule: True
     conda:
-        "../../envs/vernacular.yaml"
+        "../../envs/tables.yaml"
     resources:
         mem_mb=500,
         runtime=5,

@@ -22,7 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         line = args.run(args)
     except UserError as error:
-        logging.getLogger("vernacular").error(str(error))
+        if args.log:
+            logging.getLogger("vernacular").error(str(error))
         print(f"{args.verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     if line:
         line = f"{line} ({time.perf_counter() - started:.1f} s)"
-        logging.getLogger("vernacular").info(line)
+        logging.getLogger("vernacular").info(line)  # at the end of the log, where there is one
         print(line, flush=True)
     return 0
 
@@ -70,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
     similarity = verb("similarity", verbs.similarity, "compare generated answers with the options")
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
-    similarity.add_argument("--items", type=Path, nargs="*", default=[])
+    similarity.add_argument("--items-folder", type=Path, required=True)
+    similarity.add_argument("--requests-folder", type=Path, required=True)
     similarity.add_argument("--generations", type=Path, nargs="*", default=[])
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)

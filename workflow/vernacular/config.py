@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from snakemake.utils import validate
@@ -45,9 +45,6 @@ class Evaluation:
         """The stem of its items file."""
         return f"{self.task}.{self.language}"
 
-    def spec(self) -> dict:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Config:
@@ -69,13 +66,13 @@ class Config:
                     used[encoder_name(encoder)] = encoder
         return used
 
-    def encoder(self, language: str, metric: str) -> dict:
-        """{"source", "layer"} of the encoder that measures `metric` in `language`."""
+    def encoder(self, language: str, metric: str) -> dict | None:
+        """{"source", "layer"} of the encoder that measures `metric` in `language`; None where there is none."""
         own = self.similarity["cosine_encoders"] if metric == "cosine" else {}
         for table in (own, self.similarity["encoders"]):
             if found := table.get(language) or table.get("default"):
                 return found if isinstance(found, dict) else {"source": found}
-        raise ConfigError(f'similarity.encoders: no encoder for "{language}"; add one for it or a default.')
+        return None
 
 
 def encoder_name(encoder: dict) -> str:
@@ -131,7 +128,9 @@ def load(paths, overrides: dict | None = None) -> Config:
     for evaluation in evaluations.values():
         if evaluation.protocol == "generation":
             for metric in config.similarity["metrics"]:
-                config.encoder(evaluation.language, metric)
+                if config.encoder(evaluation.language, metric) is None:
+                    at = yamlfile.place(path, lines, ("similarity", "encoders"))
+                    raise ConfigError(f'{at}: no encoder for "{evaluation.language}"; add one for it or a default.')
     return config
 
 

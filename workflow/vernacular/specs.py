@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from vernacular import artifacts
-from vernacular.config import GENERATED, SCORED, WORKFLOW, Config, Evaluation, encoder_name
+from vernacular.config import GENERATED, WORKFLOW, Config, Evaluation, encoder_name
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import file_fingerprint
 from vernacular.records import read_record
@@ -60,23 +60,35 @@ def of_encoder(config: Config, name: str) -> dict:
 
 
 def of_similarity(config: Config) -> dict:
-    """Which encoder measures which metric in each evaluation with generated answers."""
-    metrics = config.similarity["metrics"]
+    """Which encoder measures which metric, and how, in each evaluation with generated answers."""
     return {
-        "idf": config.similarity["idf"],
         "evaluations": {
-            e.id: {"items": e.items, "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in metrics}}
+            e.id: {
+                "items": e.items,
+                "language": e.language,
+                "style": e.style,
+                "metrics": [_variant(config, metric, e) for metric in config.similarity["metrics"]],
+                "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in config.similarity["metrics"]},
+            }
             for e in config.evaluations.values()
             if e.protocol in GENERATED
         },
     }
 
 
+def _variant(config: Config, metric: str, evaluation: Evaluation) -> dict:
+    """A similarity metric with its options; the simil-eval styles measure as that tool does."""
+    if evaluation.style.startswith("simil-eval"):
+        legacy = {"moverscore": {"variant": "simil-eval"}, "bertscore": {"idf": True}}
+        return {"metric": metric, **legacy.get(metric, {})}
+    return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
+
+
 def of_metrics(config: Config, name: str) -> dict:
     return {
         "model": name,
         "evaluations": {
-            e.id: {**e.spec(), "items": e.items, "kind": "scores" if e.protocol in SCORED else "generations"}
+            e.id: {key: getattr(e, key) for key in ("items", "task", "language", "protocol", "shots", "seed", "style")}
             for e in config.evaluations.values()
         },
     }
@@ -84,6 +96,19 @@ def of_metrics(config: Config, name: str) -> dict:
 
 def of_summary(config: Config) -> dict:
     return {"models": list(config.models), "evaluations": list(config.evaluations)}
+
+
+def data_files(config: Config, evaluation: Evaluation) -> list[str]:
+    """The files of a data set on this disk; none of a set that comes from the Hub or the web."""
+    language = config.tasks[evaluation.task]["languages"][evaluation.language]
+    own = [source["file"] for source in language["source"] if "file" in source]
+    if own:
+        folder = Path(config.tasks[evaluation.task]["folder"])
+        return [os.path.relpath(folder / Path(file).expanduser()) for file in own if isinstance(file, str)]
+    if evaluation.data == "samples":
+        samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
+        return sorted(os.path.relpath(file) for file in samples.iterdir())
+    return []
 
 
 def local_files(source: str) -> list[str]:

@@ -8,6 +8,8 @@ import logging
 from collections import Counter
 from pathlib import Path
 
+from tqdm import tqdm
+
 from vernacular import artifacts
 from vernacular.data.schema import ITEMS
 from vernacular.errors import DataError, ModelError, UserError
@@ -69,8 +71,7 @@ def requests(args) -> str:
         artifacts.write(args.out, REQUESTS, [], {**note, "unavailable": unavailable})
         return f"requests: {spec['evaluation']}: none, the data set could not be had"
     given = ("language", "protocol", "shots", "seed", "style", "options")
-    rows = artifacts.read(args.items, ITEMS).to_pylist(maps_as_pydicts="strict")
-    rows, built = build(rows, spec["task"], **{key: spec[key] for key in given})
+    rows, built = build(_items(args.items), spec["task"], **{key: spec[key] for key in given})
     artifacts.write(args.out, REQUESTS, rows, {**note, **built})
     return f"requests: {spec['evaluation']}: {len(rows)}"
 
@@ -120,21 +121,99 @@ def infer(args) -> str:
 
 
 def similarity(args) -> str:
-    from vernacular.metrics.similarity.run import run_similarity
+    """How similar each generated answer is to every option, for all evaluations of one model."""
+    from vernacular.inference.schema import GENERATIONS
+    from vernacular.metrics.schema import SIMILARITIES
+    from vernacular.metrics.similarity.compute import similarities
 
-    return run_similarity(args)
+    encoders = {path.stem: read_record(path) for path in args.encoders}
+    generations = {path.stem: path for path in args.generations}
+    for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="similarity", disable=None):
+        note = artifacts.metadata(generations[evaluation])
+        if missing := _missing(note):
+            artifacts.write(args.out / f"{evaluation}.parquet", SIMILARITIES, [], missing)
+            continue
+        rows, found = similarities(
+            _items(args.items_folder / f"{what['items']}.parquet"),
+            artifacts.read(generations[evaluation], GENERATIONS).to_pylist(),
+            what["metrics"],
+            {metric: encoders[name] for metric, name in what["encoders"].items()},
+            requests=artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
+            style=what["style"],
+            language=what["language"],
+            threads=args.threads,
+        )
+        artifacts.write(args.out / f"{evaluation}.parquet", SIMILARITIES, rows, {"evaluation": evaluation, **found})
+    return f"similarity: {len(generations)} evaluations"
 
 
 def metrics(args) -> str:
-    from vernacular.metrics.run import run_metrics
+    """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
+    from vernacular import __version__
+    from vernacular.inference.schema import GENERATIONS, SCORES
+    from vernacular.metrics.evaluate import evaluate, values
+    from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 
-    return run_metrics(args)
+    record = read_record(args.model)
+    long, notes = [], {}
+    for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
+        kind = GENERATIONS if what["protocol"] == "generation" else SCORES
+        answered = args.out / kind.name / f"{evaluation}.parquet"
+        note = artifacts.metadata(answered)
+        target = args.out / "tasks" / f"{evaluation}.parquet"
+        asked = artifacts.metadata(args.requests_folder / f"{evaluation}.parquet")
+        if missing := _missing(note):
+            artifacts.write(target, TASK_RESULTS, [], {"evaluation": evaluation, **missing})
+            notes[evaluation] = missing
+            continue
+        compared, found = [], {}
+        if kind is GENERATIONS:
+            similar = args.out / "similarity" / f"{evaluation}.parquet"
+            compared, found = artifacts.read(similar, SIMILARITIES).to_pylist(), artifacts.metadata(similar)
+        rows, known = evaluate(
+            what["protocol"],
+            _items(args.items_folder / f"{what['items']}.parquet"),
+            artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
+            artifacts.read(answered, kind).to_pylist(),
+            compared,
+        )
+        notes[evaluation] = _facts(asked, note, rows)
+        artifacts.write(target, TASK_RESULTS, rows, {"evaluation": evaluation, **notes[evaluation]})
+        names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
+        facts = {"model": args.spec["model"], "adapter": None, "evaluation": evaluation, **names}
+        facts |= {"model_revision": record.get("revision") or record.get("fingerprint", "")[:12]}
+        facts |= {"dataset_revision": notes[evaluation]["dataset"]["revision"]}
+        long += values(rows, known, facts, found.get("signatures", {}))
+    artifacts.write(
+        args.out / "metrics.parquet",
+        METRICS,
+        long,
+        {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes},
+    )
+    return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
 
 
 def summary(args) -> str:
-    from vernacular.summary.run import run_summary
+    """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
+    from vernacular.metrics.schema import METRICS
+    from vernacular.summary.notes import as_frame, notes_of
+    from vernacular.summary.schema import RESULTS
+    from vernacular.summary.tables import collect, to_arrow, wide, write_csv
+    from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
-    return run_summary(args)
+    told = [artifacts.metadata(path) for path in args.metrics]
+    long = collect([artifacts.read(path, METRICS) for path in args.metrics])
+    notes = [row for note in told for row in notes_of(note)]
+    models = [_described(note["record"]) for note in told]
+    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), {"models": models, "notes": notes})
+    write_csv(args.out / "results.csv", long)
+    write_csv(args.out / "wide.csv", wide(long))
+    write_csv(args.out / "notes.csv", as_frame(notes))
+    provenance = {"models evaluated": models, "notes": notes}
+    write_similarity(args.out / "similarity_summary.xlsx", long, provenance)
+    write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance)
+    write_leaderboard(args.out / "leaderboard.xlsx", long, provenance)
+    return f"summary: {len(long)} values of {len(told)} models in {args.out}"
 
 
 def complete(args) -> str:
@@ -170,6 +249,36 @@ def timings(args) -> None:
     print(f"\nThe results lie in {args.results}:")
     for path in sorted(Path(args.results).glob("*")):
         print(f"  {path}")
+
+
+def _items(path: Path) -> list[dict]:
+    return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
+
+
+def _missing(note: dict) -> dict:
+    """The metadata that says why an evaluation was not possible; {} where it was."""
+    return {key: note[key] for key in ("unavailable", "not_applicable") if key in note}
+
+
+def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
+    """What is to be known of an evaluation beside its values: data, prompts, engine, and what went wrong how often."""
+    return {
+        "dataset": asked["items"],
+        "demonstrations": asked["demonstrations"],
+        "unasked": asked["unasked"],
+        "inference": answered,
+        "items": len(rows),
+        "flags": dict(Counter(_kind_of_flag(part) for row in rows for part in (row["flag"] or "").split("; ") if part)),
+    }
+
+
+def _kind_of_flag(flag: str) -> str:
+    """`truncated: 3 demonstrations left out` and `truncated: 2 …` are one kind of flag; errors are told apart."""
+    return flag if flag.startswith("error") else flag.split(":")[0]
+
+
+def _described(record: dict) -> dict:
+    return {key: record.get(key) for key in ("name", "source", "revision", "architecture", "fingerprint")}
 
 
 def _size(count: int) -> str:

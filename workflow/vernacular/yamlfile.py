@@ -5,6 +5,7 @@ its line.
 """
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -40,11 +41,18 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF")
 
 
+def shown(path) -> str:
+    """A path as a person would type it from where they stand."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
 def read(path) -> tuple[object, dict[tuple, int]]:
     """The file's content, and the line (from 1) of every key and list entry by its path, such as ("models", "x").
 
     Raises ConfigError naming file and line for a file that is missing, not UTF-8, or not YAML.
     """
+    path = shown(path)
     try:
         text = Path(path).read_text("utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
@@ -94,10 +102,11 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
     if error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
         raise ConfigError(f"{where}: {found}.{closest(error.instance, [_plain(a) for a in allowed])}")
+    if "propertyNames" in error.absolute_schema_path:
+        name = place(path, lines, (*at, error.instance))
+        raise ConfigError(f"{name}: cannot be a name here; {error.schema.get('x-error', error.message)}")
     if error.validator == "pattern" and "x-error" in error.schema:
         raise ConfigError(f"{where}: {found}; {error.schema['x-error']}")
-    if error.validator == "propertyNames" or "propertyNames" in error.absolute_schema_path:
-        raise ConfigError(f"{where}: {found} cannot be a name here; {error.schema.get('x-error', error.message)}")
     bounds = {
         "minimum": "at least",
         "maximum": "at most",
@@ -113,7 +122,7 @@ def place(path, lines: dict[tuple, int], at: tuple) -> str:
     """`config.yaml, line 7: models.mine.dtype`, as every complaint begins."""
     dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in at).lstrip(".")
     line = next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), None)
-    return f"{path}" + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
+    return shown(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
 def _note_lines(node, at: tuple, lines: dict, path, open_nodes: set) -> None:

