@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from vernacular.statistics import intervals
-from vernacular.statistics.intervals import cluster_bootstrap, cluster_codes, expanded_tail, wilson
+from vernacular.statistics.intervals import cluster_bootstrap, cluster_codes, clustered_wilson, expanded_tail, wilson
 
 
 def test_wilson_formula_agrees_with_scipy():
@@ -39,7 +39,40 @@ def test_more_successes_than_items_is_an_error():
         wilson(3, 2)
 
 
+def test_clustered_wilson_is_wilson_where_no_items_share_a_cluster():
+    values = np.array([1.0, 0, 1, 1, 0])
+    assert clustered_wilson(values, None) == clustered_wilson(values, list("abcde")) == wilson(3, 5)
+
+
+def test_clustered_wilson_of_items_that_repeat_counts_each_once_or_less():
+    once = np.array([1.0] * 30 + [0.0] * 20)
+    low, high = clustered_wilson(np.repeat(once, 4), np.repeat(np.arange(50), 4))
+    assert low < wilson(30, 50)[0] + 1e-3
+    assert high > wilson(30, 50)[1] - 1e-3
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_all_right_or_all_wrong_still_has_a_width(value):
+    assert clustered_wilson(np.full(100, value), np.arange(100) // 5) == pytest.approx(wilson(20 * value, 20))
+
+
+def test_clusters_that_vary_less_than_chance_never_give_more_items_than_there_are():
+    values = np.tile([1.0, 0.0], 50)
+    low, high = clustered_wilson(np.append(values, 1.0), np.append(np.arange(100) // 2, 50))
+    assert (low, high) == pytest.approx(wilson(51, 101))
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 5)), min_size=1, max_size=30))
+def test_clustered_wilson_holds_the_share_and_stays_within_0_and_1(items):
+    values, clusters = np.array([v for v, _ in items]), [c for _, c in items]
+    low, high = clustered_wilson(values, clusters)
+    if not math.isnan(low):
+        assert -1e-12 <= low <= values.mean() + 1e-9
+        assert values.mean() - 1e-9 <= high <= 1 + 1e-12
+
+
 def test_one_cluster_gives_no_interval():
+    assert all(map(math.isnan, clustered_wilson([1.0, 0.0], ["a", "a"])))
     assert all(map(math.isnan, cluster_bootstrap(None, [np.array([1.0, 2.0])], ["a", "a"], seed=0)))
 
 
@@ -179,3 +212,16 @@ def test_nominal_95_of_wilson_covers(n):
     rng = np.random.default_rng(21)
     inside = [low <= 0.3 <= high for low, high in (wilson(k, n) for k in rng.binomial(n, 0.3, 2000))]
     assert 0.93 <= np.mean(inside) <= 0.97
+
+
+@pytest.mark.parametrize("n", [100, 500])
+@pytest.mark.parametrize(("share", "odds"), [(0.6, (1.2, 0.8)), (0.9, (1.8, 0.2))])
+def test_nominal_95_of_clustered_wilson_covers(n, share, odds):
+    rng = np.random.default_rng(22)
+    clusters = np.arange(n) // 5
+    hits = []
+    for _ in range(500):
+        values = (rng.random(n) < np.repeat(rng.beta(*odds, n // 5), 5)).astype(float)
+        low, high = clustered_wilson(values, clusters)
+        hits.append(low <= share <= high)
+    assert 0.90 <= np.mean(hits) <= 0.98

@@ -22,7 +22,7 @@ LEGEND = [
     "Grey: its 95 % interval holds the chance level.",
     "↑ higher is better, ↓ lower is better, neither: no value is marked.",
     "Intervals and numbers of items: in the comments on the sheets of the languages.",
-    "n/a: asked, but no item could be scored. Empty: not asked.",
+    "n/a: asked, but no item could be scored. Empty: not asked, or not possible (then the sheet provenance says why).",
 ]
 
 _FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: in the cell, in a comment
