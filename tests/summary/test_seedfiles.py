@@ -1,0 +1,39 @@
+import json
+
+import pytest
+from vernacular.summary.seedfiles import harness_results, write_harness
+from vernacular.summary.tables import collect
+
+
+def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):
+    rows = [{}, {"metric": "loss", "value": None, "ci_low": None, "ci_high": None, "higher_is_better": None}]
+    (result,) = harness_results(collect([metrics_table(*rows)]))
+    name = "openbookqa.gl.generation.5shot"
+    assert result["results"] == {
+        name: {
+            "alias": name,
+            "accuracy,none": 0.5,
+            "accuracy_stderr,none": pytest.approx(0.1 / 1.959964),
+            "loss,none": "N/A",
+            "loss_stderr,none": "N/A",
+        }
+    }
+    assert result["n-shot"] == {name: 5}
+    assert result["higher_is_better"] == {name: {"accuracy": True, "loss": None}}
+    assert result["n-samples"] == {name: {"effective": 100}}
+    assert result["model_name"] == "m"
+
+
+def test_a_file_per_model_adapter_and_revision(metrics_table, tmp_path):
+    rows = [{"model": "org/a"}, {"model": "org/a", "adapter": "x"}, {"model": "../../Org__A"}, {"model": "\x00 غ"}]
+    paths = write_harness(tmp_path, collect([metrics_table(*rows, {"category": "verbs", "metric": "other"})]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
+    assert len(paths) == 4
+    for path in paths:
+        result = json.loads(path.read_text("utf-8"))
+        assert set(result["results"]) <= {"openbookqa.gl.generation.5shot"}
+    assert {p.name for p in paths} >= {"results_org__a.json", "results_org__a_2.json"}
+
+
+def test_no_results_give_no_files(tmp_path):
+    assert write_harness(tmp_path, collect([])) == []
