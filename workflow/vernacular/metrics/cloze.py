@@ -37,7 +37,9 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
         n, right = len(item["choices"]), right_options(item)
         whole = logliks(spans, "whole", n)
         values = by_unit(spans, "whole", n, right) | by_unit(spans, "fill", n, right, "accuracy_fill")
-        values |= choose(logliks(spans, "legacy", n), right).outcome("accuracy_legacy") | _baselines(item, right)
+        legacy = logliks(spans, "legacy", n)
+        values |= choose(legacy, right).outcome("accuracy_legacy") | _baselines(item, right)
+        values |= {f"loglik_legacy:{i}": loglik for i, loglik in enumerate(legacy or ())}
         twins = len({choice.strip() for choice in item["choices"]}) < n
         rows.append(
             result(

@@ -1,5 +1,7 @@
 """letters: the probabilities of the offered letters, by softmax over them alone (as the PalmX script has it)."""
 
+from string import ascii_uppercase
+
 import numpy as np
 from scipy.special import softmax
 
@@ -28,56 +30,62 @@ METRICS = [
 
 
 def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
-    """A row per item; `option_scores` are log-likelihoods (nats) of the letters, in the order of the item's options."""
+    """A row per item, its options, gold, choice and scores in the order in which the prompt shows the options.
+
+    `option_scores` are log-likelihoods (nats) of the letters A, B, …
+    """
     return [_row(item, spans) for item, spans in asked(items, requests, scores)]
 
 
 def _row(item: dict, spans: dict) -> dict:
-    n = len(item["choices"])
-    scores, right = logliks(spans, "choice", n), right_options(item)
-    choice = choose(scores, right)
+    first = {role.removeprefix("choice:"): span.text for role, span in spans.items() if role.startswith("choice:")}
+    order = sorted((letter, int(option)) for option, letter in first.items() if "@" not in option)
+    item = _shown(item, [option for _, option in order] or list(range(len(item["choices"]))))
+    prompt = spans["choice:0"].before if "choice:0" in spans else None
+    n, right = len(item["choices"]), right_options(item)
+    scores = logliks(spans, "choice", n)
     if scores is None:
-        return result(item, spans, values={}, choice=choice, prompt=_prompt(spans))
-    shown = [spans[f"choice:{i}"].text for i in range(n)]  # the letter each option was shown at
+        return result(item, spans, values={}, choice=choose(None, right), prompt=prompt)
+    scores = [scores[option] for _, option in order]
+    choice = choose(scores, right)
     probability = softmax(scores)
     values = {
         **choice.outcome(),
         "confidence": probability.max(),
         "margin": margin(scores, right),
-        **_orders(spans, n, right),
+        **_orders(spans, order, right),
     }
     if len(choice.predicted) == 1:
-        values["chosen_position"] = _position(shown[choice.predicted[0]])
+        values["chosen_position"] = choice.predicted[0]
     if right:
         truth = np.isin(np.arange(n), right) / len(right)
         values["probability"] = probability[right].sum()
         values["brier"] = ((probability - truth) ** 2).sum()
-        values["gold_position"] = _position(shown[right[0]])
-    prediction = " | ".join(sorted(shown[i] for i in choice.predicted))
-    return result(
-        item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=_prompt(spans)
-    )
+        values["gold_position"] = min(item["gold"])
+    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted)
+    return result(item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=prompt)
 
 
-def _orders(spans: dict, n: int, right: list[int]) -> dict[str, float]:
+def _shown(item: dict, order: list[int]) -> dict:
+    """The item with its options in the order of their letters."""
+    return item | {
+        "choices": [item["choices"][i] for i in order],
+        "gold": sorted(order.index(i) for i in item["gold"] if i in order),
+    }
+
+
+def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
     """Order sensitivity; {} where the options were shown in one order only, or an order could not be scored."""
     rotations = sorted({int(role.partition("@")[2]) for role in spans if "@" in role})
     if not rotations:
         return {}
-    orders = [[spans.get(f"choice:{i}{suffix}") for i in range(n)] for suffix in ("", *(f"@{r}" for r in rotations))]
-    if any(span is None or span.loglik is None for order in orders for span in order):
+    suffixes = ["", *(f"@{rotation}" for rotation in rotations)]
+    asked_as = [[spans.get(f"choice:{option}{suffix}") for _, option in order] for suffix in suffixes]
+    if any(span is None or span.loglik is None for each in asked_as for span in each):
         return {}
-    chosen = [best([span.loglik for span in order]) for order in orders]
+    chosen = [best([span.loglik for span in each]) for each in asked_as]
     values = {"same_in_every_order": all(len(c) == 1 and c == chosen[0] for c in chosen)}
     if right:
         correct = [set(c) <= set(right) for c in chosen]
         values |= {"accuracy_orders": sum(correct) / len(correct), "right_in_every_order": all(correct)}
     return values
-
-
-def _position(letter: str) -> int:
-    return ord(letter) - ord("A")
-
-
-def _prompt(spans: dict) -> str | None:
-    return spans["choice:0"].before if "choice:0" in spans else None

@@ -71,7 +71,8 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
         n, right = len(item["choices"]), right_options(item)
         token, sentence = logliks(spans, "token", n), logliks(spans, "sentence", n)
         values = _level(token, right, "") | _level(sentence, right, "_sentence")
-        values |= {f"loglik_sentence:{i}": loglik for i, loglik in enumerate(sentence or ())}
+        for level, logprobs in (("token", token), ("sentence", sentence)):
+            values |= {f"loglik_{level}:{i}": logprob for i, logprob in enumerate(logprobs or ())}
         if token and right:
             first = max(right, key=lambda i, token=token: token[i])
             values["probability"] = math.exp(token[first])

@@ -1,0 +1,139 @@
+import csv
+import io
+import json
+import math
+
+import pytest
+from scoring import ask, item, score, scored
+from vernacular.metrics import cloze, letters, target_word
+from vernacular.metrics.compat import write
+
+LN = math.log
+
+
+def read_csv(path):
+    return list(csv.DictReader(io.StringIO(path.read_text("utf-8"), newline="")))
+
+
+def test_protocols_without_a_source_tool_write_nothing(tmp_path):
+    assert write(tmp_path, "options", [], []) == []
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def palm(tmp_path):
+    items = [
+        item("7", question='ما "هذا"؟', choices=["a, b", "NA", "ج", "d"], gold=[1], source_row=1),
+        item("3", question="ما؟", choices=["a", "b", "c", "d"], gold=[0], source_row=0),
+        item("9", question="ما؟", choices=["a", "b", "c", "d"], gold=[0], source_row=2),
+    ]
+    requests = ask(items, "question", "letters")
+    by_item = {
+        "7": {"choice:0": LN(0.1), "choice:1": LN(0.2), "choice:2": LN(0.05), "choice:3": LN(0.05)},
+        "3": {f"choice:{i}": -1.0 for i in range(4)},
+    }
+    scores = [
+        score(r, by_item[r["item_id"]][r["role"]]) if r["item_id"] in by_item else score(r, [], flag="error: too long")
+        for r in requests
+    ]
+    rows = letters.per_item(items, requests, scores)
+    return {path.name: path for path in write(tmp_path, "letters", items, rows)}
+
+
+def test_palmx_predictions_in_the_order_of_the_source(palm):
+    assert palm["predictions.csv"].read_bytes() == b"id,prediction\n3,\n7,B\n9,\n"
+    assert palm["scores.txt"].read_text() == "accuracy=0.500000\n"  # the tie is wrong, the error is no answer
+
+
+def test_palmx_log_has_the_scripts_columns(palm):
+    rows = read_csv(palm["outputs_log.csv"])
+    assert (
+        list(rows[0])
+        == ["id", "question", "A", "B", "C", "D", "answer_label", "pred_label", "correct", "score_A", "prob_A", "score_B", "prob_B", "score_C", "prob_C", "score_D", "prob_D"]
+    )
+    by_id = {row["id"]: row for row in rows}
+    assert (by_id["7"]["question"], by_id["7"]["A"], by_id["7"]["B"]) == ('ما "هذا"؟', "a, b", "NA")
+    assert (by_id["7"]["answer_label"], by_id["7"]["pred_label"], by_id["7"]["correct"]) == ("B", "B", "True")
+    assert float(by_id["7"]["score_B"]) == LN(0.2)
+    assert float(by_id["7"]["prob_B"]) == pytest.approx(0.5)
+    assert (by_id["9"]["pred_label"], by_id["9"]["score_A"]) == ("", "")
+
+
+def test_palmx_without_gold_has_no_accuracy(tmp_path):
+    one = item(question="?", choices=["a", "b"])
+    requests = ask([one], "question", "letters")
+    rows = letters.per_item([one], requests, scored(requests, {"choice:1": -1.0}))
+    write(tmp_path, "letters", [one], rows)
+    assert "not available" in (tmp_path / "scores.txt").read_text()
+    assert (tmp_path / "predictions.csv").read_text() == "id,prediction\ni1,B\n"
+
+
+def test_letters_of_shuffled_options_are_those_shown(tmp_path):
+    truth = item(question="?", choices=["right", "w1", "w2", "w3"], gold=[0], target="right")
+    requests = ask([truth], "truth", "letters")
+    rows = letters.per_item([truth], requests, scored(requests, {"choice:0": -1.0}))
+    write(tmp_path, "letters", [truth], rows)
+    logged = read_csv(tmp_path / "outputs_log.csv")[0]
+    assert logged[logged["pred_label"]] == "right"
+    assert logged["pred_label"] == logged["answer_label"]
+    assert f"\n{logged['pred_label']}. right\n" in requests[0]["text"]
+
+
+def test_serbian_lines(tmp_path):
+    items = [
+        item("i1", context="Ana je __.", choices=["tu", "ту"], gold=[0], source_row=0),
+        item("i2", context="On je __.", choices=["a", "b"], gold=[1], source_row=1),
+    ]
+    requests = ask(items, "cloze", "cloze", legacy=True)
+    rows = cloze.per_item(items, requests, scored(requests, {"whole:1": -1.0}))
+    written = write(tmp_path, "cloze", items, rows)
+    assert {path.name for path in written} == {"results.jsonl", "results_legacy.jsonl", "README.txt"}
+    first, second = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text("utf-8").splitlines())
+    assert list(first.items()) == [
+        ("prompt", "Ana je __."),
+        ("predicted", "ту"),
+        ("correct", "tu"),
+        ("is_correct", False),
+    ]
+    assert second["is_correct"] is True
+    legacy = json.loads((tmp_path / "results_legacy.jsonl").read_text("utf-8").splitlines()[0])
+    assert (legacy["predicted"], legacy["is_correct"]) == (None, False)  # a tie
+    assert "ту" in (tmp_path / "results.jsonl").read_text("utf-8")
+
+
+def test_grew_tse_tables(tmp_path):
+    extra = {"sentence_id": "s1", "match_id": "2", "masked_text": "A [MASK] b."}
+    forms = json.dumps(["form_grammatical", "form_ungrammatical"])
+    items = [
+        item(
+            "i1",
+            context="A [MASK] b.",
+            choices=["null", "NA"],
+            gold=[0],
+            extra=[*extra.items(), ("form_columns", forms)],
+        ),
+        item("i2", context="none", choices=["x", "y"], gold=[0], source_row=1, extra=extra | {"form_columns": forms}),
+    ]
+    requests = ask(items, "target_word", "target_word")
+    by_role = {"token:0": LN(0.5), "token:1": LN(0.25), "sentence:0": LN(1 / 8), "sentence:1": LN(1 / 16)}
+    rows = target_word.per_item(items, requests, scored(requests, by_role))
+    write(tmp_path, "target_word", items, rows)
+    token = read_csv(tmp_path / "evaluation.csv")
+    assert (
+        list(token[0])
+        == ["Index", "sentence_id", "match_id", "form_grammatical", "masked_text", "form_ungrammatical", "p_form_grammatical", "I_form_grammatical", "p_form_ungrammatical", "I_form_ungrammatical", "certainty", "error"]
+    )
+    assert (token[0]["Index"], token[0]["form_grammatical"], token[0]["form_ungrammatical"]) == ("0", "null", "NA")
+    assert float(token[0]["p_form_grammatical"]) == pytest.approx(0.5)
+    assert float(token[0]["I_form_ungrammatical"]) == pytest.approx(2.0)
+    assert (token[1]["p_form_grammatical"], token[1]["error"]) == ("", "error: 0 masked words in the text, not one")
+    sentence = read_csv(tmp_path / "evaluation_sentence.csv")
+    assert float(sentence[0]["p_form_grammatical"]) == pytest.approx(-3.0)
+    assert float(sentence[0]["I_form_ungrammatical"]) == pytest.approx(4.0)
+    assert "certainty" not in sentence[0]
+
+
+def test_each_tool_has_a_readme_of_differences(tmp_path):
+    for protocol in ("letters", "cloze", "target_word"):
+        write(tmp_path / protocol, protocol, [], [])
+        assert "would have written, this is why" in (tmp_path / protocol / "README.txt").read_text("utf-8")

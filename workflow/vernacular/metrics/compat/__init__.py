@@ -1,0 +1,29 @@
+"""The files that the source tools write, in their columns and order, for people whose scripts read them."""
+
+from pathlib import Path
+
+from vernacular.artifacts import replacing
+from vernacular.metrics.compat import grew_tse, palmx, serbian
+
+TOOLS = {"letters": palmx, "cloze": serbian, "target_word": grew_tse}
+
+
+def write(folder: Path, protocol: str, items: list[dict], rows: list[dict]) -> list[Path]:
+    """Write the source tool's files of one evaluation, and a README of differences; [] where there is no such tool.
+
+    items: rows per ITEMS; rows: what `per_item` of the protocol gave, or the rows of the task results file.
+    """
+    if protocol not in TOOLS:
+        return []
+    found = {row["item_id"]: {**row, "values": dict(row["values"])} for row in rows}
+    order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
+    pairs = [(item, found[item["item_id"]]) for item in order if item["item_id"] in found]
+    texts = TOOLS[protocol].files(pairs) | {"README.txt": TOOLS[protocol].README}
+    paths = []
+    for name, text in texts.items():
+        path = Path(folder) / name
+        with replacing(path) as temporary:
+            # not as text: Windows would turn line ends into others than the tools write
+            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+        paths.append(path)
+    return paths
