@@ -17,7 +17,7 @@ test: environment
 lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/snakefmt --check Snakefile workflow/rules/*.smk
 	. $(BIN)/activate && snakemake --lint
 
 # ratios of our speed to that of other tools; minutes to hours, see bench/README.md

@@ -37,9 +37,14 @@ def test_rows_that_break_the_contract_are_refused_and_leave_no_file(tmp_path, ro
 
 def test_a_failed_write_keeps_the_file_that_was_there(tmp_path):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {})
-    with pytest.raises(ZeroDivisionError), artifacts.replacing(path) as temporary:
-        temporary.write_text("half")
-        raise ZeroDivisionError
+
+    def write_half():
+        with artifacts.replacing(path) as temporary:
+            temporary.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
     assert artifacts.read(path, KIND).num_rows == 2
     assert [f.name for f in tmp_path.iterdir()] == ["pets.parquet"]
 

@@ -40,7 +40,7 @@ def complaint(tmp_path, text: str) -> str:
         ("languages: [gl]", "languages: 5", "evaluations[0].languages: found 5, expected text or a list."),
         ("languages: [gl]", "shots: [0, few]", 'evaluations[0].shots[1]: found "few", expected a whole number.'),
         ("languages: [gl]", "shots: -1", "evaluations[0].shots: found -1, expected at least 0."),
-        ("languages: [gl]", "shots: 5", "evaluations[0].shots: acceptability take no solved examples; leave shots out."),
+        ("languages: [gl]", "shots: 5", "evaluations[0].shots: no solved examples can stand before acceptability; leave shots out."),
         ("languages: [gl]", "protocols: [letters]", 'cola cannot be asked as "letters". Allowed: acceptability.'),
         ("languages: [gl]", "protocols: [leters]", 'found "leters". Did you mean "letters"?'),
         ("languages: [gl]", "styles: [simil-eval]", 'styles: acceptability cannot be asked in style "simil-eval".'),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 from vernacular import config as settings
 from vernacular import specs
@@ -45,11 +46,14 @@ def task_results(model):
     return of_each("results/{model}/tasks/{evaluation}.parquet", model)
 
 
+# The folder so many levels above a rule's first output
+def above_output(levels):
+    return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
+
+
 # The first evaluation of a task in a language says where its items come from; the config check made the others agree.
 def evaluation_of(wildcards):
-    return next(
-        e for e in CONFIG.evaluations.values() if (e.task, e.language) == (wildcards.task, wildcards.lang)
-    )
+    return next(e for e in CONFIG.evaluations.values() if (e.task, e.language) == (wildcards.task, wildcards.lang))
 
 
 wildcard_constraints:

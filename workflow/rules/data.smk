@@ -4,7 +4,6 @@ A set that cannot be had (gated, gone, no network) leaves a file that says so, a
 `complete` fails at the end, and the next run tries again.
 """
 
-
 if workflow.is_main_process:
     specs.forget_unavailable("resources/items", "resources/models")
 

@@ -8,8 +8,6 @@ missing, and lays the outputs out from the store.
 
 # one model's files on this disk, pinned to a revision, and a record of what it is
 rule model:
-    input:
-        lambda wildcards: specs.local_files(CONFIG.models[wildcards.model]["source"]),
     output:
         "resources/models/{model}.json",
     log:
@@ -54,7 +52,7 @@ for MODEL in CONFIG.models:
             runtime=lambda wildcards, attempt: 480 * attempt,
         params:
             spec=spec("inference", **specs.of_inference(CONFIG, MODEL)),
-            folder=f"results/{MODEL}",
+            folder=above_output(2),
         message:
             f"infer: ask {MODEL} everything that the store does not hold yet"
         shell:

@@ -6,8 +6,6 @@ results/{model}/metrics.parquet. No evaluated model is loaded here.
 
 # one encoder's files on this disk, and a record of what it is
 rule encoder:
-    input:
-        lambda wildcards: specs.local_files(CONFIG.encoders[wildcards.encoder]["source"]),
     output:
         "resources/encoders/{encoder}.json",
     log:
@@ -53,7 +51,7 @@ for MODEL in CONFIG.models:
             runtime=lambda wildcards, attempt: 240 * attempt,
         params:
             spec=spec("metrics/similarity", **specs.of_similarity(CONFIG)),
-            folder=f"results/{MODEL}/similarity",
+            folder=above_output(1),
         message:
             f"similarity: compare what {MODEL} generated with the options"
         shell:
@@ -89,7 +87,7 @@ for MODEL in CONFIG.models:
             runtime=60,
         params:
             spec=spec("metrics", "statistics", **specs.of_metrics(CONFIG, MODEL)),
-            folder=f"results/{MODEL}",
+            folder=above_output(2),
         message:
             f"metrics: compute the per-item results and values of {MODEL}"
         shell:

@@ -18,9 +18,7 @@ rule requests:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=30,
     params:
-        spec=lambda wildcards: spec(
-            "requests", **specs.of_requests(CONFIG, CONFIG.evaluations[wildcards.evaluation])
-        ),
+        spec=lambda wildcards: spec("requests", **specs.of_requests(CONFIG, CONFIG.evaluations[wildcards.evaluation])),
     message:
         "requests: write the prompts of {wildcards.evaluation}"
     shell:

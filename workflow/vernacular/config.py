@@ -156,7 +156,7 @@ def _expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
             fail("protocols", f'{task["task"]} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
     shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
     if any(shots) and not FEW_SHOT & set(protocols):
-        fail("shots", f"{' and '.join(protocols)} take no solved examples; leave shots out.")
+        fail("shots", f"no solved examples can stand before {' or '.join(protocols)}; leave shots out.")
     found: dict[Evaluation, None] = {}
     for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
         prompted = protocol in FEW_SHOT

@@ -9,10 +9,11 @@ from pathlib import Path
 from vernacular import artifacts
 from vernacular.config import GENERATED, WORKFLOW, Config, Evaluation, encoder_name
 from vernacular.errors import ArtifactError
-from vernacular.fingerprint import file_fingerprint
+from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.records import read_record
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
+_CHECKPOINT = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 
 def of_items(config: Config, evaluation: Evaluation) -> dict:
@@ -47,7 +48,7 @@ def of_requests(config: Config, evaluation: Evaluation) -> dict:
 
 def of_model(config: Config, name: str) -> dict:
     settings = config.models[name]
-    return {"name": name, **{key: settings[key] for key in _LOADING}}
+    return {"name": name, **{key: settings[key] for key in _LOADING}, "files": local_files(settings["source"])}
 
 
 def of_inference(config: Config, name: str) -> dict:
@@ -56,7 +57,8 @@ def of_inference(config: Config, name: str) -> dict:
 
 
 def of_encoder(config: Config, name: str) -> dict:
-    return {"name": name, **config.encoders[name]}
+    encoder = config.encoders[name]
+    return {"name": name, **encoder, "files": local_files(encoder["source"])}
 
 
 def of_similarity(config: Config) -> dict:
@@ -111,14 +113,23 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     return []
 
 
-def local_files(source: str) -> list[str]:
-    """The files of a model on this disk: a checkpoint that is trained further is another model, and is noticed."""
+def local_files(source: str) -> dict[str, list]:
+    """Size and a hash of both ends of each file of a model on this disk.
+
+    A checkpoint that is trained further is another model, and is noticed; one that is only touched or copied is not.
+    """
     if not source.startswith((".", "/", "~")):
-        return []
+        return {}
     where = Path(source).expanduser()
-    if where.is_file():
-        return [str(where)]
-    return sorted(str(f) for f in where.glob("*") if f.suffix in (".json", ".safetensors", ".bin", ".model", ".jinja"))
+    files = [where] if where.is_file() else sorted(f for f in where.glob("*") if f.suffix in _CHECKPOINT)
+    return {file.name: [file.stat().st_size, _ends(file)] for file in files}
+
+
+def _ends(file: Path, count: int = 65536) -> str:
+    with open(file, "rb") as opened:
+        head = opened.read(count)
+        opened.seek(-min(count, file.stat().st_size), os.SEEK_END)
+        return fingerprint([head.hex(), opened.read(count).hex()])[:16]
 
 
 def forget_unavailable(folder, models) -> list[Path]:

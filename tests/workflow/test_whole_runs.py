@@ -1,0 +1,213 @@
+"""Whole runs of the workflow on a tiny model with random weights, made here: the main job, and what a second run does.
+
+The runs share one folder and stand in the order of the story: a first run, the same again, a model more, a task more.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import openpyxl
+import pandas as pd
+import pytest
+import tiny
+import yaml
+from vernacular import artifacts
+
+ROOT = Path(__file__).parents[2]
+
+EVALUATIONS = [
+    {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},
+    {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"]},
+    {"task": "cola", "languages": ["es"]},
+    {"task": "calame", "languages": ["gl"], "protocols": ["last_word"]},
+    {"task": "xstorycloze", "languages": ["gl"], "protocols": ["minimal_pair"]},
+    {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"]},
+    {"task": "serbian_cloze", "languages": ["sr"]},
+    {"task": "target_word", "languages": ["en"]},
+]
+
+
+class Workplace:
+    """A folder with a tiny causal model, a tiny masked one, a tiny encoder and a config; `run` is snakemake in it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name, kind in (("causal", "llama"), ("other", "gpt2"), ("masked", "bert"), ("encoder", "bert")):
+            tiny.save(kind, folder / name)
+        self.config = {
+            "models": {"tiny": {"source": "./causal", "dtype": "float32"}},
+            "data": "samples",
+            "evaluations": list(EVALUATIONS),
+            "similarity": {"metrics": ["cosine", "moverscore", "bertscore"], "encoders": {"default": "./encoder"}},
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
+        command = [sys.executable, "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
+        command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *arguments]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def planned(self) -> dict[str, int]:
+        """Rule -> jobs that a run would have, from a dry run."""
+        said = self.run("-n").stdout
+        table = re.search(r"Job stats:\n.*\n[- ]+\n((?:\S+ +\d+\n)+)", said)
+        return {rule: int(n) for rule, n in re.findall(r"(\S+) +(\d+)\n", table[1])} if table else {}
+
+    def results(self) -> pd.DataFrame:
+        return pd.read_parquet(self.folder / "results" / "summary" / "results.parquet")
+
+    def scored(self, model: str, evaluation: str) -> dict:
+        return artifacts.metadata(self.folder / "results" / model / "scores" / f"{evaluation}.parquet")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = Workplace(tmp_path_factory.mktemp("run"))
+    first = place.run()
+    assert first.returncode == 0, first.stdout[-3000:] + first.stderr[-3000:]
+    place.said = first.stdout + first.stderr
+    return place
+
+
+def test_the_first_run_makes_every_artifact_of_the_contract(place):
+    for evaluation in ("openbookqa.gl.generation.2shot", "openbookqa.gl.letters.0shot", "serbian_cloze.sr.cloze.0shot"):
+        assert (place.folder / "results" / "requests" / f"{evaluation}.parquet").exists()
+        assert (place.folder / "results" / "tiny" / "tasks" / f"{evaluation}.parquet").exists()
+    names = {path.name for path in (place.folder / "results" / "summary").iterdir()}
+    assert names == {
+        "results.parquet",
+        "results.csv",
+        "wide.csv",
+        "notes.csv",
+        "similarity_summary.xlsx",
+        "surprisal_summary.xlsx",
+        "leaderboard.xlsx",
+        "complete.txt",
+    }
+
+
+def test_every_evaluation_has_values_and_every_value_its_provenance(place):
+    results = place.results()
+    assert set(results["evaluation"]) == {
+        path.stem for path in (place.folder / "results" / "requests").glob("*.parquet")
+    }
+    assert results["signature"].notna().all()
+    assert results["model_revision"].notna().all()
+    assert results["dataset_revision"].notna().all()
+    assert set(results.query("task == 'openbookqa'")["shots"]) == {0, 2}
+    encoders = results.query("metric == 'cosine_accuracy'")["signature"]
+    assert encoders.str.contains("encoder").all()
+
+
+def test_the_workbooks_hold_the_numbers_of_the_long_table(place):
+    results = place.results()
+    book = openpyxl.load_workbook(place.folder / "results" / "summary" / "surprisal_summary.xlsx")
+    assert {"gl", "es", "ar", "sr", "en"} <= set(book.sheetnames)
+    cells = {cell.value for row in book["sr"].iter_rows() for cell in row}
+    wanted = results.query("language == 'sr' and metric == 'accuracy' and category == ''")["value"].iloc[0]
+    assert any(isinstance(cell, float | int) and cell == pytest.approx(wanted) for cell in cells)
+
+
+def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(place):
+    for stage in ("items", "requests", "model", "encoder", "infer", "similarity", "metrics", "summary"):
+        assert re.search(rf"^{stage}: ", place.said, re.MULTILINE), stage
+        assert re.search(rf"^{stage} +\d+ +[\d.]+", place.said, re.MULTILINE), stage
+        assert list((place.folder / "logs" / stage).iterdir())
+    assert "The results lie in results/summary:" in place.said
+
+
+def test_a_job_loads_its_model_once_and_says_so(place):
+    loads = {place.scored("tiny", path.stem)["loads"] for path in place.folder.glob("results/tiny/scores/*.parquet")}
+    assert loads == {1}
+
+
+def test_a_second_run_has_nothing_to_do(place):
+    again = place.run()
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stdout + again.stderr
+    assert place.planned() == {}
+
+
+def test_touching_files_reruns_nothing(place):
+    for path in [*place.folder.glob("causal/*"), ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.py")]:
+        path.touch()
+    assert place.planned().get("infer_tiny", 0) == 0
+
+
+def test_a_deleted_result_is_laid_out_again_without_loading_the_model(place):
+    gone = place.folder / "results" / "tiny" / "scores" / "cola.es.acceptability.0shot.parquet"
+    before = artifacts.metadata(gone)
+    gone.unlink()
+    assert place.run().returncode == 0
+    assert artifacts.metadata(gone) == before
+    assert "found in the store" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
+
+
+def test_one_model_more_runs_that_model_and_nothing_else(place):
+    place.config["models"]["masked"] = {"source": "./masked"}
+    planned = place.planned()
+    assert planned["model"] == 1
+    assert {rule for rule in planned if rule.startswith("infer")} == {"infer_masked"}
+    assert "items" not in planned
+    assert "requests" not in planned
+    assert "metrics_tiny" not in planned
+    run = place.run()
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    results = place.results()
+    assert set(results["model"]) == {"tiny", "masked"}
+    notes = pd.read_csv(place.folder / "results" / "summary" / "notes.csv")
+    refused = notes.query("model == 'masked' and kind == 'not applicable'")
+    assert "letters needs a causal model; masked is a masked one" in set(refused["note"])
+    assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
+
+
+def test_one_task_more_computes_that_task_alone(place):
+    place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
+    before = {p: p.read_bytes() for p in place.folder.glob("results/tiny/tasks/*.parquet")}
+    assert place.run().returncode == 0
+    said = (place.folder / "logs" / "infer" / "tiny.log").read_text()
+    assert "1 evaluations computed" in said
+    assert {p: p.read_bytes() for p in before} == before
+
+
+def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
+    task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
+    task |= {"task": "lost", "languages": {"gl": {"source": {"hub": "nobody/nothing", "split": "test"}}}}
+    (place.folder / "mine").mkdir()
+    (place.folder / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
+    place.config["tasks"] = ["mine"]
+    place.config["evaluations"].append({"task": "lost", "data": "hub"})
+    run = place.run()
+    assert run.returncode == 1
+    assert "nobody/nothing" in run.stdout + run.stderr
+    notes = pd.read_csv(place.folder / "results" / "summary" / "notes.csv")
+    assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
+    assert set(place.results()["model"]) == {"tiny", "masked"}, "the summary of the rest is there"
+    assert place.planned()["items"] == 1, "the next run tries again"
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        (lambda c: c["evaluations"][0].update(langauges=["gl"]), 'langauges: unknown key. Did you mean "languages"?'),
+        (lambda c: c["evaluations"][0].update(task="openbook"), 'no task "openbook". Did you mean "openbookqa"?'),
+        (lambda c: c["evaluations"][0].update(languages=["de"]), 'openbookqa has no "de"'),
+        (lambda c: c["models"].update(empty={}), 'models.empty: the key "source" is missing'),
+        (lambda c: c["models"]["tiny"].update(dtype=32), "models.tiny.dtype: found 32"),
+    ],
+)
+def test_a_mistake_in_the_config_stops_the_run_at_once_in_one_line(place, break_it, said):
+    kept = json.loads(json.dumps(place.config))
+    try:
+        break_it(place.config)
+        run = place.run()
+    finally:
+        place.config = kept
+    assert run.returncode == 1
+    assert said in run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
+    lines = [line for line in run.stderr.splitlines() if line and not line.startswith("Using ")]
+    assert len(lines) <= 2
