@@ -7,7 +7,6 @@ that begins so), `_config` (the Hub configuration that the row is from).
 import ast
 import json
 import math
-from collections import Counter
 
 from vernacular.errors import DataError, closest
 
@@ -19,10 +18,11 @@ class LayoutError(DataError):
 
 
 class Cells:
-    """One row, read by the fields of a `columns` mapping; what had to be repaired is counted in `repaired`."""
+    """One row, read by the fields of a `columns` mapping; `repaired` collects what had to be mended in it."""
 
-    def __init__(self, row: dict, columns: dict, repaired: Counter):
-        self.row, self.columns, self.repaired = row, columns, repaired
+    def __init__(self, row: dict, columns: dict):
+        self.row, self.columns = row, columns
+        self.repaired: set[str] = set()
 
     def has(self, field: str) -> bool:
         return field in self.columns
@@ -34,43 +34,50 @@ class Cells:
 
     def text(self, field: str) -> str:
         """The field as one text; several columns, and lists, are joined by a blank. "" for nothing."""
-        return self._sound(" ".join(t for t in map(as_text, self._values(field)) if t))
+        wanted = self.columns.get(field, [])
+        values = [find(self.row, column) for column in ([wanted] if isinstance(wanted, str) else wanted)]
+        return self._sound(" ".join(filter(None, map(as_text, values))))
 
     def texts(self, field: str) -> list[str]:
         """The field as a list: several columns, a column with a list, or one text split at the `separator`."""
-        return [self._sound(as_text(value)) for value in self._values(field, split=True)]
+        wanted = self.columns[field]
+        if isinstance(wanted, list) or "*" in wanted:
+            found = [(name, as_text(find(self.row, name))) for name in self.names(field)]
+            values = [text for name, text in found if text or not name.endswith("|")]
+        else:
+            values = map(as_text, self._listed(find(self.row, wanted)))
+        return [self._sound(text) for text in values]
+
+    def names(self, field: str) -> list[str]:
+        """The columns of a field with several of them, in their order."""
+        wanted = self.columns[field]
+        names = []
+        for column in [wanted] if isinstance(wanted, str) else wanted:
+            names += _matching(self.row, column) if "*" in column else [column]
+        return names
 
     def labels(self, field: str) -> list[str] | None:
         """The names of options ("A", "B") where a column of options brings them along."""
-        value = self.value(field) if isinstance(self.columns.get(field), str) else None
+        value = _parsed(self.value(field)) if isinstance(self.columns.get(field), str) else None
         if isinstance(value, dict) and isinstance(value.get("label"), list):
             return [as_text(label) for label in value["label"]]
         if isinstance(value, list) and value and all(isinstance(v, dict) and "label" in v for v in value):
             return [as_text(v["label"]) for v in value]
         return None
 
-    def _values(self, field: str, *, split: bool = False) -> list:
-        wanted = self.columns.get(field, [])
-        if isinstance(wanted, list) or "*" in wanted:
-            return [
-                value
-                for column in ([wanted] if isinstance(wanted, str) else wanted)
-                for value in _every(self.row, column)
-            ]
-        value = _listed(find(self.row, wanted))
+    def _listed(self, value) -> list:
+        value = _parsed(value)
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             value = value["text"]
         if isinstance(value, list):
             return [v.get("text") if isinstance(v, dict) else v for v in value]
         separator = self.columns.get("separator")
-        if split and separator and isinstance(value, str):
-            return value.split(separator)
-        return [value]
+        return value.split(separator) if separator and isinstance(value, str) else [value]
 
     def _sound(self, text: str) -> str:
         sound = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
         if sound != text:
-            self.repaired["half characters replaced by U+FFFD"] += 1
+            self.repaired.add("half characters replaced by U+FFFD")
         return sound
 
 
@@ -100,10 +107,12 @@ def as_text(value) -> str:
 
 def check_columns(rows: list[dict], columns: dict, name: str) -> None:
     """Raise LayoutError, naming the closest column, if no row has a column that `columns` needs."""
+    if not rows:
+        raise LayoutError(f"{name}: holds no rows.")
     for wanted in _wanted(columns):
         if wanted.endswith("|") or wanted == "_config":
             continue
-        if not any(_every(row, wanted) if "*" in wanted else _has(row, wanted) for row in rows):
+        if not any(_matching(row, wanted) if "*" in wanted else _has(row, wanted) for row in rows):
             have = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
             raise LayoutError(f'{name}: there is no column "{wanted}".{closest(wanted, have)}')
 
@@ -116,19 +125,6 @@ def _wanted(columns: dict) -> list[str]:
         values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
         wanted += values
     return wanted
-
-
-def form_columns(row: dict, columns: dict, field: str) -> list[str]:
-    """The names of the columns that a field with several of them takes in this row, in their order."""
-    wanted = columns[field]
-    names = []
-    for column in [wanted] if isinstance(wanted, str) else wanted:
-        names += _matching(row, column) if "*" in column else [column]
-    return names
-
-
-def _every(row: dict, column: str) -> list:
-    return [row[name] for name in _matching(row, column)] if "*" in column else [find(row, column)]
 
 
 def _matching(row: dict, column: str) -> list[str]:
@@ -145,14 +141,14 @@ def _walk(row: dict, name: str):
         return row[name]
     value = row
     for part in name.split("."):
-        value = _listed(value)
+        value = _parsed(value)
         if not isinstance(value, dict) or part not in value:
             return _ABSENT
         value = value[part]
     return value
 
 
-def _listed(value):
+def _parsed(value):
     """A list or dict that a CSV file holds as text ("['a', 'b']") as the list or dict it is."""
     if isinstance(value, str) and value[:1] in "[{" and value.strip()[-1:] in ("]", "}"):
         try:

@@ -23,6 +23,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils._http import default_client_factory
 
 from vernacular.data.columns import LayoutError
 from vernacular.data.files import form_of, read_rows
@@ -40,6 +41,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     cannot be had.
     """
     repository = source["hub"]
+    huggingface_hub.set_client_factory(_client)
     folder = _snapshot(repository, source.get("revision"), ["README.md"])
     commit = folder.name  # the cache lays a snapshot out as …/snapshots/<commit>/
     card = _card(folder, repository)
@@ -177,14 +179,13 @@ def _licence(card: dict) -> str | None:
 
 def _client() -> httpx2.Client:
     """The Hub's own client, but one that does not wait for ever on a server that has stopped talking."""
-    client = huggingface_hub.utils._http.default_client_factory()
+    client = default_client_factory()
     client.timeout = httpx2.Timeout(_TIMEOUT)
     return client
 
 
 def _snapshot(repository: str, revision: str | None, wanted: list[str]) -> Path:
     """Folder of the snapshot, with the `wanted` files (patterns) in it; DataError with the sentence to show."""
-    huggingface_hub.set_client_factory(_client)
     page = f"{constants.ENDPOINT}/datasets/{repository}"
     for attempt in range(1, _ATTEMPTS + 1):
         try:

@@ -15,7 +15,7 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
     dropped, repaired = Counter(), Counter()
     items = []
     for number, row in enumerate(rows):
-        cells = Cells(row, columns, repaired)
+        cells = Cells(row, columns)
         try:
             content = LAYOUTS[prompt](cells)
             if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
@@ -23,6 +23,7 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
         except Dropped as reason:
             dropped[str(reason)] += 1
             continue
+        repaired.update(cells.repaired)
         content["extra"] = {**_extra(row, columns), **content["extra"]}
         content["extra"] = {name: text for name, text in content["extra"].items() if text}
         category = cells.text("category") or None
@@ -103,5 +104,6 @@ def _make_unique(items: list[dict], before: str) -> int:
         if len(contents[item["item_id"]]) > 1:
             name += f"-{digest[:8]}"
         seen[name] += 1
-        item["item_id"] = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        # no upstream id has been seen with a ~
+        item["item_id"] = name if seen[name] == 1 else f"{name}~{seen[name]}"
     return sum(n - 1 for n in seen.values())

@@ -1,13 +1,14 @@
 """A row becomes an item: one function per `prompt` of a task file, which says what an item consists of.
 
 Each takes the row's cells and returns the item's context, question, choices, gold, target and extra. A row that cannot
-be evaluated raises `Dropped` with the reason under which it is counted; what is mended is counted in `cells.repaired`.
+be evaluated raises `Dropped` with the reason under which it is counted; what is mended is noted in `cells.repaired`.
 """
 
 import json
+import re
 import string
 
-from vernacular.data.columns import Cells, as_text, form_columns
+from vernacular.data.columns import Cells, as_text, find
 
 _FINAL = ".,;:!?…。؟ "
 _MASK = "[MASK]"
@@ -50,16 +51,16 @@ def truth(cells: Cells) -> dict:
     if not any(right):
         raise Dropped("no right answer")
     if "" in (*right, *wrong):
-        cells.repaired["blank answers removed"] += 1
+        cells.repaired.add("blank answers removed")
     right, wrong = list(dict.fromkeys(filter(None, right))), list(filter(None, wrong))
     both = set(right) & set(wrong)
     if both:
-        cells.repaired["answers both right and wrong: kept as right"] += 1
+        cells.repaired.add("answers both right and wrong: kept as right")
     choices = list(dict.fromkeys(right + wrong))
     if len(choices) < len(right) + len(wrong) - len(both):
-        cells.repaired["repeated answers removed"] += 1
+        cells.repaired.add("repeated answers removed")
     if target and target not in right:
-        cells.repaired["best answer not among the right ones: not made an option"] += 1
+        cells.repaired.add("best answer not among the right ones: not made an option")
     return _item(
         question=cells.text("question"), choices=choices, gold=list(range(len(right))), target=target or right[0]
     )
@@ -95,17 +96,16 @@ def sentence(cells: Cells) -> dict:
 
 def cloze(cells: Cells) -> dict:
     """Text with one gap, written `__`, and candidates for it."""
-    context = cells.text("context").replace(cells.columns.get("mask", _GAP), _GAP)
-    gaps = [part for part in context.replace(_GAP, "\0__\0").split("\0") if part == _GAP]
-    if len(gaps) != 1:
-        raise Dropped("no gap" if not gaps else "more than one gap")
+    context = re.sub("_{2,}", _GAP, cells.text("context").replace(cells.columns.get("mask", _GAP), _GAP))
+    if context.count(_GAP) != 1:
+        raise Dropped("no gap" if _GAP not in context else "more than one gap")
     options = cells.texts("choices")
     if not all(options):
         raise Dropped("blank option")
     gold = _gold(cells, options)
     kept = list(dict.fromkeys(options))
     if len(kept) < len(options):
-        cells.repaired["repeated candidates removed"] += 1
+        cells.repaired.add("repeated candidates removed")
     if len(kept) < 2:
         raise Dropped("fewer than two options")
     return _item(context=context, choices=kept, gold=sorted({kept.index(options[i]) for i in gold}))
@@ -113,7 +113,7 @@ def cloze(cells: Cells) -> dict:
 
 def target_word(cells: Cells) -> dict:
     """Sentence with one masked word and two or more forms for it, the right one first; Grew-TSE's columns."""
-    extra = {name: as_text(_optional(cells, name)) for name in cells.columns.get("extra", {})}
+    extra = {name: as_text(find(cells.row, column)) for name, column in cells.columns.get("extra", {}).items()}
     mask, masked, prompt = cells.columns.get("mask", _MASK), cells.text("context"), extra.get("prompt_text", "")
     if not masked and prompt:
         masked = f"{prompt} {mask}"
@@ -125,9 +125,7 @@ def target_word(cells: Cells) -> dict:
         "masked_text": masked,
         "prompt_text": prompt or masked.split(_MASK)[0].rstrip(),
         "original_text": extra.get("original_text") or masked.replace(_MASK, item["choices"][0]),
-        "form_columns": json.dumps(
-            [*form_columns(cells.row, cells.columns, "good"), *form_columns(cells.row, cells.columns, "bad")]
-        ),
+        "form_columns": json.dumps(cells.names("good") + cells.names("bad")),
     }
     return item | {"context": masked, "gold": [0], "extra": extra}
 
@@ -167,10 +165,6 @@ def _two(cells: Cells, options: list[str]) -> dict:
     return _item(context=cells.text("context"), choices=options, gold=gold)
 
 
-def _optional(cells: Cells, name: str):
-    return Cells(cells.row, cells.columns["extra"], cells.repaired).value(name)
-
-
 def _gold(cells: Cells, options: list[str]) -> list[int]:
     """Indices of the right options; [] where the set withholds the answer. Dropped if it names no option."""
     value = cells.value("gold")
@@ -190,7 +184,7 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
             raise Dropped("answer not among the options")
         found.append(index)
     if not found and cells.has("gold"):
-        cells.repaired["answer withheld by the set"] += 1
+        cells.repaired.add("answer withheld by the set")
     return sorted(set(found))
 
 

@@ -37,7 +37,8 @@ def load_items(
         raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {reasons}.")
     kept = sample(items + examples, limit, seed)
     expected = entry["expected_rows"] if provenance["kind"] != "samples" and source == "hub" else None
-    provenance["licence"] = provenance.get("licence") or (entry["licence"] if provenance["kind"] != "samples" else None)
+    if provenance["kind"] != "samples" and provenance.get("licence") in (None, "unknown", "other"):
+        provenance["licence"] = entry["licence"] or provenance.get("licence")
     metadata = {
         "task": task["task"],
         "language": language,
@@ -117,7 +118,7 @@ def _beside(name: str, folder: Path) -> Path:
 
 
 def _samples(task: dict, language: str, entry: dict, samples: Path) -> tuple[list[dict], list[dict], dict] | None:
-    folder = samples / task.get("samples", task["task"]) / language
+    folder = samples / task["task"] / language
     if not folder.is_dir():
         return None
     return _from_folder(task, folder, entry, {"kind": "samples", "folder": folder.relative_to(samples).as_posix()})
@@ -125,7 +126,7 @@ def _samples(task: dict, language: str, entry: dict, samples: Path) -> tuple[lis
 
 def _local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dict], list[dict], dict]:
     if path.is_dir():
-        folder = path / task.get("samples", task["task"]) / language
+        folder = path / task["task"] / language
         return _from_folder(task, folder, entry, {"kind": "file", "file": str(folder)})
     rows = read_rows(path)
     check_columns(rows, entry["columns"], str(path))

@@ -1,0 +1,225 @@
+"""A small Hugging Face Hub on 127.0.0.1: data set repositories, commits, files, access, and the ways a network fails.
+
+It speaks the part of the Hub's HTTP API that `huggingface_hub` uses for downloads, so that the real client runs against
+it (HF_ENDPOINT). `Client` is that client: a Python process of its own, because HF_ENDPOINT is read at import.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Repository:
+    """A data set repository: every `push` is a commit; `token` is asked for where set."""
+
+    def __init__(self, files: dict, *, private: bool = False, gated: bool = False):
+        self.private, self.gated = private, gated
+        self.commits: dict[str, dict[str, bytes]] = {}
+        self.refs: dict[str, str] = {}
+        self.push(files)
+
+    def push(self, files: dict, branch: str = "main") -> str:
+        """Make `files` (path: bytes, text or file on disk) the state of `branch`; returns the commit."""
+        files = {path: content.encode() if isinstance(content, str) else content for path, content in files.items()}
+        names = "".join(
+            f"{path} {hashlib.sha1(_bytes(content)).hexdigest()}\n" for path, content in sorted(files.items())
+        )
+        commit = hashlib.sha1(names.encode()).hexdigest()
+        self.commits[commit] = files
+        self.refs[branch] = commit
+        return commit
+
+
+class HubServer:
+    """Serves `repositories` (by owner/name) until `stop`; `log` has (method, path, token sent) of every request."""
+
+    def __init__(self):
+        self.repositories: dict[str, Repository] = {}
+        self.plain: dict[str, bytes] = {}  # files beside the Hub, by path: /files/x.json
+        self.token = "hf_rightrightright"
+        self.drops: dict[str, int] = {}  # path: how many times its download breaks off half way
+        self.errors: dict[str, list[int]] = {}  # path: statuses to answer with before answering rightly
+        self.log: list[tuple[str, str, str | None]] = []
+        server = self
+
+        class Handler(_Handler):
+            hub = server
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def stop(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def add(self, name: str, files: dict, **access) -> Repository:
+        self.repositories[name] = Repository(files, **access)
+        return self.repositories[name]
+
+    def fetched(self, ending: str) -> int:
+        """How many times files whose path ends so were downloaded."""
+        return sum(method == "GET" and "/resolve/" in path and path.endswith(ending) for method, path, _ in self.log)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: HubServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self._answer()
+
+    def do_GET(self):
+        self._answer()
+
+    def _answer(self):
+        path = unquote(urlsplit(self.path).path)
+        sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        self.hub.log.append((self.command, path, sent))
+        if statuses := self.hub.errors.get(path):
+            return self._send(statuses.pop(0))
+        if path in self.hub.plain:
+            return self._file(self.hub.plain[path], path, {})
+        api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
+        resolve = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        name = (api or resolve)[1] if api or resolve else None
+        repository = self.hub.repositories.get(name)
+        # the Hub does not tell a private repository from one that does not exist
+        if repository is None or (repository.private and sent != self.hub.token):
+            return self._send(404 if sent == self.hub.token else 401, {"X-Error-Code": "RepoNotFound"})
+        if resolve and repository.gated and sent != self.hub.token:
+            return self._send(403 if sent else 401, {"X-Error-Code": "GatedRepo"})
+        revision = (api[3] or "main") if api else resolve[2]
+        commit = repository.refs.get(revision, revision)
+        if commit not in repository.commits:
+            return self._send(404, {"X-Error-Code": "RevisionNotFound"})
+        files = repository.commits[commit]
+        if api and api[2] == "tree":
+            return self._json([_entry(path, content) for path, content in sorted(files.items())])
+        if api:
+            siblings = [{"rfilename": path} for path in sorted(files)]
+            return self._json(
+                {"id": name, "sha": commit, "siblings": siblings, "private": repository.private, "tags": []}
+            )
+        if resolve[3] not in files:
+            return self._send(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
+        self._file(files[resolve[3]], path, {"X-Repo-Commit": commit})
+
+    def _file(self, content, path: str, headers: dict):
+        content = _bytes(content)
+        etag = f'"{hashlib.sha1(content).hexdigest()}"'
+        start = int(re.sub(r"\D.*", "", (self.headers.get("Range") or "bytes=0").removeprefix("bytes=")) or 0)
+        headers = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        body = content[start:]
+        if self.command == "GET" and self.hub.drops.get(path, 0) > 0:
+            self.hub.drops[path] -= 1
+            self._head(206 if start else 200, len(body), headers)
+            self.wfile.write(body[: len(body) // 2])
+            self.close_connection = True
+            return
+        self._head(206 if start else 200, len(body), headers)
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def _json(self, value):
+        body = json.dumps(value).encode()
+        self._head(200, len(body), {"Content-Type": "application/json"})
+        self.wfile.write(body)
+
+    def _send(self, status: int, headers: dict | None = None):
+        body = b'{"error": "no"}'
+        self._head(status, len(body), {"Content-Type": "application/json", **(headers or {})})
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def _head(self, status: int, length: int, headers: dict):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(length)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+class Client:
+    """A Python process that loads items from the server; its cache is under `home`."""
+
+    def __init__(self, server: HubServer | str, home: Path, **environment):
+        address = server if isinstance(server, str) else server.address
+        # a machine's own token, proxy or cache has no business here
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
+        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CLIENT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**kept, **quiet, "HF_ENDPOINT": address, "HF_HOME": str(home), **environment},
+        )
+        self.said = ""  # everything it wrote to stderr, once closed
+
+    def load(self, task_file, language: str, **options) -> tuple[list[dict], dict]:
+        """What `load_items` returns; raises AssertionError with the sentence where that raises DataError."""
+        answer = self._ask({"task": str(task_file), "language": language, "options": options})
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        return answer["rows"], answer["metadata"]
+
+    def complaint(self, task_file, language: str, **options) -> str:
+        """The sentence of the DataError that `load_items` raises."""
+        answer = self._ask({"task": str(task_file), "language": language, "options": options})
+        return answer["error"]
+
+    def set_environment(self, **environment):
+        self._ask({"environment": environment})
+
+    def close(self):
+        _, self.said = self._process.communicate()
+
+    def _ask(self, question: dict) -> dict:
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self._process.communicate()[1]
+        return json.loads(line)
+
+
+_CLIENT = """
+import json, os, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "environment" in asked:
+        os.environ.update(asked["environment"])
+        answer = {}
+    else:
+        from vernacular.data.load import load_items
+        from vernacular.data.tasks import load_task
+        from vernacular.errors import DataError
+        try:
+            rows, metadata = load_items(load_task(asked["task"]), asked["language"], **asked["options"])
+            answer = {"rows": rows, "metadata": metadata}
+        except DataError as error:
+            answer = {"error": str(error)}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+def _bytes(content) -> bytes:
+    return content.read_bytes() if isinstance(content, Path) else content
+
+
+def _entry(path: str, content) -> dict:
+    content = _bytes(content)
+    return {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}

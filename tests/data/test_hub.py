@@ -1,0 +1,549 @@
+"""The real `huggingface_hub` and `datasets` against a small Hub on 127.0.0.1, in each set's own layout."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hub_server import Client, HubServer
+from vernacular.data.load import WORKFLOW
+
+TASKS = WORKFLOW / "tasks"
+
+
+@pytest.fixture(scope="module")
+def hub():
+    server = HubServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def client(hub, tmp_path_factory):
+    client = Client(hub, tmp_path_factory.mktemp("hf") / ".cache" / "huggingface")
+    yield client
+    client.close()
+
+
+def card(*configs: tuple[str, dict], licence="cc-by-4.0", **options) -> str:
+    """README.md as the Hub wants it: configurations and their files by split in the YAML head."""
+    listed = [
+        {
+            "config_name": name,
+            "data_files": [{"split": split, "path": path} for split, path in files.items()],
+            **options,
+        }
+        for name, files in configs
+    ]
+    return "---\n" + yaml.safe_dump({"license": licence, "configs": listed}) + "---\n# A set\n"
+
+
+def jsonl(*rows: dict) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def tsv(*rows: dict) -> str:
+    return "".join("\t".join(map(str, cells)) + "\n" for cells in [rows[0], *(row.values() for row in rows)])
+
+
+def parquet(*rows: dict) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), file)
+    return file.getvalue()
+
+
+def question(number: int, **changes) -> dict:
+    row = {
+        "id": f"7-{number}",
+        "question_stem": f"Pregunta {number}",
+        "choices": {"text": ["un", "dous", "tres", "catro"], "label": ["A", "B", "C", "D"]},
+        "answerKey": "ABCD"[number % 4],
+    }
+    return row | changes
+
+
+def task_file(
+    folder,
+    name: str,
+    source: dict,
+    *,
+    columns="{id: id, question: question_stem, choices: choices, gold: answerKey, gold_is: letter}",
+):
+    """A task file of one language, gl, for a set in the layout of OpenBookQA."""
+    path = folder / f"{name}.yaml"
+    path.write_text(
+        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [options]\nprompt: question\ncolumns: {columns}\n"
+        f"languages:\n  gl: {{source: {json.dumps(source)}}}\n"
+    )
+    return path
+
+
+def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub, client):
+    hub.add(
+        "proxectonos/openbookqa_gl",
+        {
+            "README.md": "---\nlicense: cc-by-4.0\n---\n",
+            "data/validation-00000-of-00001.parquet": parquet(question(9)),
+            "data/test-00000-of-00001.parquet": parquet(question(0, answerKey=" A"), question(1, answerKey="B ")),
+        },
+    )
+    rows, metadata = client.load(TASKS / "openbookqa.yaml", "gl")
+    assert [(row["item_id"], row["demonstration"], row["gold"]) for row in rows] == [
+        ("7-0", False, [0]),
+        ("7-1", False, [1]),
+        ("shot/7-9", True, [1]),
+    ]
+    assert metadata["source"]["licence"] == "cc-by-4.0"
+    assert metadata["source"]["revision"] == hub.repositories["proxectonos/openbookqa_gl"].refs["main"]
+    assert metadata["warnings"] == ["openbookqa (gl): 2 rows, the task file expects 500; it has changed upstream."]
+
+
+def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, client):
+    options = [{"text": "a marsh", "label": "A"}, {"text": "a desert", "label": "B"}]
+    row = {"id": "1129", "question": {"stem": "There is fog around", "choices": options}, "answerKey": "B"}
+    files = {"test": "main/test.jsonl", "validation": "main/validation.jsonl"}
+    hub.add(
+        "allenai/openbookqa",
+        {
+            "README.md": card(("main", files), licence=["unknown"]),
+            "main/test.jsonl": jsonl(row),
+            "main/validation.jsonl": jsonl(row),
+        },
+    )
+    rows, metadata = client.load(TASKS / "openbookqa.yaml", "en")
+    assert rows[0]["question"] == "There is fog around"
+    assert (rows[0]["choices"], rows[0]["gold"]) == (["a marsh", "a desert"], [1])
+    assert metadata["source"]["licence"] == "Apache-2.0"  # the card says "unknown", the task file knows better
+
+
+def test_belebele_takes_one_language_and_one_based_answers_as_text_or_number(hub, client):
+    row = {"link": "https://x/1", "question_number": 1, "flores_passage": "P.", "question": "Q?", "dialect": "eng_Latn"}
+    row |= {f"mc_answer{i}": f"answer {i}" for i in (1, 2, 3, 4)}
+    files = {
+        "data/eng_Latn.jsonl": jsonl(
+            row | {"correct_answer_num": "4"}, row | {"question_number": 2, "correct_answer_num": 1}
+        ),
+        "data/glg_Latn.jsonl": jsonl(row | {"correct_answer_num": "2"}),
+    }
+    hub.add(
+        "facebook/belebele",
+        {"README.md": card(*((f[5:-6], {"test": f}) for f in files), licence="cc-by-sa-4.0"), **files},
+    )
+    rows, metadata = client.load(TASKS / "belebele.yaml", "en")
+    assert [(row["item_id"], row["gold"], row["cluster_id"]) for row in rows] == [
+        ("https://x/1#1", [3], "https://x/1"),
+        ("https://x/1#2", [0], "https://x/1"),
+    ]
+    assert metadata["source"]["files"] == ["data/eng_Latn.jsonl"]
+    assert hub.fetched("glg_Latn.jsonl") == 0
+
+
+VERITAS = {
+    "id": "veritas_001",
+    "question": "Q?",
+    "best_answer": "certo",
+    "correct_answers": "certo; tamén certo;",
+    "incorrect_answers": "falso; certo; falso",
+}
+
+
+def test_veritasqa_with_languages_as_configurations(hub, client):
+    repository = {"README.md": card(("gl", {"test": "gl/test.jsonl"})), "gl/test.jsonl": jsonl(VERITAS)}
+    hub.add("projecte-aina/veritasQA", repository)
+    rows, metadata = client.load(TASKS / "veritasqa.yaml", "gl")
+    assert rows[0]["choices"] == ["certo", "tamén certo", "falso"]
+    assert (rows[0]["gold"], rows[0]["target"]) == ([0, 1], "certo")
+    assert metadata["rows"]["repaired"] == {
+        "answers both right and wrong: kept as right": 1,
+        "blank answers removed": 1,
+        "repeated answers removed": 1,
+    }
+    assert metadata["source"]["layout"] == 1
+
+
+def test_veritasqa_with_languages_as_splits_is_found_second(hub, tmp_path):
+    languages = {language: f"{language}.jsonl" for language in ("gl", "ca")}
+    files = {path: jsonl(VERITAS | {"question": language}) for language, path in languages.items()}
+    hub.add("projecte-aina/veritasQA", {"README.md": card(("default", languages)), **files})
+    client = Client(hub, tmp_path)
+    rows, metadata = client.load(TASKS / "veritasqa.yaml", "ca")
+    client.close()
+    assert rows[0]["question"] == "ca"
+    assert (metadata["source"]["layout"], metadata["source"]["split"]) == (2, "ca")
+
+
+def test_xstorycloze_with_capitalised_columns_and_quotes_that_are_text(hub, client):
+    row = {"InputStoryid": "s1"} | {f"InputSentence{i}": f"Frase {i}." for i in (1, 2, 3, 4)}
+    row |= {"RandomFifthSentenceQuiz1": '"Non", dixo.', "RandomFifthSentenceQuiz2": "NA", "AnswerRightEnding": 2}
+    files = {"train.tsv": tsv(row), "test.tsv": tsv(row, row | {"InputStoryid": "s2", "InputSentence1": 'A "cousa.'})}
+    hub.add(
+        "proxectonos/xstorycloze_gl",
+        {"README.md": card(("gl", {"train": "train.tsv", "test": "test.tsv"}), sep="\t"), **files},
+    )
+    rows, metadata = client.load(TASKS / "xstorycloze.yaml", "gl")
+    assert rows[0]["context"] == "Frase 1. Frase 2. Frase 3. Frase 4."
+    assert (rows[0]["choices"], rows[0]["gold"], rows[0]["question"]) == (['"Non", dixo.', "NA"], [1], "")
+    assert rows[1]["context"].startswith('A "cousa.')
+    assert metadata["rows"]["read"] == 2
+    assert metadata["demonstrations"]["kept"] == 1
+
+
+def test_xstorycloze_of_a_script_repository_is_read_from_its_raw_files(hub, client):
+    row = {"story_id": "e1"} | {f"input_sentence_{i}": f"Sentence {i}." for i in (1, 2, 3, 4)}
+    row |= {"sentence_quiz1": "Yes.", "sentence_quiz2": "No.", "answer_right_ending": 1}
+    names = [f"spring2016.val.es.tsv.split_20_80_{split}.tsv" for split in ("train", "eval")]
+    hub.add("juletxara/xstory_cloze", {"xstory_cloze.py": "raise SystemExit", **dict.fromkeys(names, tsv(row))})
+    rows, metadata = client.load(TASKS / "xstorycloze.yaml", "es")
+    assert (rows[0]["gold"], metadata["source"]["layout"]) == ([0], 2)
+    assert metadata["source"]["files"] == sorted(names)
+    assert hub.fetched("xstory_cloze.py") == 0
+
+
+def test_cola_with_lower_case_and_with_capitalised_columns(hub, client):
+    hub.add(
+        "proxectonos/galcola",
+        {
+            "README.md": card(
+                ("default", {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}), sep="\t"
+            ),
+            **dict.fromkeys(
+                ("train.tsv", "dev.tsv", "test.tsv"),
+                tsv({"paper_id": "p1", "source_type": "t", "condition": "a", "sentence": "Vai vir.", "label": 1}),
+            ),
+        },
+    )
+    hub.add(
+        "nbel/EsCoLA",
+        {
+            "README.md": card(("default", {"train": "in.csv", "validation": "dev.csv"})),
+            "in.csv": "ID,Source,Label,Sentence,Category,Split\n1,s,1,Uno.,3,train\n",
+            "dev.csv": "ID,Source,Label,Sentence,Category,Split\n2,s,0,null,3,dev\n3,s,-1,Dos.,3,dev\n",
+        },
+    )
+    gl, _ = client.load(TASKS / "cola.yaml", "gl")
+    es, metadata = client.load(TASKS / "cola.yaml", "es")
+    assert (gl[0]["context"], gl[0]["extra"], gl[0]["category"], gl[0]["choices"]) == (
+        "Vai vir.",
+        {"label": "1"},
+        "t",
+        [],
+    )
+    assert (es[0]["context"], es[0]["extra"], es[0]["category"]) == ("null", {"label": "0"}, "3")
+    assert metadata["rows"]["dropped"] == {"label is neither 1 nor 0": 1}
+
+
+def test_global_piqa_label_is_the_index_of_the_right_solution(hub, client):
+    row = {
+        "prompt": "Para servir,",
+        "solution0": "usa un prato.",
+        "solution1": "usa un zapato.",
+        "label": 0,
+        "example_id": "g0",
+    }
+    names = ("glg_latn", "dev_glg_latn")
+    hub.add(
+        "mrlbenchmarks/global-piqa-nonparallel",
+        {
+            "README.md": card(*((name, {"test": f"data/nonparallel_{name}.tsv"}) for name in names), sep="\t"),
+            **{f"data/nonparallel_{name}.tsv": tsv(row, row | {"label": 1, "example_id": "g1"}) for name in names},
+        },
+    )
+    rows, metadata = client.load(TASKS / "global_piqa.yaml", "gl")
+    assert [(row["item_id"], row["context"], row["gold"]) for row in rows] == [
+        ("g0", "Para servir,", [0]),
+        ("g1", "Para servir,", [1]),
+    ]
+    assert metadata["source"]["config"] == "glg_latn"
+
+
+def test_calame_pt_keeps_the_row_with_a_blank_last_word_out(hub, client):
+    rows = [
+        {"id": 717, "sentence": "Era uma", "last_word": "vez"},
+        {"id": 718, "sentence": "O fim", "last_word": "      "},
+    ]
+    hub.add(
+        "NOVA-vision-language/calame-pt",
+        {"README.md": card(("all", {"train": "all.jsonl"})), "all.jsonl": jsonl(*rows)},
+    )
+    items, metadata = client.load(TASKS / "calame.yaml", "pt")
+    assert [(item["item_id"], item["context"], item["target"]) for item in items] == [("717", "Era uma", "vez")]
+    assert metadata["rows"]["dropped"] == {"blank target": 1}
+
+
+def test_palmx_reads_test_and_takes_demonstrations_from_dev(hub, client):
+    row = {"id": 1, "question": "؟", "A": "ا", "B": "ب", "C": "ت", "D": "ث", "answer": "b "}
+    files = {"train": "train.parquet", "dev": "dev.parquet", "test": "test.parquet"}
+    hub.add(
+        "UBC-NLP/palmx_2025_subtask1_culture",
+        {
+            "README.md": card(("default", files)),
+            **{path: parquet(row, row | {"id": 2, "answer": ""}) for path in files.values()},
+        },
+    )
+    rows, metadata = client.load(TASKS / "palmx_culture.yaml", "ar")
+    assert [(row["item_id"], row["gold"]) for row in rows] == [("1", [1]), ("2", []), ("shot/1", [1]), ("shot/2", [])]
+    assert metadata["rows"]["repaired"] == {"answer withheld by the set": 1}
+    dev, metadata = client.load(TASKS / "palmx_culture_dev.yaml", "ar")
+    assert (len(dev), metadata["source"]["split"]) == (4, "dev")
+
+
+def test_multiblimp_repeated_pairs_stay_apart_and_share_their_sentence(hub, client):
+    row = {"sen": "is n't she?", "wrong_sen": "are n't she?", "phenomenon": "SV-P", "metadata": "{'a': 1}"}
+    row |= {"grammatical_feature": "3", "ungrammatical_feature": "2"}
+    hub.add(
+        "jumelet/multiblimp",
+        {"README.md": card(("eng", {"train": "eng/data.tsv"}), sep="\t"), "eng/data.tsv": tsv(row, row)},
+    )
+    rows, metadata = client.load(TASKS / "multiblimp.yaml", "en")
+    assert (rows[0]["choices"], rows[0]["gold"], rows[0]["category"]) == (["is n't she?", "are n't she?"], [0], "SV-P")
+    assert rows[1]["item_id"] == rows[0]["item_id"] + "~2"
+    assert rows[0]["cluster_id"] == rows[1]["cluster_id"] == "is n't she?"
+    assert metadata["rows"]["duplicates"] == 1
+
+
+def test_blimp_takes_every_paradigm_by_pattern(hub, client):
+    def pair(uid):
+        return {
+            "sentence_good": f"{uid} good",
+            "sentence_bad": f"{uid} bad",
+            "field": "syntax",
+            "linguistics_term": "t",
+            "UID": uid,
+            "pair_id": 0,
+        }
+
+    names = ("adjunct_island", "wh_island")
+    configs = [(name, {"train": f"{name}/train-*"}) for name in names]
+    files = {f"{name}/train-00000-of-00001.parquet": parquet(pair(name)) for name in names}
+    hub.add("nyu-mll/blimp", {"README.md": card(*configs), **files})
+    rows, metadata = client.load(TASKS / "blimp.yaml", "en")
+    assert [row["item_id"] for row in rows] == ["adjunct_island#0", "wh_island#0"]
+    assert [row["category"] for row in rows] == list(names)
+    assert metadata["source"]["config"] == "adjunct_island, wh_island"
+
+
+def test_georgian_forms_are_found_by_their_columns_beginnings(hub, client):
+    configs = ("transitive-nom", "transitive-erg")
+    files = {
+        "transitive-nom.csv": "sentence_id,match_id,masked_text,form_grammatical_nom,form_ungrammatical_dat,form_ungrammatical_erg\n"
+        "w_1,1,[MASK] შედგება.,იგი,მას,მან\n",
+        "transitive-erg.csv": "sentence_id,match_id,masked_text,form_grammatical_erg,form_ungrammatical_dat,form_ungrammatical_nom\n"
+        'w_1,1,"მისმა [MASK], შექმნა.",სტრუქტურამ,სტრუქტურას,სტრუქტურა\nw_2,1,არა,ა,ბ,გ\n',
+    }
+    hub.add(
+        "DanielGallagherIRE/georgian-case-alignment",
+        {"README.md": card(*((name, {"train": f"{name}.csv"}) for name in configs)), **files},
+    )
+    rows, metadata = client.load(TASKS / "target_word.yaml", "ka")
+    assert [row["item_id"] for row in rows] == ["transitive-nom#w_1#1", "transitive-erg#w_1#1"]
+    assert rows[1]["choices"] == ["სტრუქტურამ", "სტრუქტურას", "სტრუქტურა"]
+    assert rows[1]["extra"] == {
+        "sentence_id": "w_1",
+        "match_id": "1",
+        "masked_text": "მისმა [MASK], შექმნა.",
+        "prompt_text": "მისმა",
+        "original_text": "მისმა სტრუქტურამ, შექმნა.",
+        "form_columns": '["form_grammatical_erg", "form_ungrammatical_dat", "form_ungrammatical_nom"]',
+    }
+    assert rows[0]["cluster_id"] == rows[1]["cluster_id"] == "w_1"
+    assert metadata["rows"]["dropped"] == {"no masked word": 1}
+
+
+def test_truthfulqa_targets_put_right_answers_first(hub, client):
+    targets = {"choices": ["falso", "certo", "certo tamén"], "labels": [0, 1, 1]}
+    row = {
+        "id": 4,
+        "question": "Q?",
+        "mc1_targets": {"choices": ["certo", "falso"], "labels": [1, 0]},
+        "mc2_targets": targets,
+    }
+    row |= {"best_answer": "certo.", "correct_answers": ["certo", ""], "incorrect_answers": ["falso"], "category": "c"}
+    shown = row | {"correct_answers": [], "incorrect_answers": [], "best_answer": "só certo"}
+    files = {"validation": "data/gl/validation.json", "train": "data/gl/train.json"}
+    hub.add(
+        "HiTZ/truthfulqa-multi",
+        {
+            "README.md": card(("gl", files)),
+            "data/gl/validation.json": json.dumps([row]),
+            "data/gl/train.json": json.dumps([shown]),
+        },
+    )
+    generation, metadata = client.load(TASKS / "truthfulqa_multi.yaml", "gl")
+    assert [(row["choices"], row["target"]) for row in generation] == [
+        (["certo", "falso"], "certo."),
+        (["só certo"], "só certo"),
+    ]
+    assert metadata["rows"]["repaired"]["best answer not among the right ones: not made an option"] == 1
+    mc2, _ = client.load(TASKS / "truthfulqa_multi_mc2.yaml", "gl")
+    assert (mc2[0]["choices"], mc2[0]["gold"]) == (["certo", "certo tamén", "falso"], [0, 1])
+    mc1, _ = client.load(TASKS / "truthfulqa_multi_mc1.yaml", "gl")
+    assert (mc1[0]["choices"], mc1[0]["gold"]) == (["certo", "falso"], [0])
+
+
+def test_revision_pins_the_rows_whatever_the_branch_does(hub, client, tmp_path):
+    repository = hub.add("me/pinned", {"test.jsonl": jsonl(question(0))})
+    first = repository.refs["main"]
+    second = repository.push({"test.jsonl": jsonl(question(0), question(1))})
+    pinned, metadata = client.load(
+        task_file(tmp_path, "pinned", {"hub": "me/pinned", "split": "test", "revision": first}), "gl"
+    )
+    assert (len(pinned), metadata["source"]["revision"]) == (1, first)
+    newest, metadata = client.load(task_file(tmp_path, "newest", {"hub": "me/pinned", "split": "test"}), "gl")
+    assert (len(newest), metadata["source"]["revision"]) == (2, second)
+
+
+def test_one_raw_file_by_hf_address(hub, client, tmp_path):
+    hub.add("me/raw", {"README.md": card(("x", {"train": "nothing/*"})), "deep/rows.jsonl": jsonl(question(0))})
+    rows, metadata = client.load(task_file(tmp_path, "raw", {"file": "hf://datasets/me/raw/deep/rows.jsonl"}), "gl")
+    assert (len(rows), metadata["source"]["files"]) == (1, ["deep/rows.jsonl"])
+
+
+def test_second_run_needs_no_network(tmp_path):
+    server = HubServer()
+    server.add(
+        "me/cached",
+        {
+            "README.md": card(("a", {"test": "t*.jsonl"})),
+            "t1.jsonl": jsonl(question(0)),
+            "t2.jsonl": jsonl(question(1)),
+        },
+    )
+    path = task_file(tmp_path, "cached", {"hub": "me/cached", "config": "a", "split": "test"})
+    before = Client(server, tmp_path / "home")
+    first = before.load(path, "gl")
+    before.close()
+    server.stop()
+    for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
+        after = Client(server, tmp_path / "home", **environment)
+        assert after.load(path, "gl") == first
+        after.close()
+
+
+def test_no_network_and_nothing_cached_says_what_to_do(tmp_path):
+    path = task_file(tmp_path, "unseen", {"hub": "me/unseen", "split": "test"})
+    client = Client("http://127.0.0.1:9", tmp_path / "home")
+    assert client.complaint(path, "gl") == (
+        "unseen (gl): me/unseen: not in the local cache, and the Hub cannot be reached (ConnectError). "
+        "Fetch it on a machine with internet: `snakemake --until items`."
+    )
+    client.close()
+    client = Client("http://127.0.0.1:9", tmp_path / "home", HF_HUB_OFFLINE="1")
+    assert "(HF_HUB_OFFLINE is set)" in client.complaint(path, "gl")
+    client.close()
+
+
+def test_half_a_snapshot_is_never_read_without_network(tmp_path):
+    server = HubServer()
+    server.add(
+        "me/half",
+        {
+            "README.md": card(("a", {"test": "t*.jsonl"})),
+            "t1.jsonl": jsonl(question(0)),
+            "t2.jsonl": jsonl(question(1)),
+        },
+    )
+    server.errors["/datasets/me/half/resolve/" + server.repositories["me/half"].refs["main"] + "/t2.jsonl"] = [404] * 99
+    path = task_file(tmp_path, "half", {"hub": "me/half", "config": "a", "split": "test"})
+    client = Client(server, tmp_path / "home")
+    client.complaint(path, "gl")
+    client.close()
+    server.stop()
+    client = Client(server, tmp_path / "home")
+    assert "not in the local cache" in client.complaint(path, "gl")
+    client.close()
+
+
+def test_connection_that_drops_half_way_is_resumed(hub, client, tmp_path):
+    rows = [question(i) for i in range(2000)]
+    repository = hub.add("me/drops", {"test.jsonl": jsonl(*rows)})
+    address = f"/datasets/me/drops/resolve/{repository.refs['main']}/test.jsonl"
+    hub.drops[address] = 2
+    items, _ = client.load(task_file(tmp_path, "drops", {"hub": "me/drops", "split": "test"}), "gl")
+    assert len(items) == 2000
+    assert sum(method == "GET" and path == address for method, path, _ in hub.log) == 3
+
+
+def test_server_that_is_busy_for_a_moment_is_asked_again(hub, client, tmp_path):
+    repository = hub.add("me/busy", {"test.jsonl": jsonl(question(0))})
+    hub.errors["/api/datasets/me/busy/revision/main"] = [503]
+    hub.errors[f"/datasets/me/busy/resolve/{repository.refs['main']}/test.jsonl"] = [503]
+    rows, _ = client.load(task_file(tmp_path, "busy", {"hub": "me/busy", "split": "test"}), "gl")
+    assert len(rows) == 1
+
+
+def test_private_set_asks_for_the_token_and_never_shows_it(hub, tmp_path):
+    hub.add("proxectonos/pt_OpenBookQA_test", {"test.jsonl": jsonl(question(0))}, private=True)
+    client = Client(hub, tmp_path / "home")
+    without = client.complaint(TASKS / "openbookqa.yaml", "pt")
+    assert without == (
+        "openbookqa (pt): proxectonos/pt_OpenBookQA_test: not on the Hub, or private. Check the spelling; "
+        "for a private set, set HF_TOKEN to a token that may read it."
+    )
+    client.set_environment(HF_TOKEN="hf_wrongwrongwrong")
+    assert "hf_wrong" not in client.complaint(TASKS / "openbookqa.yaml", "pt")
+    client.set_environment(HF_TOKEN=hub.token)
+    rows, metadata = client.load(TASKS / "openbookqa.yaml", "pt")
+    client.close()
+    assert len(rows) == 1
+    assert hub.token not in json.dumps(metadata)
+    assert hub.token not in client.said
+    kept = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
+    assert kept
+    assert not any(hub.token.encode() in file.read_bytes() for file in kept)
+
+
+def test_token_that_is_no_token_is_not_shown_either(hub, tmp_path):
+    hub.add("me/secret", {"test.jsonl": jsonl(question(0))}, private=True)
+    client = Client(hub, tmp_path / "home", HF_TOKEN="hf_ñecret€")
+    said = client.complaint(task_file(tmp_path, "secret", {"hub": "me/secret", "split": "test"}), "gl")
+    client.close()
+    assert "ecret€" not in said + client.said
+    assert "HF_TOKEN" in said
+
+
+def test_token_does_not_leave_for_another_server(hub, tmp_path):
+    hub.plain["/files/rows.jsonl"] = jsonl(question(0)).encode()
+    client = Client(hub, tmp_path / "home", HF_TOKEN=hub.token)
+    client.load(task_file(tmp_path, "web", {"url": f"{hub.address}/files/rows.jsonl"}), "gl")
+    client.close()
+    assert [token for _, path, token in hub.log if path == "/files/rows.jsonl"] == [None]
+
+
+def test_gated_set_names_its_page(hub, client, tmp_path):
+    hub.add("me/gated", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
+    assert client.complaint(task_file(tmp_path, "gated", {"hub": "me/gated", "split": "test"}), "gl") == (
+        f"gated (gl): me/gated: gated. Accept its terms at {hub.address}/datasets/me/gated, "
+        "then set HF_TOKEN (or run `hf auth login`)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("missing", {"hub": "me/missing", "split": "test"}, "me/missing: not on the Hub, or private."),
+        ("branch", {"hub": "me/there", "split": "test", "revision": "old"}, 'me/there: has no revision "old".'),
+        (
+            "config",
+            {"hub": "me/there", "split": "test", "config": "glg_lat"},
+            'no configuration "glg_lat". Did you mean "glg_latn"',
+        ),
+        (
+            "split",
+            {"hub": "me/there", "split": "tset"},
+            'configuration glg_latn: has no split "tset". Did you mean "test"',
+        ),
+        ("files", {"hub": "me/there", "split": "test", "files": {"test": "gone.csv"}}, "are not there (gone.csv)"),
+        ("script", {"hub": "me/script", "split": "test"}, "holds no data files that can be read"),
+        ("columns", {"hub": "me/other", "split": "test"}, 'there is no column "question_stem"'),
+    ],
+)
+def test_set_that_is_missing_or_laid_out_otherwise_is_named(hub, client, tmp_path, name, source, said):
+    hub.add("me/there", {"README.md": card(("glg_latn", {"test": "t.jsonl"})), "t.jsonl": jsonl(question(0))})
+    hub.add("me/script", {"script.py": "raise SystemExit"})
+    hub.add("me/other", {"test.csv": "id,stem,choices,answerKey\n1,2,3,4\n"})
+    complaint = client.complaint(task_file(tmp_path, name, source), "gl")
+    assert said in complaint
+    assert complaint.startswith(f"{name} (gl): ")
+    assert len(complaint.splitlines()) <= 2

@@ -1,0 +1,195 @@
+"""From a task file to items: the shipped samples, files of one's own, the examples in the documentation."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from vernacular import artifacts
+from vernacular.data.load import WORKFLOW, load_items
+from vernacular.data.schema import ITEMS
+from vernacular.data.tasks import load_task, task_names
+from vernacular.errors import ConfigError, DataError
+
+DOCS = Path(__file__).parents[2] / "docs" / "tasks.md"
+TASKS = {name: load_task(path) for name, path in task_names([WORKFLOW / "tasks"]).items()}
+SAMPLES = [
+    (name, language)
+    for name, task in TASKS.items()
+    for language in task["languages"]
+    if (WORKFLOW / "samples" / name / language).is_dir()
+]
+
+
+def documented(folder: Path) -> Path:
+    """The folder that docs/tasks.md describes, written out."""
+    for name, text in re.findall(r"<!-- my_tasks/(\S+) -->\n```\w+\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL):
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
+def write(
+    folder: Path, name: str, columns: str, rows: str, *, prompt="question", protocols="options", language="gl", **source
+):
+    """A task file beside a data file, as a person would write them; returns the task."""
+    source.setdefault("file", f"{name}.csv")
+    (folder / source["file"]).write_text(rows, "utf-8")
+    (folder / f"{name}.yaml").write_text(
+        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [{protocols}]\nprompt: {prompt}\ncolumns: {columns}\n"
+        f"languages:\n  {language}: {{source: {json.dumps(source)}}}\n",
+        "utf-8",
+    )
+    return load_task(folder / f"{name}.yaml")
+
+
+@pytest.mark.parametrize(("name", "language"), SAMPLES)
+def test_every_sample_becomes_an_item_that_fits_the_schema(tmp_path, name, language):
+    rows, metadata = load_items(TASKS[name], language, source="samples")
+    artifacts.write(tmp_path / "items.parquet", ITEMS, rows, metadata)
+    assert metadata["rows"]["dropped"] == {}
+    assert metadata["rows"]["kept"] == metadata["rows"]["read"] > 0
+    assert metadata["source"]["kind"] in ("samples", "file")
+
+
+def test_samples_of_the_few_shot_split_come_as_demonstrations():
+    rows, metadata = load_items(TASKS["openbookqa"], "gl", source="samples", limit=3)
+    shown = [row for row in rows if row["demonstration"]]
+    assert len(shown) == metadata["demonstrations"]["kept"] > 0
+    assert len(rows) - len(shown) == metadata["rows"]["taken"] == 3
+
+
+def test_set_without_samples_says_so():
+    with pytest.raises(DataError, match=r"summarization \(gl\): no samples are shipped"):
+        load_items(TASKS["summarization"], "gl", source="samples", root=Path("/nowhere"))
+
+
+def test_unknown_language_names_the_closest():
+    with pytest.raises(ConfigError, match=r'Task belebele has no language "glg". Did you mean "gl"'):
+        load_items(TASKS["belebele"], "glg", source="samples")
+
+
+def test_documented_questions_load(tmp_path):
+    rows, metadata = load_items(load_task(documented(tmp_path) / "rivers.yaml"), "gl")
+    assert [row["item_id"] for row in rows] == ["1", "2"]
+    assert rows[0]["choices"] == ["o Tambre", "o Miño", "o Ulla"]
+    assert [row["gold"] for row in rows] == [[1], [0]]
+    assert rows[0]["category"] == "ríos"
+    assert metadata["warnings"] == []
+    assert metadata["source"]["file"] == "rivers.csv"
+    assert len(metadata["source"]["sha256"]) == 64
+
+
+def test_documented_sentences_pairs_and_gaps_load(tmp_path):
+    folder = documented(tmp_path)
+    sentences, _ = load_items(load_task(folder / "clitics.yaml"), "gl")
+    assert [(row["context"], row["extra"]) for row in sentences] == [
+        ("Díxenlle que viñese.", {"label": "1"}),
+        ("Lle dixen que viñese.", {"label": "0"}),
+    ]
+    pairs, _ = load_items(load_task(folder / "agreement.yaml"), "gl")
+    assert (pairs[0]["choices"], pairs[0]["gold"]) == (["Os nenos cantan.", "Os nenos canta."], [0])
+    assert pairs[0]["cluster_id"] == "nenos"
+    gaps, _ = load_items(load_task(folder / "gaps.yaml"), "sr")
+    assert [row["gold"] for row in gaps] == [[0], [1]]
+    assert gaps[1]["context"] == "Vidim __ na stolu."
+
+
+def test_documented_task_files_are_under_25_lines(tmp_path):
+    files = list(documented(tmp_path).glob("*.yaml"))
+    assert len(files) == 4
+    assert all(len(file.read_text("utf-8").splitlines()) < 25 for file in files)
+
+
+def test_other_number_of_rows_than_expected_is_reported(tmp_path):
+    folder = documented(tmp_path)
+    text = (folder / "rivers.yaml").read_text("utf-8").replace("expected_rows: 2", "expected_rows: 3")
+    (folder / "rivers.yaml").write_text(text, "utf-8")
+    _, metadata = load_items(load_task(folder / "rivers.yaml"), "gl")
+    assert metadata["warnings"] == ["rivers (gl): 2 rows, the task file expects 3; it has changed upstream."]
+
+
+def test_kept_out_rows_are_counted_by_reason(tmp_path):
+    rows = "q,a,b,answer\n¿?,x,y,A\n,x,y,A\n¿?,x,x,A\n¿?,x,,A\n¿?,x,y,E\n¿?,x,z,\n"
+    task = write(tmp_path, "odd", "{question: q, choices: [a, b], gold: answer, gold_is: letter}", rows)
+    items, metadata = load_items(task, "gl")
+    assert metadata["rows"]["dropped"] == {
+        "blank question": 1,
+        "duplicated options": 1,
+        "blank option": 1,
+        "answer not among the options": 1,
+    }
+    assert metadata["rows"]["repaired"] == {"answer withheld by the set": 1}
+    assert [item["gold"] for item in items] == [[0], []]
+    assert [item["source_row"] for item in items] == [0, 5]
+    assert "odd (gl): 1 rows kept out: blank option." in metadata["warnings"]
+
+
+def test_wrong_column_names_the_closest_one(tmp_path):
+    task = write(tmp_path, "typo", "{question: qestion, choices: [a, b]}", "question,a,b\nx,y,z\n")
+    with pytest.raises(
+        DataError, match=r'typo \(gl\): typo.csv: there is no column "qestion". Did you mean "question"'
+    ):
+        load_items(task, "gl")
+
+
+def test_set_of_unusable_rows_is_an_error(tmp_path):
+    task = write(tmp_path, "none", "{question: q, choices: [a, b]}", "q,a,b\nx,y,y\n")
+    with pytest.raises(DataError, match=r"not one row can be evaluated: duplicated options \(1\)"):
+        load_items(task, "gl")
+
+
+def test_file_of_another_checksum_is_refused(tmp_path):
+    task = write(tmp_path, "pinned", "{question: q, choices: [a, b]}", "q,a,b\nx,y,z\n", sha256="0" * 64)
+    with pytest.raises(DataError, match="wrong checksum"):
+        load_items(task, "gl")
+
+
+def test_second_source_is_taken_where_the_first_is_not_there(tmp_path):
+    documented(tmp_path)
+    text = (tmp_path / "rivers.yaml").read_text("utf-8")
+    (tmp_path / "rivers.yaml").write_text(
+        text.replace("{file: rivers.csv}", "[{file: gone.csv}, {file: rivers.csv}]"), "utf-8"
+    )
+    rows, metadata = load_items(load_task(tmp_path / "rivers.yaml"), "gl")
+    assert len(rows) == 2
+    assert (metadata["source"]["file"], metadata["source"]["layout"]) == ("rivers.csv", 2)
+
+
+def test_other_file_can_be_named_in_the_task_files_columns(tmp_path):
+    documented(tmp_path)
+    (tmp_path / "mine.jsonl").write_text(
+        '{"number": 7, "question": "?", "option_a": "x", "option_b": "y", "option_c": "z", "answer": "c", "topic": ""}'
+    )
+    rows, _ = load_items(load_task(tmp_path / "rivers.yaml"), "gl", source=tmp_path / "mine.jsonl")
+    assert (rows[0]["item_id"], rows[0]["gold"], rows[0]["category"]) == ("7", [2], None)
+
+
+def test_solved_examples_come_from_another_file_of_ones_own(tmp_path):
+    documented(tmp_path)
+    (tmp_path / "shown.csv").write_text((tmp_path / "rivers.csv").read_text("utf-8"), "utf-8")
+    text = (tmp_path / "rivers.yaml").read_text("utf-8")
+    (tmp_path / "rivers.yaml").write_text(
+        text.replace("{file: rivers.csv}", "{file: rivers.csv, few_shot: shown.csv}"), "utf-8"
+    )
+    rows, _ = load_items(load_task(tmp_path / "rivers.yaml"), "gl")
+    assert [row["item_id"] for row in rows] == ["1", "2", "shot/1", "shot/2"]
+    assert [row["demonstration"] for row in rows] == [False, False, True, True]
+
+
+def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
+    rows = [{"s": "👩‍🔬 مرحبا ‏", "l": 1}, {"s": "\ud83d half", "l": 0}, {"s": "x" * 200_000, "l": True}]
+    (tmp_path / "odd.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    task = write(
+        tmp_path,
+        "odd",
+        "{context: s, label: l}",
+        (tmp_path / "odd.jsonl").read_text(),
+        prompt="sentence",
+        protocols="acceptability",
+        file="odd.jsonl",
+    )
+    items, metadata = load_items(task, "gl")
+    artifacts.write(tmp_path / "items.parquet", ITEMS, items, metadata)
+    assert "\ufffd" in items[1]["context"]
+    assert metadata["rows"]["repaired"] == {"half characters replaced by U+FFFD": 1}
+    assert [item["extra"]["label"] for item in items] == ["1", "0", "1"]
