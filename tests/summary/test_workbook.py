@@ -179,6 +179,20 @@ def test_a_family_without_results_is_a_workbook_that_says_so(written):
     assert book["overview"]["A1"].value == "No surprisal results."
 
 
+def test_spread_between_seeds_stands_in_the_provenance(written):
+    book, _ = written({"seed": 1, "value": 0.4}, {"seed": 2, "value": 0.6})
+    rows = list(book["provenance"].iter_rows(values_only=True))
+    assert any("1 2" in cells and 0.5 in cells for cells in rows)
+    book, _ = written({})
+    assert "spread between few-shot seeds" not in [cells[0] for cells in book["provenance"].iter_rows(values_only=True)]
+
+
+def test_metrics_without_direction_alone_leave_nothing_to_rank(written):
+    book, _ = written({"headline": None, "metric": "length", "higher_is_better": None})
+    assert book["overview"]["A1"].value == "No similarity results to rank."
+    assert book["gl"]["G3"].value == 0.5
+
+
 def test_provenance_lists_revisions_signatures_and_what_the_workflow_adds(written):
     given = {
         "software": {"torch": "2.13", "jobs": 3},

@@ -6,6 +6,7 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.summary.seeds import between_seeds
 from vernacular.summary.sheet import LEGEND, print_one_page_wide, put_text
 from vernacular.summary.tables import sortable
 
@@ -17,7 +18,7 @@ _DERIVED = {  # section: columns of the long table whose distinct rows it lists
 
 
 def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> None:
-    """Fill `sheet` with sections: the legend, models, data sets and metrics found in `long`, then `provenance`.
+    """Fill `sheet` with sections: the legend, what `long` tells of models, data sets, metrics and seeds, `provenance`.
 
     A value of `provenance` may be one value, a dict (a row per key) or a list of dicts (a table); deeper values are
     written as text.
@@ -26,6 +27,9 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
     for title, columns in _DERIVED.items():
         rows = long[columns].drop_duplicates().sort_values(columns, key=sortable)
         sections[title] = rows.to_dict("records")
+    spread = between_seeds(long)
+    if not spread.empty:
+        sections["spread between few-shot seeds"] = spread.to_dict("records")
     row = 1
     for title, content in [*sections.items(), *provenance.items()]:
         put_text(sheet, row, 1, title).font = Font(name="Calibri", bold=True, size=13)

@@ -46,10 +46,10 @@ def _write(path, title: str, long: pd.DataFrame, provenance: dict) -> Path:
     # our own two names come first, so that no language takes them
     overview, last, *names = sheet_names(["overview", "provenance", *languages])
     book.active.title = overview
-    if whole.empty:
-        put_text(book.active, 1, 1, f"No {title.lower()} results.")
+    best_known = headline(whole).reset_index(drop=True)
+    if best_known.empty:
+        put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(whole) else "."))
     else:
-        best_known = headline(whole).reset_index(drop=True)
         layout = grid(best_known, by_language=True)
         write_grid(book.active, best_known, layout, levels=["language", "label"], comments=False)
     for language, name in zip(languages, names, strict=True):
