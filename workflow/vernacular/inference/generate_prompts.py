@@ -1,0 +1,113 @@
+"""Generate requests as token ids: chat template, BOS policy, how many tokens to generate, what to leave out."""
+
+import math
+from dataclasses import dataclass
+
+from vernacular.errors import ModelError
+from vernacular.inference.chat import render, uses_chat, without_demonstrations
+from vernacular.inference.load import LoadedModel
+from vernacular.inference.tokens import bos_policy
+
+MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
+DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
+GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One distinct request, ready for the model; `error` says why it cannot be asked."""
+
+    request_id: str
+    ids: list[int]
+    rendered: str | None  # the text as sent, where a chat template made it
+    max_new_tokens: int
+    stops: list[str]
+    decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
+    left_out: int = 0  # demonstrations dropped for length
+    error: str | None = None
+
+    @property
+    def flag(self) -> str | None:
+        if self.error:
+            return f"error: {self.error}"
+        return f"truncated: {self.left_out} demonstrations left out" if self.left_out else None
+
+
+def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
+    """The prompt of a generate request (row of REQUESTS).
+
+    A prompt that leaves no room for the answer sheds demonstrations, the first ones first; the question is never cut:
+    where it does not fit alone, the prompt has an error and no tokens.
+    """
+    room = math.inf if loaded.max_length is None else loaded.max_length
+    new = new_tokens(loaded, row)
+    chat = uses_chat(loaded, row["turns"])
+    asked = {
+        "request_id": row["request_id"],
+        "max_new_tokens": new,
+        "stops": list(row["stop"] or []),
+        "decoding": GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+    }
+    for left_out in range(len(row["demonstrations"] or []) + 1):
+        text = render(loaded, shortened_turns(row, left_out)) if chat else shortened_text(row, left_out)
+        ids = prompt_ids(loaded, text, chat=chat)
+        if not ids:
+            return Prompt(ids=[], rendered=None, error="the prompt is empty", **asked)
+        if len(ids) + new <= room:
+            return Prompt(ids=ids, rendered=text if chat else None, left_out=left_out, **asked)
+    too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"
+    return Prompt(ids=[], rendered=None, error=too_long, **asked)
+
+
+def new_tokens(loaded: LoadedModel, row: dict) -> int:
+    """How many tokens to generate: the request's number, else what its longest answer needs and MARGIN more."""
+    if row["max_new_tokens"] is not None:
+        return row["max_new_tokens"]
+    if row["longest_answer"] is None:
+        return DEFAULT_NEW_TOKENS
+    longest = loaded.tokenizer(row["longest_answer"], add_special_tokens=False, verbose=False)["input_ids"]
+    return len(longest) + MARGIN
+
+
+def shortened_text(row: dict, left_out: int) -> str:
+    """Few-shot block and text, less the first `left_out` demonstrations."""
+    if not left_out:
+        return row["prefix"] + row["text"]
+    return "".join(row["demonstrations"][left_out:]) + row["text"]
+
+
+def shortened_turns(row: dict, left_out: int) -> list[dict]:
+    """The chat turns less the first `left_out` demonstrations, whether these are turns or part of the last one."""
+    turns = row["turns"]
+    last = turns[-1]["content"]
+    if left_out and len(turns) == 1 and last.startswith(row["prefix"]):
+        dropped = sum(len(demonstration) for demonstration in row["demonstrations"][:left_out])
+        return [{**turns[-1], "content": last[dropped:]}]
+    return without_demonstrations(turns, left_out) if left_out else turns
+
+
+def prompt_ids(loaded: LoadedModel, text: str, *, chat: bool) -> list[int]:
+    """Token ids of a prompt under the record's BOS policy; an end-of-text token after it is never kept.
+
+    A chat template writes its own special tokens, so nothing is added to what it rendered.
+    """
+    policy = bos_policy(loaded)
+    ids = loaded.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"]
+    if chat:
+        return ids
+    plain = loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    if len(ids) > len(plain) and ids[-1] == loaded.eos_id:
+        ids = ids[:-1]  # some tokenizers close a text, and a closed text has no continuation
+    if policy == "never":
+        return plain
+    if policy == "always" and ids[:1] != [loaded.bos_id]:
+        return [loaded.bos_id, *ids]
+    if policy == "eos" and len(ids) == len(plain):  # the tokenizer puts nothing in front
+        return [loaded.eos_id, *ids]
+    return ids
+
+
+def check_can_generate(loaded: LoadedModel) -> None:
+    """Raises ModelError for a masked model."""
+    if loaded.kind != "causal":
+        raise ModelError(f"model {loaded.record['name']} is a masked language model and cannot generate text.")
