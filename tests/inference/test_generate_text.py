@@ -57,7 +57,7 @@ def spelling(loaded, text):
     [
         ("a casa", [], "a casa", "a casa", "eos"),
         ("a casa\nQuestion: What", ["\n"], "a casa\n", "a casa", "stop"),
-        ("a casa. Fin, e", ["Fin", ". "], "a casa. Fin", "a casa", "stop"),
+        ("a casa. Fin, e", ["Fin", ". "], "a casa. ", "a casa", "stop"),
         ("\nQuestion", ["\n"], "\n", "", "stop"),
         ("a casa e a cadela ladra na rúa", [], None, None, "length"),
         ("gato 🐈 مرحبا", [], "gato 🐈 مرحبا", "gato 🐈 مرحبا", "eos"),
