@@ -22,8 +22,14 @@ _IDENTITY = ["model", "adapter", "model_revision"]
 
 def harness_results(long: pd.DataFrame) -> list[dict]:
     """One harness-style result per model, from the rows over all items; `long` as `tables.collect` gives it."""
-    whole = long[long["category"].fillna("") == ""]
-    return [_one_model(rows) for _, rows in whole.groupby(_IDENTITY, dropna=False, sort=True)]
+    whole = long[long["category"].fillna("") == ""].astype(object)
+    rows = whole.where(whole.notna(), None).to_dict("records")
+    models: dict[tuple, list[dict]] = {}
+    for row in rows:
+        models.setdefault(tuple(row[name] for name in _IDENTITY), []).append(row)
+    return [
+        _one_model(models[identity]) for identity in sorted(models, key=lambda names: [name or "" for name in names])
+    ]
 
 
 def write_harness(folder, long: pd.DataFrame) -> list[Path]:
@@ -42,45 +48,37 @@ def write_harness(folder, long: pd.DataFrame) -> list[Path]:
     return paths
 
 
-def _one_model(rows: pd.DataFrame) -> dict:
-    about = rows.iloc[0]
-    result = {
-        "results": {},
-        "group_subtasks": {},
-        "configs": {},
-        "versions": {},
-        "n-shot": {},
-        "higher_is_better": {},
-        "n-samples": {},
+def _one_model(rows: list[dict]) -> dict:
+    evaluations: dict[str, list[dict]] = {}
+    for row in sorted(rows, key=lambda row: (row["evaluation"], row["metric"])):
+        evaluations.setdefault(row["evaluation"], []).append(row)
+    first = {evaluation: values[0] for evaluation, values in evaluations.items()}
+    return {
+        "results": {name: {"alias": name} | _values(values) for name, values in evaluations.items()},
+        "group_subtasks": {name: [] for name in evaluations},
+        "configs": {name: _config(values) for name, values in evaluations.items()},
+        "versions": {name: row["dataset_revision"] for name, row in first.items()},
+        "n-shot": {name: row["shots"] for name, row in first.items()},
+        "higher_is_better": {
+            name: {row["metric"]: row["higher_is_better"] for row in values} for name, values in evaluations.items()
+        },
+        "n-samples": {name: {"effective": max(row["n"] for row in values)} for name, values in evaluations.items()},
+        "config": {"model": "vernacular", "model_args": {key: rows[0][key] for key in _IDENTITY}},
+        "model_name": rows[0]["model"],
     }
-    for evaluation, values in rows.groupby("evaluation", sort=True):
-        first = values.iloc[0]
-        better = {row.metric: _plain(row.higher_is_better) for row in values.itertuples()}
-        result["group_subtasks"][evaluation] = []
-        result["results"][evaluation] = {"alias": evaluation} | _values(values)
-        setting = {name: _plain(first[name]) for name in ("task", "language", "protocol", "shots", "seed", "style")}
-        signatures = {row.metric: _plain(row.signature) for row in values.itertuples()}
-        result["configs"][evaluation] = setting | {"num_fewshot": setting["shots"], "signatures": signatures}
-        result["versions"][evaluation] = _plain(first["dataset_revision"])
-        result["n-shot"][evaluation] = setting["shots"]
-        result["higher_is_better"][evaluation] = better
-        result["n-samples"][evaluation] = {"effective": int(values["n"].max())}
-    name = about["model"]
-    identity = {key: _plain(about[key]) for key in _IDENTITY}
-    return result | {"config": {"model": "vernacular", "model_args": identity}, "model_name": name}
 
 
-def _values(rows: pd.DataFrame) -> dict:
+def _config(rows: list[dict]) -> dict:
+    setting = {name: rows[0][name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
+    signatures = {row["metric"]: row["signature"] for row in rows}
+    return setting | {"num_fewshot": setting["shots"], "signatures": signatures}
+
+
+def _values(rows: list[dict]) -> dict:
     found = {}
-    for row in rows.itertuples():
-        error = (row.ci_high - row.ci_low) / (2 * _Z)
-        found[f"{row.metric},none"] = row.value if math.isfinite(row.value) else "N/A"
-        found[f"{row.metric}_stderr,none"] = error if math.isfinite(error) else "N/A"
+    for row in rows:
+        value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
+        error = (high - low) / (2 * _Z)
+        found[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
+        found[f"{row['metric']}_stderr,none"] = error if math.isfinite(error) else "N/A"
     return found
-
-
-def _plain(value):
-    """A JSON value: no NumPy scalars, null where missing."""
-    if pd.isna(value):
-        return None
-    return value.item() if hasattr(value, "item") else value
