@@ -34,7 +34,7 @@ def test_a_proportion_of_independent_items_has_a_wilson_interval():
     assert (found["ci_low"], found["ci_high"]) == wilson(3, 4)
 
 
-def test_items_that_share_a_passage_get_the_cluster_bootstrap():
+def test_items_that_share_a_passage_get_a_wider_interval():
     rows = [row({"accuracy": v}, cluster=f"p{i}") for i in range(20) for v in [i % 2] * 5]
     found = only(aggregate(rows, [ACCURACY], seed=0, categories=False))
     alone = only(aggregate([r | {"cluster_id": None} for r in rows], [ACCURACY], seed=0, categories=False))

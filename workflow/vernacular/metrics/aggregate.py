@@ -1,7 +1,7 @@
 """Per-item results -> values with intervals: over all items, and per category.
 
-Wilson intervals for proportions of independent items; a cluster bootstrap for means, for corpus statistics, and for
-proportions whose items share passages or pairs.
+Wilson intervals for proportions, a cluster bootstrap for means and corpus statistics; clusters are the passages,
+sentences or pairs that items share.
 """
 
 import math
@@ -9,10 +9,12 @@ import math
 import numpy as np
 
 from vernacular.metrics.types import Metric
-from vernacular.statistics.intervals import cluster_bootstrap, wilson
+from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 
 MEAN_RESAMPLES = 10_000
 CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
+FEWEST_RESAMPLES = 1_000
+DRAWS = 50_000_000  # items drawn in all; beyond 5,000 items an interval is steady with fewer resamples
 
 
 def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
@@ -63,15 +65,14 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
 def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: int) -> tuple[float, float]:
     if not len(arrays[0]):
         return float("nan"), float("nan")
-    labels = [label for label in clusters if label is not None]
-    clustered = len(set(labels)) < len(labels)
-    if metric.proportion and not clustered:
-        return wilson(float(arrays[0].sum()), len(arrays[0]))
+    if metric.proportion:
+        return clustered_wilson(arrays[0], clusters)
+    most = CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES
     return cluster_bootstrap(
         metric.corpus,
         arrays,
-        np.array(clusters, dtype=object) if clustered else None,
-        resamples=CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES,
+        clusters,
+        resamples=max(FEWEST_RESAMPLES, min(most, DRAWS // len(arrays[0]))),
         seed=seed,
         vectorised=metric.vectorised,
     )

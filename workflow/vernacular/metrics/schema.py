@@ -1,4 +1,4 @@
-"""What the metrics stage leaves: similarities and per-item results per evaluation, and one table of values per model."""
+"""What the metrics stage leaves: similarities and per-item results per evaluation, one table of values per model."""
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ SIMILARITIES = Kind(
         [
             ("item_id", pa.string()),
             ("metric", pa.string()),  # "cosine", "moverscore", "bertscore"
-            ("similarities", pa.list_(pa.float64())),  # one per choice (null: could not be computed); [target] where none
+            ("similarities", pa.list_(pa.float64())),  # one per choice (null: not computed), or [target]
         ]
     ),
     key=("item_id", "metric"),
