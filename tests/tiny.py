@@ -7,10 +7,13 @@ than float noise.
 
 import functools
 
+import pyarrow as pa
 import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from vernacular.fingerprint import fingerprint
 from vernacular.inference.load import LoadedModel, wrap
+from vernacular.requests.schema import REQUESTS
 
 tf.logging.set_verbosity_error()  # remarks on token ids that tiny vocabularies lack
 
@@ -102,6 +105,7 @@ def tokenizer(kind: str = "bytes") -> tf.PreTrainedTokenizerFast:
         bytes_ = [f"<0x{b:02X}>" for b in range(256)]
         trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=special + bytes_)
         latin = [line for line in LINES if line.isascii()]  # accents and other scripts go through the byte tokens
+        core.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
         core.train_from_iterator(latin, trainer)
     elif kind == "metaspace":
         core = Tokenizer(models.Unigram())
@@ -184,3 +188,16 @@ def save(arch: str, folder, *, tokens: str | None = None, **options) -> dict:
     model(arch, len(tok)).save_pretrained(folder)
     tok.save_pretrained(folder)
     return record(arch, folder=str(folder), **options)
+
+
+def score_requests(texts, *, extras=(), item="i") -> pa.Table:
+    """Score requests from (text, span start, span end) or (prefix, text, span start, span end); ids by content."""
+    rows = []
+    for number, (*prefix, text, start, end) in enumerate(texts):
+        content = {
+            "kind": "score", "prefix": "".join(prefix), "text": text, "span_start": start, "span_end": end,
+            "extras": list(extras), "turns": None, "demonstrations": prefix or [], "stop": None, "max_new_tokens": None,
+            "longest_answer": None, "decoding": None,
+        }  # fmt: skip
+        rows.append({"request_id": fingerprint(content), "item_id": f"{item}{number}", "role": "choice:0", **content})
+    return pa.Table.from_pylist(rows, schema=REQUESTS.schema)

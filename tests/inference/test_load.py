@@ -1,7 +1,6 @@
 import pytest
 import tiny
 import torch
-
 from vernacular.errors import ModelError
 from vernacular.inference.load import load
 
@@ -62,7 +61,7 @@ def test_checkpoint_without_its_head_is_refused(bert, tmp_path):
     loaded = load(bert)
     loaded.model.bert.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="lacks .* weights"):
+    with pytest.raises(ModelError, match=r"lacks \d+ weights"):
         load({**bert, "folder": str(tmp_path)})
 
 
@@ -79,5 +78,5 @@ def test_pickled_weights_are_read_only_when_allowed(llama, tmp_path):
 
 def test_folder_without_a_tokenizer_says_so(llama, tmp_path):
     load(llama).model.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="tokenizer in .* cannot be loaded"):
+    with pytest.raises(ModelError, match=r"tokenizer in .* cannot be loaded"):
         load({**llama, "folder": str(tmp_path)})

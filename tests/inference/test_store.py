@@ -4,7 +4,6 @@ import signal
 import pyarrow as pa
 import pytest
 import tiny
-
 from vernacular.errors import ArtifactError
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Journal, Stopped, Store, evaluation_key, stoppable

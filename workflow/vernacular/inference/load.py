@@ -42,6 +42,7 @@ class LoadedModel:
     record: dict  # what the model step wrote: name, folder, fingerprint, revision, options
     seconds: float = 0.0  # spent loading
     notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
+    evaluations: int = 0  # done with this load
     checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, so that it is run once per load
 
     def option(self, name: str, default=None):
@@ -53,6 +54,11 @@ class LoadedModel:
     def dtype(self) -> torch.dtype:
         """The floating-point type of the forward pass."""
         return self.model.dtype
+
+    @property
+    def body(self) -> torch.nn.Module:
+        """The model below its output head: what its own forward calls."""
+        return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
     def facts(self) -> dict:
         """What an artifact's metadata says about the model and the machine."""

@@ -16,12 +16,10 @@ import signal
 import time
 import uuid
 import zlib
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
-import tokenizers
-import torch
-import transformers
 
 from vernacular import artifacts
 from vernacular.artifacts import Kind
@@ -33,6 +31,7 @@ log = logging.getLogger("vernacular")
 # Options of a model record that change its answers (more than float noise); device and batch size do not.
 _OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "adapter", "gguf_file")
 _SHARED = ("load.py", "chat.py", "schema.py", "memory.py")
+_LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 _NO_NUMBERS = ("store.py", "run.py")
 
 
@@ -78,7 +77,7 @@ def engine_version(kind: Kind) -> str:
     else:
         own = [p for p in sorted(here.glob("*.py")) if not p.name.startswith("generate") and p.name not in _NO_NUMBERS]
     code = code_fingerprint(*{p for p in (*shared, *own) if p.exists()})
-    return fingerprint([code, torch.__version__, transformers.__version__, tokenizers.__version__])[:16]
+    return fingerprint([code, *(version(name) for name in _LIBRARIES)])[:16]
 
 
 def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:

@@ -1,0 +1,128 @@
+"""Which strategies a model can take, by its architecture; and the check that it really gives the same numbers."""
+
+import inspect
+from dataclasses import dataclass
+
+import torch
+
+from vernacular.inference.forward import Body
+from vernacular.inference.head import Head
+from vernacular.inference.load import LoadedModel
+from vernacular.inference.plan import Limits, plan
+from vernacular.inference.trie import Path, grow, size
+
+# Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
+_COUNTS_ROWS = {"gpt_neo"}
+_ATTENTION = {"full_attention", "sliding_attention"}
+
+# Largest difference of one token's log-probability (nats) that is noise. Half precision differs by tenths from batch to
+# batch on long texts; a wrong mask or position shifts most tokens by more.
+NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.6}
+_SHORTEST_CHECK = 64  # tokens of a text
+_SHARE = 0.05  # of the evaluation's tokens that the check may read again
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of comparing a strategy with the model asked one text at a time."""
+
+    strategy: str
+    agrees: bool
+    difference: float | None  # largest |difference| of a token's log-probability, nats; None: the pass failed
+    tokens: int  # of the longest text compared
+    reason: str | None = None  # why it does not agree
+
+    def facts(self) -> dict:
+        """For the metadata."""
+        return {"agrees": self.agrees, "difference": self.difference, "tokens": self.tokens, "reason": self.reason}
+
+
+def incapable(loaded: LoadedModel, strategy: str) -> str | None:
+    """Why a model cannot take a strategy, or None where nothing known speaks against it."""
+    if strategy == "plain":
+        return None
+    model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
+    parameters = inspect.signature(loaded.body.forward).parameters
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
+        return f"{type(model).__name__} keeps a state instead of keys and values"
+    if other := sorted(kinds - _ATTENTION):
+        return f"{type(model).__name__} has {other[0]} layers"
+    if strategy == "prefix":
+        return None
+    if "position_ids" not in parameters or getattr(config, "alibi", False):
+        return f"{type(model).__name__} takes its positions from the order of tokens"
+    if config.model_type in _COUNTS_ROWS:
+        return f"{type(model).__name__} has local layers that count rows"
+    if config._attn_implementation not in ("sdpa", "eager"):
+        return f"{config._attn_implementation} takes no mask of ours"
+    return None
+
+
+def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, whole_head: bool = False) -> Check:
+    """Ask a few of the evaluation's own texts by `strategy` and one at a time, and compare; remembered per load.
+
+    The texts are cut (on the left) to what keeps the check to some percents of the evaluation's `tokens`.
+    """
+    longest = max(len(path.tokens) for path in paths)
+    length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
+    name = f"{strategy}, whole head" if whole_head else strategy
+    known = loaded.checks.get(name)
+    if known is not None and (not known.agrees or length <= 2 * known.tokens):
+        return known
+    sample = _sample(paths, length)
+    try:
+        found = _by_strategy(loaded, strategy, sample, whole_head)
+        difference = max(
+            max((abs(a - b) for a, b in zip(found[who], _one_by_one(loaded, sample[who]), strict=True)), default=0.0)
+            for who in {0, len(sample) - 1}
+        )
+    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        result = Check(strategy, False, None, length, reason)
+    else:
+        noise = NOISE[loaded.dtype]
+        reason = None if difference <= noise else f"differs from one text at a time by {difference:.2g} nats"
+        result = Check(strategy, reason is None, difference, length, reason)
+    loaded.checks[name] = result
+    return result
+
+
+def _sample(paths: list[Path], length: int) -> list[Path]:
+    """Two neighbours in the trie from its middle, and one from elsewhere, cut to `length`, each asking all it can."""
+    ordered = sorted({path.tokens for path in paths})
+    middle = len(ordered) // 2
+    chosen = [ordered[0], *ordered[middle : middle + 2], ordered[-1]]
+    shared = min(len(tokens) for tokens in chosen)
+    cut = max(0, shared - length)
+    texts = [tokens[cut:][:length] for tokens in dict.fromkeys(chosen)]
+    return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
+
+
+def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_head: bool) -> list[list[float]]:
+    roots = grow(sample)
+    branching = sum(root.size - len(root.tokens) for root in roots) if len(roots) == 1 else size(roots)
+    # limits so small that what is shared becomes a block, and rows hold several branches but not all
+    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=max(8, branching * 3 // 4), forward=1)
+    body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
+    found = [[0.0] * (len(path.tokens) - 1) for path in sample]
+    for batch in plan(roots, strategy, limits):
+        asked = batch.questions()
+        hidden = body.hidden(batch)
+        if asked:
+            rows = [r * hidden.shape[1] + c for r, c, _, _ in asked]
+            answers = head.ask(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in asked])
+            for (_, _, _, askers), value in zip(asked, answers.logprobs, strict=True):
+                for who, index in askers:
+                    found[who][index - 1] = value
+    return found
+
+
+@torch.inference_mode()
+def _one_by_one(loaded: LoadedModel, path: Path) -> list[float]:
+    """The reference: transformers' own forward of one text, every logit of it."""
+    ids = torch.tensor([path.tokens], device=loaded.device)
+    logits = loaded.model(input_ids=ids).logits[0, :-1].float()
+    return (logits.gather(-1, ids[0, 1:, None])[:, 0] - logits.logsumexp(-1)).tolist()

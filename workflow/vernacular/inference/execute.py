@@ -1,0 +1,117 @@
+"""Carrying out a plan: batch after batch, with the journal at hand, halving the token budget when memory runs out."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from tqdm import tqdm
+
+from vernacular.inference.head import Answers
+from vernacular.inference.load import LoadedModel
+from vernacular.inference.memory import SMALLEST_BUDGET, is_out_of_memory, release
+from vernacular.inference.store import Journal
+
+log = logging.getLogger("vernacular")
+
+
+@dataclass
+class Counters:
+    """What the work cost; goes into the artifact's metadata."""
+
+    budget: int = 0  # tokens a batch may hold, in the end
+    forwards: int = 0
+    tokens_computed: int = 0  # through the model, padding included
+    tokens_trie: int = 0  # the least that must go through it
+    batches_resumed: int = 0  # found in the journal
+    oom_retries: int = 0
+    given_up: list[str] = field(default_factory=list)  # requests that fit no memory
+
+    def facts(self) -> dict:
+        """For the metadata: the given-up requests as a number."""
+        return {**asdict(self), "given_up": len(self.given_up)}
+
+
+def execute(
+    loaded: LoadedModel,
+    pending: set[str],
+    *,
+    batches: Callable[[set[str], int], list],
+    answer: Callable[[object], Answers],
+    take: Callable[[list, Answers], None],
+    forget: Callable[[], None],
+    journal: Journal,
+    counters: Counters,
+    progress: bool,
+) -> None:
+    """Answer every question of the requests `pending`.
+
+    `batches(requests, budget)` plans them, each batch with `questions()`, `name()` and `tokens`; `answer(batch)` asks
+    the model; `take(questions, answers)` keeps what it said; `forget()` lets go of memory. The plan follows from the
+    requests still to be answered and the budget, so that a resumed run meets the batches that an earlier one kept.
+    Raises Stopped (a signal), and whatever the model raises but running out of memory.
+    """
+    unanswered = dict.fromkeys(pending, 0)
+    try:
+        while pending:
+            planned = [(batch, asked) for batch in batches(pending, counters.budget) if (asked := batch.questions())]
+            unanswered = _questions_per_request(planned)
+            with tqdm(total=sum(b.tokens for b, _ in planned), unit="token", disable=None if progress else True) as bar:
+                for batch, asked in planned:
+                    name = batch.name()
+                    if kept := journal.done(name):
+                        answers = Answers(**kept[0])
+                        counters.batches_resumed += 1
+                    else:
+                        answers = _attempt(answer, batch)
+                        if answers is None:
+                            break
+                        journal.add(name, [asdict(answers)])
+                    take(asked, answers)
+                    for who in _askers(asked):
+                        unanswered[who] -= 1
+                    bar.update(batch.tokens)
+                else:
+                    return
+            pending = {who for who in pending if unanswered[who]}
+            forget()
+            release(loaded)
+            pending -= _shrink(counters, batch, asked)
+    finally:
+        journal.flush()
+
+
+def _attempt(answer, batch) -> Answers | None:
+    """The answers, or None where memory ran out (left before anything is freed: the error holds the tensors)."""
+    try:
+        return answer(batch)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+def _shrink(counters: Counters, batch, asked) -> set[str]:
+    """Halve the budget; returns the requests to give up, where no smaller batch than this one is possible."""
+    counters.oom_retries += 1
+    smaller = min(counters.budget, max(batch.tokens, 2 * SMALLEST_BUDGET)) // 2
+    if counters.budget > SMALLEST_BUDGET:
+        counters.budget = max(SMALLEST_BUDGET, smaller)
+        log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
+        return set()
+    lost = set(_askers(asked))
+    counters.given_up += sorted(lost)
+    log.warning("out of memory at %d tokens: giving up %d requests", batch.tokens, len(lost))
+    return lost
+
+
+def _askers(asked) -> list[str]:
+    """The requests that ask these questions, each as often as it asks."""
+    return [who for _, _, _, askers in asked for who, _ in askers]
+
+
+def _questions_per_request(planned) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for _, asked in planned:
+        for who in _askers(asked):
+            counts[who] = counts.get(who, 0) + 1
+    return counts
