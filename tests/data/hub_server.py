@@ -93,7 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._file(self.hub.plain[path], path, {})
         api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
         resolve = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        name = (api or resolve)[1] if api or resolve else None
+        if not api and not resolve:
+            return self._send(404)
+        name = (api or resolve)[1]
         repository = self.hub.repositories.get(name)
         # the Hub does not tell a private repository from one that does not exist
         if repository is None or (repository.private and sent != self.hub.token):

@@ -450,7 +450,7 @@ def test_half_a_snapshot_is_never_read_without_network(tmp_path):
     client.complaint(path, "gl")
     client.close()
     server.stop()
-    client = Client(server, tmp_path / "home")
+    client = Client(server, tmp_path / "home", HF_HUB_OFFLINE="1")
     assert "not in the local cache" in client.complaint(path, "gl")
     client.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from vernacular import yamlfile
-from vernacular.errors import ConfigError, closest
+from vernacular.errors import ConfigError
 
 _SCHEMA = Path(__file__).parents[2] / "schemas" / "task.schema.yaml"
 
@@ -53,14 +53,6 @@ def task_names(folders) -> dict[str, Path]:
             raise ConfigError(f"{folder}: there is no such folder of task files.")
         found |= {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     return found
-
-
-def find_task(name: str, folders) -> dict:
-    """The task called `name`; ConfigError names the closest one where there is none."""
-    names = task_names(folders)
-    if name not in names:
-        raise ConfigError(f'There is no task "{name}".{closest(name, names)}')
-    return load_task(names[name])
 
 
 def _language(content: dict, code: str, entry: dict, path, lines) -> dict:

@@ -1,0 +1,99 @@
+"""Data files as they come: no value guessed, no row lost, every damage named."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vernacular.data.files import read_rows
+from vernacular.errors import DataError
+
+
+def write(tmp_path, name: str, content):
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_csv_keeps_texts_that_look_like_nothing_or_like_numbers(tmp_path):
+    path = write(tmp_path, "a.csv", 'a,b,c\nNA,null,\n01,1e5,"x, ""y""\nz"\n')
+    assert read_rows(path) == [{"a": "NA", "b": "null", "c": ""}, {"a": "01", "b": "1e5", "c": 'x, "y"\nz'}]
+
+
+def test_csv_of_a_spreadsheet_with_semicolons_and_a_byte_order_mark(tmp_path):
+    assert read_rows(write(tmp_path, "a.csv", "\ufeffsé;label\r\n1,5 €;0\r\n")) == [{"sé": "1,5 €", "label": "0"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "read"),
+    [
+        ('"Non," dixo.', '"Non," dixo.'),
+        ('"Vai."', '"Vai."'),
+        ('o "3', 'o "3'),
+        ('"dixo ""non"" e foi"', 'dixo "non" e foi'),
+    ],
+)
+def test_tsv_takes_quotes_for_text_unless_a_writer_doubled_them(tmp_path, field, read):
+    assert read_rows(write(tmp_path, "a.tsv", f"s\tl\n{field}\t1\nx\t0\n")) == [
+        {"s": read, "l": "1"},
+        {"s": "x", "l": "0"},
+    ]
+
+
+def test_tsv_with_a_quoted_line_break_is_one_row(tmp_path):
+    assert read_rows(write(tmp_path, "a.tsv", 's\tl\n"a\nb"\t1\n')) == [{"s": "a\nb", "l": "1"}]
+
+
+def test_json_as_list_as_object_with_one_list_and_as_lines(tmp_path):
+    rows = [{"a": 1}, {"a": "\u2028"}]
+    assert read_rows(write(tmp_path, "a.json", '[{"a": 1}, {"a": "\\u2028"}]')) == rows
+    assert read_rows(write(tmp_path, "b.json", '{"version": "1", "data": [{"a": 1}, {"a": "\\u2028"}]}')) == rows
+    assert read_rows(write(tmp_path, "c.json", '{"a": 1}\n{"a": "\u2028"}\n')) == rows
+    assert read_rows(write(tmp_path, "d.jsonl", '{"a": 1}\r\n\n{"a": "\u2028"}')) == rows
+    assert read_rows(write(tmp_path, "e.jsonl.gz", gzip.compress(b'{"a": 1}'))) == rows[:1]
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    rows = [{"choices": {"text": ["a"], "label": ["A"]}, "label": 1, "none": None}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert read_rows(tmp_path / "a.parquet") == rows
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", "a,b\n1,2,3\n", "row 2 has 3 columns, the header 2"),
+        ("a.csv", "", "the file is empty"),
+        ("a.csv", "a,a\n1,2\n", 'the column "a" is there twice'),
+        ("a.csv", b"a\n\xe9\n", "not UTF-8 text"),
+        ("a.jsonl", '{"a": 1}\n{"a": \n', "line 2: not valid JSON"),
+        ("a.jsonl", "[1]\n", "line 1: expected a row"),
+        ("a.json", "[1, 2]", "row 0: expected a row"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.parquet", b"PAR1 cut short", "damaged or not parquet"),
+        ("a.csv.gz", b"\x1f\x8b cut short", "damaged or not csv"),
+        ("a.xlsx", b"PK", "cannot tell its format"),
+    ],
+)
+def test_damage_is_named_in_one_line(tmp_path, name, content, said):
+    with pytest.raises(DataError, match=said) as error:
+        read_rows(write(tmp_path, name, content))
+    assert name in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"gone.csv: there is no such file"):
+        read_rows(tmp_path / "gone.csv")
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\t\n\r\0", exclude_categories=["Cs"]), min_size=1), min_size=1)
+)
+def test_plain_tsv_gives_back_every_text(tmp_path_factory, texts):
+    texts = [text for text in texts if not (text[0] == text[-1] == '"' and '""' in text[1:-1])]
+    path = tmp_path_factory.mktemp("tsv") / "a.tsv"
+    path.write_text("n\ts\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)), "utf-8", newline="")
+    assert [row["s"] for row in read_rows(path)] == texts

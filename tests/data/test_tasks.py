@@ -1,0 +1,122 @@
+"""Task files: those shipped are sound, and a mistake in one's own is named with file, line and key."""
+
+import pytest
+from vernacular.data.load import WORKFLOW
+from vernacular.data.tasks import load_task, task_names
+from vernacular.errors import ConfigError
+
+SHIPPED = task_names([WORKFLOW / "tasks"])
+
+# the languages of every data set of the four tools
+WANTED = {
+    "openbookqa": "gl en ca es pt",
+    "belebele": "gl en ca es pt",
+    "veritasqa": "gl en ca es",
+    "truthfulqa": "gl en",
+    "truthfulqa_mc1": "gl en",
+    "truthfulqa_mc2": "gl en",
+    "xstorycloze": "gl en ca es pt",
+    "summarization": "gl",
+    "cola": "gl en ca es",
+    "calame": "gl pt",
+    "global_piqa": "gl en ca es pt",
+    "palmx_culture": "ar",
+    "palmx_culture_dev": "ar",
+    "palmx_islamic": "ar",
+    "palmx_islamic_dev": "ar",
+    "serbian_cloze": "sr",
+    "target_word": "ka",
+    "multiblimp": "gl en ca es pt sr ar",
+    "blimp": "en",
+    "truthfulqa_multi": "en es ca gl",
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_every_set_has_its_languages(name):
+    task = load_task(SHIPPED[name])
+    assert set(WANTED[name].split()) <= set(task["languages"])
+    assert task["protocols"]
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_shipped_task_files_name_no_language_the_old_way(name):
+    task = load_task(SHIPPED[name])
+    assert "cat" not in task["languages"]
+    for entry in task["languages"].values():
+        assert all("/" in source.get("hub", "/") for source in entry["source"])
+        assert all("{language}" not in str(source) for source in entry["source"])
+
+
+def test_multiblimp_has_all_its_languages():
+    languages = load_task(SHIPPED["multiblimp"])["languages"]
+    assert len(languages) == 101
+    assert languages["gl"]["source"][0]["config"] == "glg"
+    assert languages["sr"]["source"][0]["config"] == "hbs"  # Serbian is inside Serbo-Croatian
+
+
+def test_portuguese_stories_are_not_the_galician_ones():
+    assert load_task(SHIPPED["xstorycloze"])["languages"]["pt"]["source"][0]["hub"] == "proxectonos/XStoryCloze_pt"
+
+
+def test_language_overrides_columns_one_by_one():
+    columns = load_task(SHIPPED["cola"])["languages"]["es"]["columns"]
+    assert (columns["context"], columns["label"], columns["id"]) == ("Sentence", "Label", "ID")
+
+
+GOOD = """task: mine
+title: Mine
+citation: me
+protocols: [options]
+prompt: question
+columns: {question: q, choices: [a, b], gold: g, gold_is: letter}
+languages:
+  gl: {source: {file: mine.csv}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("prompt: question", "prompt: qestion", 'line 5: prompt: found "qestion". Did you mean "question"?'),
+        ("protocols: [options]", "protocols: [option]", 'protocols[0]: found "option". Did you mean "options"?'),
+        ("title: Mine", "titel: Mine", 'titel: unknown key. Did you mean "title"?'),
+        ("citation: me\n", "", 'the key "citation" is missing'),
+        ("task: mine", "task: yours", 'line 1: task: found "yours", expected the file\'s name, "mine"'),
+        ("choices: [a, b]", "choises: [a, b]", 'choises: unknown key. Did you mean "choices"?'),
+        ("question: q, ", "", 'columns lacks "question", which prompt: question needs'),
+        (", gold_is: letter", "", 'columns says gold but not "gold_is"'),
+        (
+            "gl: {source: {file: mine.csv}}",
+            "gl: {expected_rows: 3}",
+            'line 8: languages.gl: the key "source" is missing',
+        ),
+        ("{file: mine.csv}", "{file: mine.csv, hub: a/b}", "found hub and file, expected one of hub, url, file"),
+        ("{file: mine.csv}", "{split: test}", "found none of them, expected one of hub, url, file"),
+        ("{file: mine.csv}", "{hub: glue}", 'found "glue"; a data set on the Hub is written owner/name'),
+        ("{file: mine.csv}", "{url: 'https://x/y', sha256: abc}", "a sha256 is 64 hexadecimal digits"),
+        ("gl: {", "galician: {", "a language is an ISO 639 code"),
+        ("gl: {", "gl: {expected_rows: many, ", 'expected_rows: found "many", expected a whole number'),
+        ("columns: {", "columns: {{", "not valid YAML"),
+    ],
+)
+def test_mistake_is_named_in_one_or_two_lines(tmp_path, old, new, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(ConfigError) as error:
+        load_task(path)
+    assert said in str(error.value)
+    assert str(error.value).startswith(str(path))
+    assert len(str(error.value).splitlines()) <= 2
+
+
+def test_norwegian_is_a_language(tmp_path):
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("gl: {", "no: {"))
+    assert list(load_task(tmp_path / "mine.yaml")["languages"]) == ["no"]
+
+
+def test_ones_own_task_comes_before_a_shipped_one_of_the_same_name(tmp_path):
+    (tmp_path / "belebele.yaml").write_text(GOOD.replace("mine", "belebele"))
+    names = task_names([WORKFLOW / "tasks", tmp_path])
+    assert load_task(names["belebele"])["citation"] == "me"
+    assert len(names) == len(SHIPPED)
