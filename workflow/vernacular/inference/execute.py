@@ -39,16 +39,18 @@ def execute(
     answer: Callable[[object], Answers],
     take: Callable[[list, Answers], None],
     forget: Callable[[], None],
+    length: Callable[[str], int],
     journal: Journal,
     counters: Counters,
     progress: bool,
 ) -> None:
     """Answer every question of the requests `pending`.
 
-    `batches(requests, budget)` plans them, each batch with `questions()`, `name()` and `tokens`; `answer(batch)` asks
-    the model; `take(questions, answers)` keeps what it said; `forget()` lets go of memory. The plan follows from the
-    requests still to be answered and the budget, so that a resumed run meets the batches that an earlier one kept.
-    Raises Stopped (a signal), and whatever the model raises but running out of memory.
+    `batches(requests, budget)` plans them, each batch with `questions()`, `name()`, `tokens` and `divisible`;
+    `answer(batch)` asks the model; `take(questions, answers)` keeps what it said; `forget()` lets go of memory;
+    `length(request)` is how many tokens it must read. The plan follows from the requests still to be answered and the
+    budget alone, so that a resumed run meets the batches that an earlier one kept. Raises Stopped (a signal), and
+    whatever the model raises but running out of memory.
     """
     unanswered = dict.fromkeys(pending, 0)
     try:
@@ -75,7 +77,7 @@ def execute(
             pending = {who for who in pending if unanswered[who]}
             forget()
             release(loaded)
-            pending -= _shrink(counters, batch, asked)
+            pending -= _shrink(counters, batch, asked, length)
     finally:
         journal.flush()
 
@@ -90,15 +92,15 @@ def _attempt(answer, batch) -> Answers | None:
         return None
 
 
-def _shrink(counters: Counters, batch, asked) -> set[str]:
-    """Halve the budget; returns the requests to give up, where no smaller batch than this one is possible."""
+def _shrink(counters: Counters, batch, asked, length) -> set[str]:
+    """Halve the budget; or return the requests to give up, where the batch cannot be cut any further."""
     counters.oom_retries += 1
-    smaller = min(counters.budget, max(batch.tokens, 2 * SMALLEST_BUDGET)) // 2
-    if counters.budget > SMALLEST_BUDGET:
-        counters.budget = max(SMALLEST_BUDGET, smaller)
+    if batch.divisible and counters.budget > SMALLEST_BUDGET:
+        counters.budget = max(SMALLEST_BUDGET, min(counters.budget, batch.tokens) // 2)
         log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
         return set()
-    lost = set(_askers(asked))
+    longest = max(map(length, _askers(asked)))  # others that ask here can be asked without it
+    lost = {who for who in _askers(asked) if length(who) == longest}
     counters.given_up += sorted(lost)
     log.warning("out of memory at %d tokens: giving up %d requests", batch.tokens, len(lost))
     return lost

@@ -32,6 +32,10 @@ class Body:
             return self._fill(batch.fills)
         return self._run(batch.rows, self._keys(batch.block))[0]
 
+    def forget(self) -> None:
+        """Let go of all blocks."""
+        self.kept, self.output = {}, None
+
     def _keys(self, block: Block) -> list | None:
         """Keys and values of a block, computed if they are not there; those not beneath it are let go."""
         if block.parent is None:

@@ -43,6 +43,11 @@ class MaskedBatch:
         """Tokens computed, padding included."""
         return len(self.copies) * max(len(copy.ids) for copy in self.copies)
 
+    @property
+    def divisible(self) -> bool:
+        """Can a smaller budget cut this batch?"""
+        return len(self.copies) > 1
+
     def questions(self) -> list[tuple[int, int, int, list]]:
         """(row, column, target, who asks) of every question, in a fixed order."""
         return [
@@ -83,6 +88,7 @@ def ask_masked(
         answer=answer,
         take=take,
         forget=lambda: None,
+        length=lambda who: len(copies[who][0][0]),
         journal=journal,
         counters=counters,
         progress=progress,

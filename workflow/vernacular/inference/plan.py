@@ -65,11 +65,17 @@ class Batch:
     block: Block
     rows: list[Row]
     fills: Block | None = None  # the block that this pass computes (then rows == [fills.row])
+    plain: bool = False  # made for a model that cannot go on from a block
 
     @property
     def tokens(self) -> int:
         """Tokens computed, padding included."""
         return len(self.rows) * max(map(len, self.rows))
+
+    @property
+    def divisible(self) -> bool:
+        """Can a smaller budget cut this batch? One path of a plain model cannot be cut; others go in stretches."""
+        return len(self.rows) > 1 or not self.plain
 
     def questions(self) -> list[tuple[int, int, int, list]]:
         """(row, column, target, who asks) of every question answered here, in a fixed order."""
@@ -181,7 +187,7 @@ class _Cutter:
         rows = sorted(rows, key=len, reverse=True)
         while rows:
             count = max(1, self.limits.budget // len(rows[0]))
-            self.batches.append(Batch(block, rows[:count]))
+            self.batches.append(Batch(block, rows[:count], plain=self.strategy == "plain"))
             rows = rows[count:]
 
 

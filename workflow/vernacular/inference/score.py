@@ -55,7 +55,7 @@ def score(
             for who, slot in askers:
                 answers[who].put(slot, found, index)
 
-    journal = journal or Journal(None)
+    journal = Journal(None) if journal is None else journal
     if loaded.kind == "masked":
         counters, engine = ask_masked(loaded, asked, extras=extras, take=take, journal=journal, progress=progress)
     else:

@@ -150,7 +150,8 @@ class Journal:
         """The rows of a finished batch, or None."""
         return self._done.get(batch)
 
-    def __len__(self) -> int:
+    @property
+    def known(self) -> int:
         """Batches known, from earlier attempts and this one."""
         return len(self._done)
 
@@ -161,7 +162,7 @@ class Journal:
         if self.stop:
             self.flush()
             raise Stopped(
-                f"stopped by {self.stop.name}: {len(self)} finished batches are kept; the next run goes on from there."
+                f"stopped by {self.stop.name}: {self.known} finished batches are kept; the next run goes on from there."
             )
         if time.monotonic() - self._written_at >= self.seconds:
             self.flush()
