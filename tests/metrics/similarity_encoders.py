@@ -28,6 +28,12 @@ def record(folder, name="tiny", **more) -> dict:
     return {"name": name, "folder": str(folder), "fingerprint": "f" * 64, "revision": None, "layer": None} | more
 
 
+def requests(generations: list[dict]) -> list[dict]:
+    """The requests that generations answer."""
+    asked = {"kind": "generate", "prefix": "", "text": "Pregunta: x\nResposta:"}
+    return [asked | {"item_id": row["item_id"], "role": row["role"]} for row in generations]
+
+
 def bert(folder, *, lower_case=False, max_tokens=64):
     """A cased (or not) BERT with WordPiece: "##" marks the rest of a word."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))

@@ -8,6 +8,12 @@ def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
     return {"item_id": name, "role": "answer", "kind": "generate", "prefix": prefix, "text": text}
 
 
+PLAIN = [
+    {"item_id": "a", "role": role, "kind": "generate", "prefix": "", "text": "Pregunta: x\nResposta:"}
+    for role in ("answer", "check")
+]
+
+
 def generation(raw, rendered=None, flag=None, name="a", role="answer"):
     answer = None if raw is None else raw.split("\n")[0].strip()
     return {"item_id": name, "role": role, "raw": raw, "answer": answer, "rendered": rendered, "flag": flag}
@@ -52,23 +58,26 @@ def test_the_stem_is_the_prompts_unfinished_label(text, stem):
 
 
 def test_default_style_takes_the_answer_as_generated():
-    given = answers.given([], [generation("razón 3:1\nmore")])
+    given = answers.given(PLAIN, [generation("razón 3:1\nmore")])
     assert given == {"a": answers.Answer("razón 3:1", None)}
 
 
 def test_legacy_style_parses_and_flags_what_is_empty():
-    given = answers.given(
-        [request()], [generation("A:\nfoo", flag="truncated: 1 demonstrations left out")], "simil-eval"
-    )
+    given = answers.given([request()], [generation("A:\nfoo", flag="truncated: 1 demonstrations left out")])
     assert given["a"] == answers.Answer("", "truncated: 1 demonstrations left out; empty answer")
 
 
 def test_failed_generation_has_no_answer_at_all():
-    given = answers.given([], [generation(None, flag="error: too long")])
+    given = answers.given(PLAIN, [generation(None, flag="error: too long")])
     assert given["a"] == answers.Answer(None, "error: too long")
 
 
 def test_other_roles_do_not_replace_the_answer():
-    given = answers.given([], [generation("sí"), generation("non", role="check")])
+    given = answers.given(PLAIN, [generation("sí"), generation("non", role="check")])
     assert given["a"].text == "sí"
-    assert answers.given([], [generation("non", role="check"), generation("sí")])["a"].text == "sí"
+    assert answers.given(PLAIN, [generation("non", role="check"), generation("sí")])["a"].text == "sí"
+
+
+def test_only_simil_evals_prompts_end_in_half_a_label():
+    assert answers.is_simil_eval(request())
+    assert not any(map(answers.is_simil_eval, PLAIN))

@@ -26,7 +26,9 @@ def generation(name, answer, flag=None):
 
 
 def similarities(items, generations, metrics=ALL, folder=None, **more):
-    return compute.similarities(items, generations, metrics, {"default": tiny.record(folder)}, **more)
+    return compute.similarities(
+        items, generations, metrics, {"default": tiny.record(folder)}, requests=tiny.requests(generations), **more
+    )
 
 
 def by_item(rows, metric):
@@ -169,7 +171,11 @@ def test_a_missing_encoder_is_one_sentence(tmp_path):
 def test_a_layer_the_encoder_has_not_is_named(folder):
     with pytest.raises(ModelError, match="layers 0 to 3, and layer 11"):
         compute.similarities(
-            [item("a")], [generation("a", "come")], ["bertscore"], {"bertscore": tiny.record(folder, layer=11)}
+            [item("a")],
+            [generation("a", "come")],
+            ["bertscore"],
+            {"bertscore": tiny.record(folder, layer=11)},
+            requests=tiny.requests([generation("a", "come")]),
         )
 
 
@@ -177,3 +183,16 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
     rows, metadata = similarities([item("a")], [generation("a", "")], folder=folder)
     assert len(rows) == 3
     assert set(metadata["signatures"]) == set(ALL)
+
+
+def test_simil_evals_style_is_parsed_and_measured_as_that_tool_does(folder):
+    request = {**tiny.requests([generation("a", "")])[0], "text": "PREGUNTA: x\nRESPOST"}
+    generations = [{**generation("a", ""), "raw": "A: a: mazá"}]
+    metrics = ["cosine", {"metric": "moverscore", "variant": "simil-eval"}, {"metric": "bertscore", "idf": True}]
+    encoders, style = {"default": tiny.record(folder)}, "simil-eval"
+    rows, metadata = compute.similarities(
+        [item("a", [" mazá", "casa"])], generations, metrics, encoders, requests=[request], style=style
+    )
+    assert [row["similarities"][0] for row in rows] == [pytest.approx(1.0, abs=1e-5)] * 3
+    assert "variant:simil-eval" in metadata["signatures"]["moverscore"]
+    assert "idf:yes" in metadata["signatures"]["bertscore"]

@@ -42,6 +42,7 @@ def run(metric, folder, answers=ANSWERS, **more):
         [generation(i, answer) for i, answer in enumerate(answers)],
         [metric],
         {"default": tiny.record(folder, **more)},
+        requests=tiny.requests([generation(i, answer) for i, answer in enumerate(answers)]),
     )
     return np.array([row["similarities"] for row in rows], dtype=float), metadata
 
@@ -171,6 +172,7 @@ def test_bertscore_is_rescaled_where_the_package_has_a_baseline(folders):
         [generation(0, ANSWERS[0])],
         [{"metric": "bertscore", "rescale": True}],
         {"default": tiny.record(folders["bert"], name=name, layer=2)},
+        requests=tiny.requests([generation(0, ANSWERS[0])]),
         language="pt",
     )
     np.testing.assert_allclose(rows[0]["similarities"], (plain[0] - base) / (1 - base), atol=1e-6)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-LEGACY_STYLES = ("simil-eval", "simil-eval-open")
+STEMS = ("RESPOST", "CONTINUAC", "RESUM")  # a Simil-Eval prompt ends in one of these unfinished labels
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,13 @@ class Answer:
     flag: str | None  # the generation's own flag, and "empty answer"
 
 
-def given(requests: list[dict], generations: list[dict], style: str = "default") -> dict[str, Answer]:
+def given(requests: list[dict], generations: list[dict]) -> dict[str, Answer]:
     """`item_id` → Answer, from rows of REQUESTS and GENERATIONS with role "answer" (or the item's only generation).
 
-    A generation flagged "error: …" has no answer (text None): it is not the model's silence but our failure.
+    Answers to prompts in Simil-Eval's style are parsed as that tool does. A generation flagged "error: …" has no answer
+    (text None): it is not the model's silence but our failure.
     """
-    asked = (
-        {(r["item_id"], r["role"]): r for r in requests if r["kind"] == "generate"} if style in LEGACY_STYLES else {}
-    )
+    asked = {(r["item_id"], r["role"]): r for r in requests}
     answers = {}
     for row in generations:
         if row["item_id"] in answers and row["role"] != "answer":
@@ -30,10 +29,8 @@ def given(requests: list[dict], generations: list[dict], style: str = "default")
         if row["raw"] is None or (flag and "error:" in flag):
             answers[row["item_id"]] = Answer(None, flag or "error: no generation")
             continue
-        if style in LEGACY_STYLES:
-            text = simil_eval_answer(asked[row["item_id"], row["role"]], row)
-        else:
-            text = row["answer"] or ""
+        request = asked[row["item_id"], row["role"]]
+        text = simil_eval_answer(request, row) if is_simil_eval(request) else row["answer"] or ""
         if not text.strip():
             flag = f"{flag}; empty answer" if flag else "empty answer"
         answers[row["item_id"]] = Answer(text, flag)
@@ -59,6 +56,11 @@ def simil_eval_answer(request: dict, generation: dict) -> str:
         if re.match(rf"^\s*{re.escape(stem)}.*", line):
             return re.sub(rf"^{re.escape(stem)}.*:", "", line.strip())
     return ""
+
+
+def is_simil_eval(request: dict) -> bool:
+    """Is this a prompt in Simil-Eval's style? No other ends in the middle of a label."""
+    return label_stem(request["text"]) in STEMS
 
 
 def label_stem(text: str) -> str:

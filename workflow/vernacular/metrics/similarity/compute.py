@@ -22,15 +22,15 @@ def similarities(
     metrics: list[str | dict],
     encoders: dict[str, dict],
     *,
-    requests: list[dict] = (),
+    requests: list[dict],
     style: str = "default",
     language: str | None = None,
     threads: int = 1,
 ) -> tuple[list[dict], dict]:
     """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, and counts.
 
-    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (requests only for the `simil-eval` styles,
-    whose parser reads the prompt). metrics: names, or dicts of `metric` and options: `variant` (moverscore: "default",
+    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (Simil-Eval's answer parser reads the prompt);
+    style: that of the prompts. metrics: names, or dicts of `metric` and options: `variant` (moverscore: "default",
     "simil-eval"), `idf` (moverscore, bertscore), `rescale` (bertscore). encoders: a record of the model verb per metric
     name, and under "default" for those not named.
 
@@ -40,8 +40,9 @@ def similarities(
     """
     torch.set_num_threads(threads)
     wanted = [_wanted(metric) for metric in metrics]
-    given = answers.given(requests, generations, style)
-    strip = (lambda text: text) if style in answers.LEGACY_STYLES else str.strip
+    given = answers.given(requests, generations)
+    # Simil-Eval compares the answer with its opening blank
+    strip = str if style.startswith("simil-eval") else str.strip
     options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in given}
     pairs = {  # a dict for its order and uniqueness
         (strip(given[item].text), strip(option)): None
