@@ -258,3 +258,14 @@ def test_another_seed_is_another_text():
     hot = {**SAMPLED, "temperature": 5.0, "repetition_penalty": None}
     found = {run(loaded, row(decoding=hot | {"seed": seed}))[0]["raw"] for seed in range(5)}
     assert len(found) == 5
+
+
+def test_vllm_that_is_not_installed_is_one_sentence(monkeypatch):
+    import sys
+
+    from vernacular.errors import ModelError
+    from vernacular.inference import generate_vllm
+
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ModelError, match=r"pip install vernacular\[vllm\]"):
+        generate_vllm.generate(tiny.loaded("gpt2"), REQUESTS.schema.empty_table(), journal=Journal(None))

@@ -17,6 +17,7 @@ from vernacular.inference.generate_cache import Prefix, can_share_prefix, shared
 from vernacular.inference.generate_decode import Forward, Work, decode
 from vernacular.inference.generate_plan import batches, limits
 from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompt_of
+from vernacular.inference.generate_rows import row_of
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import is_out_of_memory, release
 from vernacular.inference.schema import GENERATIONS
@@ -44,7 +45,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     for left_out in sorted({prompt.left_out for prompt in askable}):
         run.group([prompt for prompt in askable if prompt.left_out == left_out])
     run.bar.close()
-    table = pa.Table.from_pylist([_row(row, prompts, run.found) for row in rows], schema=GENERATIONS.schema)
+    table = pa.Table.from_pylist([row_of(row, prompts, run.found) for row in rows], schema=GENERATIONS.schema)
     reasons = Counter(row["finish_reason"] for row in run.found.values())
     return table, {
         "model": loaded.facts(),
@@ -169,19 +170,3 @@ def _length(prompt: Prompt) -> tuple[int, str]:
 def _name(batch: list[Prompt]) -> str:
     """A batch's name in the journal: its requests, in order."""
     return fingerprint([prompt.request_id for prompt in batch])
-
-
-def _row(row: dict, prompts: dict[str, Prompt], found: dict[str, dict]) -> dict:
-    """The row of GENERATIONS for a request."""
-    same = {"request_id": row["request_id"], "item_id": row["item_id"], "role": row["role"]}
-    prompt = prompts.get(row["request_id"])
-    if prompt is None:
-        return same | {"flag": f"error: {row['role']}"}
-    outcome = found.get(row["request_id"], {"error": None})
-    flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
-    return same | {
-        **{name: outcome.get(name) for name in ("raw", "answer", "finish_reason", "n_tokens")},
-        "n_prompt_tokens": len(prompt.ids) or None,
-        "rendered": prompt.rendered,
-        "flag": "; ".join(flag for flag in flags if flag) or None,
-    }

@@ -1,0 +1,93 @@
+"""How much faster is generation here than a batch-1 `generate` loop, as Simil-Eval runs it, and are the texts the same?
+
+    python bench/generate.py MODEL_FOLDER [--style default] [--shots 5] [--items 40] [--repeats 3] [--threads 2]
+
+The same 5-shot OpenBookQA requests (shipped samples) go through both, in turns; per turn the ratio of seconds. The loop
+is that tool's: one prompt at a time, 20 tokens each, no stop string. In the default style it decodes greedily, so that
+texts can be compared with ours up to the end of the line.
+"""
+
+import argparse
+import statistics
+import time
+
+import pyarrow as pa
+import torch
+from vernacular.config import WORKFLOW
+from vernacular.data.load import load_items
+from vernacular.data.tasks import load_task
+from vernacular.inference.generate import generate
+from vernacular.inference.generate_text import answer_of, continuation
+from vernacular.inference.load import load
+from vernacular.inference.store import Journal
+from vernacular.requests.build import build
+from vernacular.requests.schema import REQUESTS
+
+
+def requests(language: str, style: str, shots: int, items: int) -> list[dict]:
+    """Generate requests of the OpenBookQA samples; more than there are samples come from showing options rotated."""
+    task = load_task(WORKFLOW / "tasks" / "openbookqa.yaml")
+    found, _ = load_items(task, language, source="samples")
+    asked = [item for item in found if not item["demonstration"]]
+    rotated = []
+    for turn in range(-(-items // len(asked))):
+        for item in asked:
+            choices = item["choices"][turn:] + item["choices"][:turn]
+            gold = [(i - turn) % len(choices) for i in item["gold"]]
+            rotated.append({**item, "item_id": f"{item['item_id']}@{turn}", "choices": choices, "gold": gold})
+    drawn = [item for item in found if item["demonstration"]]
+    settings = {"language": language, "protocol": "generation", "shots": shots, "seed": 0, "style": style}
+    return build(drawn + rotated[:items], task, **settings, options={})[0]
+
+
+def loop(loaded, rows: list[dict], greedy: bool) -> list[str]:
+    """What Simil-Eval does: a prompt at a time through `generate`."""
+    sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 0.5, "repetition_penalty": 0.5}
+    texts = []
+    for row in rows:
+        inputs = loaded.tokenizer(row["prefix"] + row["text"], return_tensors="pt").to(loaded.device)
+        whole = loaded.model.generate(**inputs, max_new_tokens=20, pad_token_id=loaded.eos_id, **sampling)[0]
+        before = inputs["input_ids"].shape[1]
+        texts.append(continuation(loaded.tokenizer, whole[:before].tolist(), whole[before:].tolist()))
+    return texts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder")
+    parser.add_argument("--language", default="en")
+    parser.add_argument("--style", default="default", choices=["default", "open", "simil-eval", "simil-eval-open"])
+    parser.add_argument("--shots", type=int, default=5)
+    parser.add_argument("--items", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", default="float32")
+    args = parser.parse_args()
+
+    record = {"name": args.folder, "folder": args.folder, "kind": "causal", "fingerprint": "bench", "dtype": args.dtype}
+    loaded = load({**record, "chat": False}, threads=args.threads)
+    rows = requests(args.language, args.style, args.shots, args.items)
+    table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+    greedy = not args.style.startswith("simil-eval")
+    ratios = []
+    for _ in range(args.repeats):
+        started = time.perf_counter()
+        ours, metadata = generate(loaded, table, journal=Journal(None))
+        middle = time.perf_counter()
+        theirs = loop(loaded, rows, greedy)
+        ratios.append((time.perf_counter() - middle) / (middle - started))
+        print(f"ours {middle - started:.2f} s, loop {ratios[-1] * (middle - started):.2f} s, ratio {ratios[-1]:.1f}")
+    print(f"{len(rows)} items, {args.shots} shots, {args.style}: ratio min {min(ratios):.1f}, ", end="")
+    print(f"median {statistics.median(ratios):.1f}; {metadata['counters']}; {metadata['engine']['strategies']}")
+    if greedy:
+        answers = ours.column("answer").to_pylist()
+        cut = [answer_of(text, ["\n"], after_blank=False) for text in theirs]
+        # ours may be allowed fewer or more tokens than 20: the shorter text must begin the longer one
+        same = [a.startswith(b) or b.startswith(a) for a, b in zip(answers, cut, strict=True)]
+        print(f"identical greedy answers: {sum(same)} of {len(same)} ({torch.get_num_threads()} threads)")
+        for a, b in [(a, b) for a, b, s in zip(answers, cut, same, strict=True) if not s][:5]:
+            print(f"  ours {a!r}, alone {b!r}")
+
+
+if __name__ == "__main__":
+    main()
