@@ -2,6 +2,7 @@ import random
 
 import pytest
 from asking import ask, item
+from vernacular.data.items import sample
 from vernacular.errors import ConfigError
 
 
@@ -56,11 +57,11 @@ def test_without_rows_set_aside_demonstrations_are_held_out_of_the_evaluation():
     assert len(metadata["held_out"]) == 3
 
 
-def test_a_limit_that_keeps_the_pool_draws_the_same():
-    items = questions(64)
-    whole = ask(items, "question", "letters", shots=3)[1]
-    kept = [i | {"demonstration": True} for i in items] + questions(2, name="more")
-    assert ask(kept, "question", "letters", shots=3)[1]["prefix"] == whole["prefix"]
+@pytest.mark.parametrize("clustered", [False, True])
+def test_a_limit_does_not_change_held_out_demonstrations(clustered):
+    items = [i | {"cluster_id": f"p{n // 2}" if clustered else None} for n, i in enumerate(questions(200))]
+    sets = [sample(items, limit, 0) for limit in (None, 120, 34)] + [items[::-1]]
+    assert len({ask(each, "question", "letters", shots=3)[1]["prefix"] for each in sets}) == 1
 
 
 def test_the_block_is_the_demonstrations_joined_and_every_request_has_it():

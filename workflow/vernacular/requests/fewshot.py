@@ -8,9 +8,7 @@ from vernacular.errors import ConfigError
 from vernacular.fingerprint import fingerprint
 from vernacular.requests.prompts import answer
 
-# Held-out demonstrations are drawn from the first POOL items by a hash without the seed: where a limit keeps these
-# items (as rows with `demonstration`), the same demonstrations are drawn with the limit and without.
-POOL = 64
+POOL = 32  # items that held-out demonstrations are drawn from
 
 
 def draw(items: list[dict], *, task: str, language: str, shots: int, seed: int) -> tuple[list[dict], set[str]]:
@@ -22,7 +20,7 @@ def draw(items: list[dict], *, task: str, language: str, shots: int, seed: int) 
         return [], set()
     usable = [item for item in items if _can_be_shown(item)]
     aside = [item for item in usable if item["demonstration"]]
-    pool = aside or sorted(usable, key=lambda item: fingerprint([task, language, item["item_id"]]))[:POOL]
+    pool = aside or sorted(usable, key=_limit_order)[: max(POOL, shots)]
     pool = sorted(pool, key=lambda item: fingerprint([task, language, seed, item["item_id"]]))
     if len(pool) < shots or (not aside and len(usable) <= shots):
         raise ConfigError(
@@ -31,6 +29,14 @@ def draw(items: list[dict], *, task: str, language: str, shots: int, seed: int) 
         )
     drawn = pool[:shots]
     return drawn, set() if aside else {item["item_id"] for item in drawn}
+
+
+def _limit_order(item: dict) -> tuple[str, str]:
+    """The order in which a limit takes items (data/items.py): the pool is in the set under any larger limit.
+
+    So the same demonstrations are drawn with a limit, with another one, and without.
+    """
+    return fingerprint([0, item["cluster_id"] or f"item {item['item_id']}"]), item["item_id"]
 
 
 def _can_be_shown(item: dict) -> bool:
