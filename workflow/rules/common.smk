@@ -31,19 +31,15 @@ def spec(*code, **values):
     )
 
 
-# One file per evaluation, for one model
-def of_each(pattern, model, protocols=None):
+# One file per evaluation; a {{wildcard}} in the pattern stays one
+def of_each(pattern, protocols=None):
     chosen = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
-    return expand(pattern, model=model, evaluation=chosen)
+    return expand(pattern, evaluation=chosen)
 
 
 def items_of(protocols=None):
     chosen = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
     return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(chosen)))
-
-
-def task_results(model):
-    return of_each("results/{model}/tasks/{evaluation}.parquet", model)
 
 
 # The folder so many levels above a rule's first output

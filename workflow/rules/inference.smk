@@ -28,33 +28,29 @@ rule model:
         "python -m vernacular model --spec {params.spec:q} --out {output:q} --log {log:q}"
 
 
-for MODEL in CONFIG.models:
-
-    # everything one model is asked, with the model loaded once
-    rule:
-        name:
-            f"infer_{MODEL}"
-        input:
-            model=f"resources/models/{MODEL}.json",
-            requests=of_each("results/requests/{evaluation}.parquet", MODEL),
-        output:
-            of_each("results/{model}/scores/{evaluation}.parquet", MODEL, settings.SCORED),
-            of_each("results/{model}/generations/{evaluation}.parquet", MODEL, settings.GENERATED),
-        log:
-            f"logs/infer/{MODEL}.log",
-        benchmark:
-            f"benchmarks/infer/{MODEL}.tsv"
-        conda:
-            "../../envs/models.yaml"
-        threads: 64
-        resources:
-            mem_mb=lambda wildcards, attempt: 8000 * attempt,
-            runtime=lambda wildcards, attempt: 480 * attempt,
-        params:
-            spec=spec("inference", **specs.of_inference(CONFIG, MODEL)),
-            folder=above_output(2),
-        message:
-            f"infer: ask {MODEL} everything that the store does not hold yet"
-        shell:
-            "python -m vernacular infer --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
-            " --out {params.folder:q} --store results/store --threads {threads} --log {log:q}"
+# everything one model is asked, with the model loaded once
+rule infer:
+    input:
+        model="resources/models/{model}.json",
+        requests=of_each("results/requests/{evaluation}.parquet"),
+    output:
+        of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
+        of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+    log:
+        "logs/infer/{model}.log",
+    benchmark:
+        "benchmarks/infer/{model}.tsv"
+    conda:
+        "../../envs/models.yaml"
+    threads: 64
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 480 * attempt,
+    params:
+        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, wildcards.model)),
+        folder=above_output(2),
+    message:
+        "infer: ask {wildcards.model} everything that the store does not hold yet"
+    shell:
+        "python -m vernacular infer --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
+        " --out {params.folder:q} --store results/store --threads {threads} --log {log:q}"

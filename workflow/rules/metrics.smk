@@ -1,6 +1,7 @@
-"""Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/{model}/scores|generations/.
-OUTPUTS: results/{model}/similarity/{evaluation}.parquet, results/{model}/tasks/{evaluation}.parquet,
-results/{model}/metrics.parquet. No evaluated model is loaded here.
+"""Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
+results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
+results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/compat/{model}/.
+No evaluated model is loaded here.
 """
 
 
@@ -26,70 +27,91 @@ rule encoder:
         "python -m vernacular encoder --spec {params.spec:q} --out {output:q} --log {log:q}"
 
 
-for MODEL in CONFIG.models:
+# how similar one model's answers are to every option; each distinct text is embedded once
+rule similarity:
+    input:
+        encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
+        data=items_of(settings.GENERATED),
+        requests=of_each("results/requests/{evaluation}.parquet", settings.GENERATED),
+        generations=of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+    output:
+        of_each("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+    log:
+        "logs/similarity/{model}.log",
+    benchmark:
+        "benchmarks/similarity/{model}.tsv"
+    conda:
+        "../../envs/models.yaml"
+    threads: 64
+    resources:
+        mem_mb=lambda wildcards, attempt: 6000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+    params:
+        spec=spec("metrics/similarity", **specs.of_similarity(CONFIG)),
+        folder=above_output(1),
+    message:
+        "similarity: compare what {wildcards.model} generated with the options"
+    shell:
+        "python -m vernacular similarity --spec {params.spec:q} --encoders {input.encoders:q}"
+        " --items-folder resources/items --requests-folder results/requests"
+        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"
 
-    # how similar one model's answers are to every option; each distinct text is embedded once
-    rule:
-        name:
-            f"similarity_{MODEL}"
-        input:
-            encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
-            data=items_of(settings.GENERATED),
-            requests=of_each("results/requests/{evaluation}.parquet", MODEL, settings.GENERATED),
-            generations=of_each("results/{model}/generations/{evaluation}.parquet", MODEL, settings.GENERATED),
-        output:
-            of_each("results/{model}/similarity/{evaluation}.parquet", MODEL, settings.GENERATED),
-        log:
-            f"logs/similarity/{MODEL}.log",
-        benchmark:
-            f"benchmarks/similarity/{MODEL}.tsv"
-        conda:
-            "../../envs/models.yaml"
-        threads: 64
-        resources:
-            mem_mb=lambda wildcards, attempt: 6000 * attempt,
-            runtime=lambda wildcards, attempt: 240 * attempt,
-        params:
-            spec=spec("metrics/similarity", **specs.of_similarity(CONFIG)),
-            folder=above_output(1),
-        message:
-            f"similarity: compare what {MODEL} generated with the options"
-        shell:
-            "python -m vernacular similarity --spec {params.spec:q} --encoders {input.encoders:q}"
-            " --items-folder resources/items --requests-folder results/requests"
-            " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"
 
-    # right or wrong, and by how much, for every item; and the values they add up to
-    rule:
-        name:
-            f"metrics_{MODEL}"
-        input:
-            model=f"resources/models/{MODEL}.json",
-            data=items_of(),
-            requests=of_each("results/requests/{evaluation}.parquet", MODEL),
-            answers=[
-                *of_each("results/{model}/scores/{evaluation}.parquet", MODEL, settings.SCORED),
-                *of_each("results/{model}/generations/{evaluation}.parquet", MODEL, settings.GENERATED),
-                *of_each("results/{model}/similarity/{evaluation}.parquet", MODEL, settings.GENERATED),
-            ],
-        output:
-            task_results(MODEL),
-            metrics=f"results/{MODEL}/metrics.parquet",
-        log:
-            f"logs/metrics/{MODEL}.log",
-        benchmark:
-            f"benchmarks/metrics/{MODEL}.tsv"
-        localrule: True
-        conda:
-            "../../envs/models.yaml"
-        resources:
-            mem_mb=lambda wildcards, attempt: 3000 * attempt,
-            runtime=60,
-        params:
-            spec=spec("metrics", "statistics", **specs.of_metrics(CONFIG, MODEL)),
-            folder=above_output(2),
-        message:
-            f"metrics: compute the per-item results and values of {MODEL}"
-        shell:
-            "python -m vernacular metrics --spec {params.spec:q} --model {input.model:q}"
-            " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q}"
+# right or wrong, and by how much, for every item; and the values they add up to
+rule metrics:
+    input:
+        model="resources/models/{model}.json",
+        data=items_of(),
+        requests=of_each("results/requests/{evaluation}.parquet"),
+        answers=[
+            *of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
+            *of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+            *of_each("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+        ],
+    output:
+        of_each("results/{{model}}/tasks/{evaluation}.parquet"),
+        metrics="results/{model}/metrics.parquet",
+    log:
+        "logs/metrics/{model}.log",
+    benchmark:
+        "benchmarks/metrics/{model}.tsv"
+    localrule: True
+    conda:
+        "../../envs/models.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=60,
+    params:
+        spec=lambda wildcards: spec("metrics", "statistics", **specs.of_metrics(CONFIG, wildcards.model)),
+        folder=above_output(2),
+    message:
+        "metrics: compute the per-item results and values of {wildcards.model}"
+    shell:
+        "python -m vernacular metrics --spec {params.spec:q} --model {input.model:q}"
+        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q}"
+
+
+# one model's results in the files that the PalmX, Serbian cloze and Grew-TSE scripts write
+rule compat:
+    input:
+        data=items_of(settings.COMPAT),
+        tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.COMPAT),
+    output:
+        directory("results/compat/{model}"),
+    log:
+        "logs/compat/{model}.log",
+    benchmark:
+        "benchmarks/compat/{model}.tsv"
+    localrule: True
+    conda:
+        "../../envs/tables.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
+    params:
+        spec=spec("metrics/compat", **specs.of_compat(CONFIG)),
+    message:
+        "compat: write the results of {wildcards.model} as the tools do that people come from"
+    shell:
+        "python -m vernacular compat --spec {params.spec:q} --items-folder resources/items --tasks {input.tasks:q}"
+        " --out {output:q} --log {log:q}"

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -193,7 +194,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
         with contextlib.redirect_stderr(sys.stdout):
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
             model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
-    except (ValueError, KeyError, OSError, RuntimeError, NotImplementedError, IndexError) as error:
+    except (ValueError, LookupError, OSError, RuntimeError, EOFError, struct.error) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{file.name}: cannot be read as GGUF ({reason}).") from None
     # what is saved is no longer quantised; left in place, this makes save_pretrained refuse

@@ -26,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
             logging.getLogger("vernacular").error(str(error))
         print(f"{args.verb}: {error}", file=sys.stderr)
         return 1
+    except Exception:
+        logging.getLogger("vernacular").exception("unexpected")
+        raise
     except KeyboardInterrupt:
         print(f"{args.verb}: stopped; what is finished is kept.", file=sys.stderr)
         return 130
@@ -82,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("--items-folder", type=Path, required=True)
     metrics.add_argument("--requests-folder", type=Path, required=True)
     metrics.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+
+    compat = verb("compat", verbs.compat, "write results as the tools do that people come from")
+    compat.add_argument("--items-folder", type=Path, required=True)
+    compat.add_argument("--tasks", type=Path, nargs="+", required=True)
+    compat.add_argument("--out", type=Path, required=True)
 
     summary = verb("summary", verbs.summary, "gather the values of all models into tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)

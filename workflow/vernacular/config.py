@@ -16,6 +16,7 @@ WORKFLOW = Path(__file__).resolve().parent.parent
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 SCORED = set(PROTOCOLS) - {"generation"}
 GENERATED = {"generation"}
+COMPAT = {"letters", "cloze", "target_word"}  # whose results are also written as other tools write them
 
 
 @dataclass(frozen=True)

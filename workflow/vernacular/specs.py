@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 
 from vernacular import artifacts
-from vernacular.config import GENERATED, WORKFLOW, Config, Evaluation, encoder_name
+from vernacular.config import COMPAT, GENERATED, WORKFLOW, Config, Evaluation, encoder_name
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.records import read_record
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
+_QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 _CHECKPOINT = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 
@@ -53,7 +54,7 @@ def of_model(config: Config, name: str) -> dict:
 
 def of_inference(config: Config, name: str) -> dict:
     settings = {key: value for key, value in config.models[name].items() if key not in ("source", "kind")}
-    return {"name": name, "settings": settings}
+    return {"name": name, "settings": settings | {"quantization": _QUANTIZATION[settings["quantization"]]}}
 
 
 def of_encoder(config: Config, name: str) -> dict:
@@ -94,6 +95,11 @@ def of_metrics(config: Config, name: str) -> dict:
             for e in config.evaluations.values()
         },
     }
+
+
+def of_compat(config: Config) -> dict:
+    chosen = [e for e in config.evaluations.values() if e.protocol in COMPAT]
+    return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in chosen}}
 
 
 def of_summary(config: Config) -> dict:

