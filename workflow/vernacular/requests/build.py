@@ -1,5 +1,7 @@
 """items -> requests: everything an evaluation asks of a model, decided before any model is loaded."""
 
+from dataclasses import replace
+
 from vernacular.errors import ConfigError, closest
 from vernacular.fingerprint import fingerprint
 from vernacular.requests import (
@@ -59,13 +61,8 @@ def build(
     setting = Setting(task["prompt"], language, seed, style, options, load_labels(language) if ours else {})
     drawn, held_out = fewshot.draw(items, task=task["task"], language=language, shots=shots, seed=seed)
     shown = [module.demonstrate(item, setting) for item in drawn]
-    setting = Setting(
-        setting.layout,
-        language,
-        seed,
-        style,
-        options,
-        setting.labels,
+    setting = replace(
+        setting,
         demonstrations=tuple(text for text, _ in shown),
         turns=tuple(turn for _, turns in shown for turn in turns),
     )
