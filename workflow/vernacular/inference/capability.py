@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from vernacular.inference.forward import Body
-from vernacular.inference.head import Head
+from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.plan import Limits, plan
+from vernacular.inference.plan import SHORTEST_BLOCK, Limits, plan
 from vernacular.inference.trie import Path, grow, size
 
 # Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
@@ -75,7 +75,7 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
         found = _by_strategy(loaded, strategy, sample, whole_head)
         difference = max(
             max((abs(a - b) for a, b in zip(found[who], _one_by_one(loaded, sample[who]), strict=True)), default=0.0)
-            for who in {0, len(sample) - 1}
+            for who in range(len(sample))[-2:]  # these stand behind others in their row
         )
     except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
@@ -91,32 +91,28 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:
-    """Two neighbours in the trie from its middle, and one from elsewhere, cut to `length`, each asking all it can."""
+    """Two neighbours in the trie and one from its end, cut to `length`, each asking all it can."""
     ordered = sorted({path.tokens for path in paths})
-    middle = len(ordered) // 2
-    chosen = [ordered[0], *ordered[middle : middle + 2], ordered[-1]]
-    shared = min(len(tokens) for tokens in chosen)
-    cut = max(0, shared - length)
-    texts = [tokens[cut:][:length] for tokens in dict.fromkeys(chosen)]
+    middle = max(0, len(ordered) // 2 - 1)
+    chosen = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
+    cut = max(0, min(map(len, chosen)) - length)  # the same for all, so that what they share stays shared
+    texts = [tokens[cut : cut + length] for tokens in chosen]
     return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
 
 
 def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_head: bool) -> list[list[float]]:
+    """Per text of the sample, the log-probabilities of its tokens but the first."""
     roots = grow(sample)
-    branching = sum(root.size - len(root.tokens) for root in roots) if len(roots) == 1 else size(roots)
-    # limits so small that what is shared becomes a block, and rows hold several branches but not all
-    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=max(8, branching * 3 // 4), forward=1)
+    shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= SHORTEST_BLOCK else 0
+    # what is shared becomes a block, and all that branches off stands in one row
+    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared, forward=1)
     body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
     found = [[0.0] * (len(path.tokens) - 1) for path in sample]
     for batch in plan(roots, strategy, limits):
         asked = batch.questions()
-        hidden = body.hidden(batch)
-        if asked:
-            rows = [r * hidden.shape[1] + c for r, c, _, _ in asked]
-            answers = head.ask(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in asked])
-            for (_, _, _, askers), value in zip(asked, answers.logprobs, strict=True):
-                for who, index in askers:
-                    found[who][index - 1] = value
+        for (_, _, _, askers), value in zip(asked, answer(body, head, batch).logprobs, strict=True):
+            for who, index in askers:
+                found[who][index - 1] = value
     return found
 
 

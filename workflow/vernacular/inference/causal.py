@@ -2,7 +2,7 @@
 
 from vernacular.inference.execute import Counters, execute
 from vernacular.inference.forward import Body
-from vernacular.inference.head import Answers, Head
+from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import token_budget
 from vernacular.inference.plan import Batch, Limits, plan
@@ -65,11 +65,3 @@ def limits(loaded: LoadedModel, budget: int) -> Limits:
     if loaded.device.type == "cpu":
         return Limits(budget=budget, row=min(budget, 512), forward=64)
     return Limits(budget=budget, row=min(budget, 2048), forward=512)
-
-
-def answer(body: Body, head: Head, batch: Batch) -> Answers:
-    """One forward pass and the answers to the batch's questions, in their order."""
-    hidden = body.hidden(batch)
-    asked = batch.questions()
-    rows = [row * hidden.shape[1] + column for row, column, _, _ in asked]
-    return head.ask(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in asked])

@@ -30,7 +30,7 @@ class Body:
         """Last hidden states, [rows, longest row, hidden size]; padding included."""
         if batch.fills is not None:
             return self._fill(batch.fills)
-        return self._run(batch.rows, self._keys(batch.block))[0]
+        return self._run(batch.rows, batch.block)[0]
 
     def forget(self) -> None:
         """Let go of all blocks."""
@@ -51,14 +51,13 @@ class Body:
         return self.kept[max(beneath, key=lambda b: b.length)]
 
     def _fill(self, block: Block) -> torch.Tensor:
-        below = self._keys(block.parent)
-        hidden, cache = self._run([block.row], below, keep=True)
+        hidden, cache = self._run([block.row], block.parent, keep=True)
         self.kept[block] = [(layer.keys, layer.values) if layer.is_initialized else None for layer in cache.layers]
         return hidden
 
-    def _run(self, rows: list[Row], below: list | None, *, keep: bool = False):
-        """(hidden states, the cache if `keep`) of one forward pass."""
-        past = 0 if below is None else next(k[0].shape[-2] for k in below if k is not None)
+    def _run(self, rows: list[Row], block: Block, *, keep: bool = False):
+        """(hidden states, the cache if one was used) of one forward pass."""
+        below, past = self._keys(block), block.length
         longest = max(map(len, rows))
         ids = torch.zeros(len(rows), longest, dtype=torch.long)
         for r, row in enumerate(rows):

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from vernacular.inference.forward import Body
 from vernacular.inference.load import LoadedModel
+from vernacular.inference.plan import Batch
 
 TOP_K = 100  # of the entropy among the likeliest tokens
 _CHUNK_BYTES = 64 * 2**20  # of float32 logits at once
@@ -96,6 +98,16 @@ class Head:
         if self.beginnings is not None:
             answers.word_end = (mass - total)[at].tolist()
         return answers
+
+
+def answer(body: Body, head: Head, batch: Batch) -> Answers:
+    """One forward pass and the answers to the batch's questions, in their order."""
+    hidden = body.hidden(batch)
+    asked = batch.questions()
+    if not asked:
+        return Answers([], [])
+    rows = [row * hidden.shape[1] + column for row, column, _, _ in asked]
+    return head.ask(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in asked])
 
 
 def word_beginnings(loaded: LoadedModel) -> torch.Tensor:

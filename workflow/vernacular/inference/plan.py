@@ -15,7 +15,7 @@ from vernacular.inference.trie import Node, split
 
 STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model can do
 
-_SHORTEST_BLOCK = 32  # tokens; a shorter beginning is repeated in each row, for less than a forward pass of its own
+SHORTEST_BLOCK = 32  # tokens; a shorter beginning is repeated in each row, for less than a forward pass of its own
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class _Cutter:
             return False
         length = sum(len(n.tokens) for n in chain) + len(node.tokens)
         saves = self.strategy == "tree" or length * (node.leaves - 1) >= 2 * self.limits.forward
-        return length >= _SHORTEST_BLOCK and saves
+        return length >= SHORTEST_BLOCK and saves
 
     def _pack(self, rows: list[Row], chain: list[Node], node: Node) -> None:
         """Put a subtree into the last row, or a new one where that is full: in trie order, so chains are shared."""

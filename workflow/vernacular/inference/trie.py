@@ -37,7 +37,7 @@ def grow(paths: list[Path]) -> list[Node]:
     """The trie of `paths`, as its topmost nodes; the order of the paths decides nothing but who asks first."""
     distinct = sorted({path.tokens for path in paths})
     # a path that begins another needs no branch of its own; in sorted order it begins its successor
-    longest = [one for one, after in zip(distinct, [*distinct[1:], ()], strict=True) if after[: len(one)] != one]
+    longest = [one for one, after in pairwise([*distinct, ()]) if after[: len(one)] != one]
     roots = _branches(longest, 0, len(longest), 0)
     for path in paths:
         _hang(roots, path)
