@@ -93,6 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._file(self.hub.plain[path], path, {})
         api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
         resolve = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        if sent == "hf_expired":
+            return self._send(401, {"X-Error-Message": "Invalid credentials in Authorization header"})
         if not api and not resolve:
             return self._send(404)
         name = (api or resolve)[1]

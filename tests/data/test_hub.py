@@ -519,6 +519,36 @@ def test_gated_set_names_its_page(hub, client, tmp_path):
     )
 
 
+def test_token_without_access_to_a_gated_set_and_one_that_has_run_out(hub, tmp_path):
+    hub.add("me/terms", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
+    path = task_file(tmp_path, "terms", {"hub": "me/terms", "split": "test"})
+    client = Client(hub, tmp_path / "home", HF_TOKEN="hf_mine")
+    assert f"Accept its terms at {hub.address}/datasets/me/terms" in client.complaint(path, "gl")
+    client.set_environment(HF_TOKEN="hf_expired")
+    assert "me/terms: the Hub refuses access (401). Is HF_TOKEN right" in client.complaint(path, "gl")
+    client.close()
+
+
+def test_dev_files_without_a_card_are_the_dev_split(hub, client, tmp_path):
+    hub.add("me/dev", {f"{split}.csv": "id,q,a,b\n1,q,x,y\n" for split in ("train", "dev", "test")})
+    columns = "{id: id, question: q, choices: [a, b]}"
+    _, metadata = client.load(task_file(tmp_path, "dev", {"hub": "me/dev", "split": "dev"}, columns=columns), "gl")
+    assert metadata["source"]["files"] == ["dev.csv"]
+
+
+def test_configuration_in_a_folder_of_its_own(hub, client, tmp_path):
+    listed = [{"config_name": name, "data_dir": name} for name in ("gl", "pt")]
+    head = "---\n" + yaml.safe_dump({"configs": listed}) + "---\n"
+    files = {
+        f"{name}/{split}.jsonl": jsonl(question(0, id=name)) for name in ("gl", "pt") for split in ("train", "test")
+    }
+    hub.add("me/folders", {"README.md": head, **files})
+    rows, metadata = client.load(
+        task_file(tmp_path, "folders", {"hub": "me/folders", "config": "pt", "split": "test"}), "gl"
+    )
+    assert (rows[0]["item_id"], metadata["source"]["files"]) == ("pt", ["pt/test.jsonl"])
+
+
 @pytest.mark.parametrize(
     ("name", "source", "said"),
     [

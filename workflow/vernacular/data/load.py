@@ -36,7 +36,7 @@ def load_items(
         reasons = ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
         raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {reasons}.")
     kept = sample(items + examples, limit, seed)
-    expected = entry["expected_rows"] if provenance["kind"] != "samples" and source == "hub" else None
+    expected = entry["expected_rows"] if source == "hub" else None
     if provenance["kind"] != "samples" and provenance.get("licence") in (None, "unknown", "other"):
         provenance["licence"] = entry["licence"] or provenance.get("licence")
     metadata = {
