@@ -2,13 +2,16 @@
 
 import io
 import json
+import socket
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_server import Client, HubServer
+from vernacular.data import snapshot
 from vernacular.data.load import WORKFLOW
+from vernacular.errors import DataError
 
 TASKS = WORKFLOW / "tasks"
 
@@ -471,6 +474,17 @@ def test_server_that_is_busy_for_a_moment_is_asked_again(hub, client, tmp_path):
     hub.errors[f"/datasets/me/busy/resolve/{repository.refs['main']}/test.jsonl"] = [503]
     rows, _ = client.load(task_file(tmp_path, "busy", {"hub": "me/busy", "split": "test"}), "gl")
     assert len(rows) == 1
+
+
+def test_server_that_stops_talking_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshot, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(snapshot.time, "sleep", lambda _: None)
+    monkeypatch.setattr(snapshot.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(snapshot.constants, "HF_HUB_CACHE", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(DataError, match=r"the Hub cannot be reached \(ReadTimeout\)"):
+            snapshot.snapshot("me/silent", None, ["README.md"])
 
 
 def test_private_set_asks_for_the_token_and_never_shows_it(hub, tmp_path):

@@ -26,7 +26,7 @@ from vernacular.data.columns import LayoutError
 from vernacular.errors import DataError
 
 _ATTEMPTS = 3
-_TIMEOUT = 60  # seconds without a byte
+_TIMEOUT = 30  # seconds without a byte
 
 
 def snapshot(repository: str, revision: str | None, wanted: list[str]) -> Path:
@@ -84,8 +84,16 @@ def snapshot(repository: str, revision: str | None, wanted: list[str]) -> Path:
 def _client() -> httpx2.Client:
     """The Hub's own client, but one that does not wait for ever on a server that has stopped talking."""
     client = default_client_factory()
-    client.timeout = httpx2.Timeout(_TIMEOUT)
+    client.event_hooks["request"].append(_limit_time)
     return client
+
+
+def _limit_time(request: httpx2.Request) -> None:
+    # here and not as the client's default, because the Hub's calls pass "no limit" explicitly
+    limits = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        phase: limits.get(phase) or _TIMEOUT for phase in ("connect", "read", "write", "pool")
+    }
 
 
 def _may_pass(error) -> bool:

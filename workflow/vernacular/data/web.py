@@ -14,7 +14,7 @@ from vernacular.errors import DataError
 from vernacular.fingerprint import file_fingerprint, fingerprint
 
 _ATTEMPTS = 4
-_TIMEOUT = 60  # seconds without a byte
+_TIMEOUT = 30  # seconds without a byte
 _MAY_PASS = {408, 429, 500, 502, 503, 504}
 
 
