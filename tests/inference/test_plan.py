@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from vernacular.inference.forward import tree_layout
+from vernacular.inference.forward import tree_layout, who_sees_whom
 from vernacular.inference.plan import Limits, plan
 from vernacular.inference.trie import Path, grow, size, split
 
@@ -45,9 +45,9 @@ def test_tree_row_masks_branches_from_each_other():
     [batch] = plan(grow([path(1, 2, 3), path(1, 4), path(5)]), "tree", SMALL)
     [row] = batch.rows
     assert [token for piece in row.pieces for token in piece.node.tokens] == [1, 2, 3, 4, 5]
-    positions, sees = tree_layout(batch.rows, 6, 1)
+    positions, ends = tree_layout(batch.rows, 6)
     assert positions.tolist() == [[0, 1, 2, 1, 0, 0]]
-    assert sees[0].int().tolist() == [
+    assert who_sees_whom(ends, 1)[0].int().tolist() == [
         [1, 1, 0, 0, 0, 0, 0],  # each sees the block (first column), its ancestors and itself
         [1, 1, 1, 0, 0, 0, 0],
         [1, 1, 1, 1, 0, 0, 0],
@@ -84,7 +84,7 @@ def test_every_question_is_answered_once_and_sees_just_its_own_path(paths, strat
     for batch in plan(grow(paths), strategy, limits):
         past = blocks.get(batch.block, [])
         longest = max(map(len, batch.rows))
-        _, sees = tree_layout(batch.rows, longest, len(past))
+        sees = who_sees_whom(tree_layout(batch.rows, longest)[1], len(past))
         laid = [[token for piece in row.pieces for token in piece.node.tokens] for row in batch.rows]
         if batch.fills is not None:
             blocks[batch.fills] = past + laid[0]
@@ -118,5 +118,4 @@ def test_rows_of_a_batch_keep_to_the_budget(budget):
 def test_layout_of_padding_never_sees_nothing():
     batches = plan(grow([path(1, 2, 3), path(1, 4), path(5), path(6, 7)]), "tree", Limits(12, 4, 2))
     for batch in batches:
-        _, sees = tree_layout(batch.rows, 12, 0)
-        assert torch.all(sees.any(-1))
+        assert torch.all(who_sees_whom(tree_layout(batch.rows, 12)[1], 0).any(-1))

@@ -68,34 +68,28 @@ class Body:
         elif "use_cache" in self.loaded.model.config.to_dict():
             options["use_cache"] = False
         if self.tree and not all(_is_path(row) for row in rows):
-            positions, sees = tree_layout(rows, longest, past)
-            options["position_ids"] = positions.to(self.loaded.device)
-            options["attention_mask"] = self._masks(positions, sees, past)
+            positions, ends = (part.to(self.loaded.device) for part in tree_layout(rows, longest))
+            options |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
         output = self.model(**options)
         self.forwards += 1
         self.tokens += ids.numel()
         self.output = output
         return output[0], options.get("past_key_values")
 
-    def _masks(self, positions: torch.Tensor, sees: torch.Tensor, past: int):
+    def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
         """Additive masks [rows, 1, query, past + query]: one, or one per kind of layer where these differ."""
-        keys = torch.cat([torch.arange(past).expand(len(positions), -1), positions], dim=1)
-        distance = positions[:, :, None] - keys[:, None, :]
+        sees = who_sees_whom(ends, past)
+        keys = torch.cat([torch.arange(past, device=ends.device).expand(len(positions), -1), positions], dim=1)
         made = {}
         for kind, window in self.windows.items():
-            allowed = sees if window is None else sees & (distance < window)
-            mask = torch.zeros(allowed.shape, dtype=self.loaded.dtype)
-            mask.masked_fill_(~allowed, torch.finfo(self.loaded.dtype).min)
-            made[kind] = mask[:, None].to(self.loaded.device)
+            allowed = sees if window is None else sees & (positions[:, :, None] - keys[:, None, :] < window)
+            mask = torch.zeros(allowed.shape, dtype=self.loaded.dtype, device=ends.device)
+            made[kind] = mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)[:, None]
         return made if len(made) > 1 else next(iter(made.values()))
 
 
-def tree_layout(rows: list[Row], longest: int, past: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(positions [rows, longest], who sees whom [rows, longest, past + longest] as booleans).
-
-    A row lists its pieces depth first, so token i descends from token j exactly if j <= i and i stands before the end
-    of j's subtree. Padding sees the block and itself (a token that sees nothing would make NaN).
-    """
+def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """(positions, ends), each [rows, longest]: a token's place in its own text, the column where its subtree ends."""
     positions = torch.zeros(len(rows), longest, dtype=torch.long)
     ends = torch.arange(1, longest + 1).repeat(len(rows), 1)  # padding: its own end
     for r, row in enumerate(rows):
@@ -113,9 +107,19 @@ def tree_layout(rows: list[Row], longest: int, past: int) -> tuple[torch.Tensor,
                 stops[parent] = max(stops[parent], stops[index])
         for piece, start, stop in zip(row.pieces, starts, stops, strict=True):
             ends[r, start : start + len(piece.node.tokens)] = stop
-    column = torch.arange(longest)
+    return positions, ends
+
+
+def who_sees_whom(ends: torch.Tensor, past: int) -> torch.Tensor:
+    """[rows, query, past + query] booleans, from the ends of subtrees [rows, query].
+
+    A row lists its pieces depth first, so token i descends from token j exactly if j <= i and i stands before the end
+    of j's subtree. All see the block; padding sees itself beside it (a token that sees nothing would make NaN).
+    """
+    rows, longest = ends.shape
+    column = torch.arange(longest, device=ends.device)
     sees = (column[None, :] <= column[:, None])[None] & (column[None, :, None] < ends[:, None, :])
-    return positions, torch.cat([torch.ones(len(rows), longest, past, dtype=torch.bool), sees], dim=2)
+    return torch.cat([torch.ones(rows, longest, past, dtype=torch.bool, device=ends.device), sees], dim=2)
 
 
 def layer_windows(config) -> dict[str, int | None]:

@@ -82,9 +82,7 @@ class Head:
         highest = logits.amax(-1)
         answers = Answers([], _only(chosen >= highest[at], targets))
         if "rank" in self.extras:
-            answers.rank = _only(
-                1 + torch.stack([(logits[p] > c).sum() for p, c in zip(places, chosen, strict=True)]), targets
-            )
+            answers.rank = _only(1 + (logits[at] > chosen[:, None]).sum(-1), targets)
         if self.beginnings is not None:
             beginnings = self.beginnings.to(logits.device)
             mass = logits[:, : len(beginnings)].masked_fill(~beginnings, -torch.inf).logsumexp(-1)

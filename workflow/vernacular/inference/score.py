@@ -21,6 +21,7 @@ from vernacular.inference.prepare import Prepared, prepare
 from vernacular.inference.schema import SCORES
 from vernacular.inference.store import Journal, engine_version
 from vernacular.inference.tokens import bos_policy
+from vernacular.inference.trie import grow, size
 
 log = logging.getLogger("vernacular")
 
@@ -134,7 +135,7 @@ def _choose(loaded: LoadedModel, wanted: str, paths: dict) -> tuple[str, dict]:
         return "plain", {**facts, "strategy": "plain"}
     begin = 0 if wanted == "auto" else STRATEGIES.index(wanted)
     asked = list(paths.values())
-    tokens = sum(len(path.tokens) for path in asked)
+    tokens = size(grow(asked))
     for strategy in STRATEGIES[begin:]:
         reason = incapable(loaded, strategy)
         if reason is None:

@@ -7,6 +7,7 @@ whole parts or none. Nothing here is trusted when read: what is torn, or of anot
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -68,6 +69,7 @@ def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
             signal.signal(each, handler)
 
 
+@functools.cache
 def engine_version(kind: Kind) -> str:
     """Hash of the code that makes artifacts of `kind`, and of the libraries whose numbers it passes on."""
     here = Path(__file__).parent

@@ -1,0 +1,241 @@
+"""Time the scoring engine against lm-evaluation-harness (HFLM) and minicons: same requests, model, dtype and threads.
+
+    python bench/score.py --model FOLDER [--threads 1] [--reps 3] [--sets letters5,text5,zero4,sentences] [--items 60]
+
+Each engine runs in a process of its own, which loads the model and warms up; then they take turns, one pass over the
+whole set each, and the ratio of their times is taken turn by turn. Peak memory is that of the process. lm-eval gets the
+batch size that is fastest for it on a part of the set. Needs the packages of bench/requirements.txt.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+WORDS = re.findall(
+    r"\w+",
+    "the of and a in to it is was for on as with at by from house river garden morning people water teacher small long "
+    "green old music market bridge winter letter animal paper window country story friend table light city school "
+    "number mountain voice summer north game bread field music leaf stone",
+)
+
+
+def words(rng, count):
+    return " ".join(rng.choice(WORDS) for _ in range(count))
+
+
+def letters(rng, items):
+    """Five-shot, four options shown, the letter scored: as MMLU."""
+
+    def question(answer):
+        options = "".join(f"{letter}. {words(rng, 5)}\n" for letter in "ABCD")
+        return f"Question: {words(rng, 14)}?\n{options}Answer:{answer}"
+
+    shots = "".join(question(f" {rng.choice('ABCD')}") + "\n\n" for _ in range(5))
+    stems = [question("") for _ in range(items)]
+    return [(shots + stem, f" {letter}") for stem in stems for letter in "ABCD"]
+
+
+def texts(rng, items):
+    """Five-shot, the text of four options scored: as OpenBookQA."""
+    shots = "".join(f"Question: {words(rng, 14)}?\nAnswer: {words(rng, 6)}\n\n" for _ in range(5))
+    stems = [f"Question: {words(rng, 14)}?\nAnswer:" for _ in range(items)]
+    return [(shots + stem, f" {words(rng, 6)}") for stem in stems for _ in range(4)]
+
+
+def zero(rng, items):
+    """Zero-shot, a passage of some 150 tokens and four options."""
+    stems = [f"{words(rng, 125)}.\nQuestion: {words(rng, 10)}?\nAnswer:" for _ in range(max(1, items // 3))]
+    return [(stem, f" {words(rng, 6)}") for stem in stems for _ in range(4)]
+
+
+def sentences(rng, items):
+    """Whole short sentences, as in acceptability judgements; scored from their first word, after BOS."""
+    return [("", words(rng, rng.randint(6, 18)).capitalize() + ".") for _ in range(4 * items)]
+
+
+SETS = {"letters5": letters, "text5": texts, "zero4": zero, "sentences": sentences}
+PEERS = {
+    "letters5": ["lm_eval"],
+    "text5": ["lm_eval"],
+    "zero4": ["lm_eval", "minicons"],
+    "sentences": ["lm_eval", "minicons"],
+}
+
+
+def requests_of(name, items):
+    """(context, continuation) pairs, the same in every process."""
+    return SETS[name](random.Random(f"{name} 0"), items)
+
+
+def vernacular(folder, pairs):
+    """A function that scores the pairs with this package, and what it says about itself."""
+    import pyarrow as pa
+    from vernacular.fingerprint import fingerprint
+    from vernacular.inference.load import load
+    from vernacular.inference.score import score
+    from vernacular.requests.schema import REQUESTS
+
+    record = {
+        "name": "bench", "folder": folder, "kind": "causal", "fingerprint": "bench", "revision": None,
+        "dtype": "float32", "device": "cpu", "bos": "auto", "chat": False,
+    }  # fmt: skip
+    empty = dict.fromkeys(REQUESTS.schema.names)
+    rows = []
+    for number, (context, continuation) in enumerate(pairs):
+        span = {"span_start": len(context), "span_end": len(context) + len(continuation)}
+        content = {"kind": "score", "prefix": "", "text": context + continuation, **span}
+        rows.append({**empty, **content, "request_id": fingerprint(content), "item_id": str(number), "role": "good"})
+    table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+    loaded = load(record)
+
+    def run():
+        found, metadata = score(loaded, table)
+        counters = metadata["counters"]
+        about = f"{counters['tokens_computed']} tokens computed, {counters['tokens_trie']} in the trie"
+        return [sum(row) for row in found.column("logprobs").to_pylist()], about
+
+    return run
+
+
+def lm_eval(folder, pairs):
+    """The same with lm-evaluation-harness, at its best batch size."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    model = HFLM(pretrained=folder, dtype="float32", device="cpu", batch_size=1)
+    asked = [
+        Instance(request_type="loglikelihood", doc={}, arguments=pair, idx=number) for number, pair in enumerate(pairs)
+    ]
+    best = None
+    for size in (1, 4, 8, 16, 32):
+        model.batch_size_per_gpu = size
+        started = time.perf_counter()
+        model.loglikelihood(asked[: max(32, len(asked) // 8)], disable_tqdm=True)
+        seconds = time.perf_counter() - started
+        best = min(best or (seconds, size), (seconds, size))
+    model.batch_size_per_gpu = best[1]
+
+    def run():
+        return [value for value, _ in model.loglikelihood(asked, disable_tqdm=True)], f"batch size {best[1]}"
+
+    return run
+
+
+def minicons(folder, pairs):
+    """The same with minicons, in batches of eight of like length."""
+    from minicons.scorer import IncrementalLMScorer
+
+    model = IncrementalLMScorer(folder, "cpu")
+    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
+
+    def run():
+        found = [0.0] * len(pairs)
+        for low in range(0, len(order), 8):
+            chosen = order[low : low + 8]
+            contexts, ends = zip(*(pairs[i] for i in chosen), strict=True)
+            if any(contexts):
+                values = model.conditional_score(
+                    list(contexts), list(ends), separator="", reduction=lambda x: x.sum(0).item()
+                )
+            else:
+                values = model.sequence_score(list(ends), bos_token=True, reduction=lambda x: x.sum(0).item())
+            for i, value in zip(chosen, values, strict=True):
+                found[i] = value
+        return found, "batch size 8"
+
+    return run
+
+
+def work(engine, folder, name, items):
+    """The worker: warm up, then one timed pass for each line read, its report on a line."""
+    report, sys.stdout = sys.stdout, sys.stderr
+    pairs = requests_of(name, items)
+    run = {"vernacular": vernacular, "lm_eval": lm_eval, "minicons": minicons}[engine](folder, pairs)
+    print("ready", file=report, flush=True)
+    for _ in sys.stdin:
+        wall, cpu = time.perf_counter(), time.process_time()
+        values, about = run()
+        found = {
+            "wall": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "about": about,
+            "values": values,
+        }
+        print(json.dumps(found), file=report, flush=True)
+
+
+def start(engine, arguments, name):
+    """A worker process that is ready."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, __file__, "--model", arguments.model, "--items", str(arguments.items)]
+    process = subprocess.Popen(
+        [*command, "--worker", engine, "--sets", name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if arguments.verbose else subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    if process.stdout.readline().strip() != "ready":
+        raise SystemExit(f"{engine} did not start; run with --verbose")
+    return process
+
+
+def compare(name, arguments):
+    """Rows of the table for one set."""
+    engines = ["vernacular", *PEERS[name]]
+    processes = {engine: start(engine, arguments, name) for engine in engines}
+    turns = []
+    for _ in range(arguments.reps):
+        turn = {}
+        for engine, process in processes.items():
+            print("go", file=process.stdin, flush=True)
+            turn[engine] = json.loads(process.stdout.readline())
+        turns.append(turn)
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+    for engine in engines:
+        ours = turns[-1]["vernacular"]["values"]
+        theirs = turns[-1][engine]["values"]
+        ratios = [turn[engine][arguments.clock] / turn["vernacular"][arguments.clock] for turn in turns]
+        seconds = [turn[engine][arguments.clock] for turn in turns]
+        difference = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+        peak = max(turn[engine]["peak_mb"] for turn in turns)
+        cells = [name, engine, f"{statistics.median(seconds):.1f}", f"{min(ratios):.2f}"]
+        cells += [f"{statistics.median(ratios):.2f}", f"{peak:.0f}", f"{difference:.1e}", turns[-1][engine]["about"]]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="folder of a causal model in Hugging Face's layout")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--items", type=int, default=60)
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu where others use the machine")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(arguments.worker, arguments.model, arguments.sets, arguments.items)
+        return
+    print(
+        f"| set | engine | median {arguments.clock} s | ratio, min | ratio, median | peak MB | max difference, nats | |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for name in arguments.sets.split(","):
+        compare(name, arguments)
+
+
+if __name__ == "__main__":
+    main()
