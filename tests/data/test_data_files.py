@@ -65,6 +65,7 @@ def test_parquet_keeps_its_types(tmp_path):
     ("name", "content", "said"),
     [
         ("a.csv", "a,b\n1,2,3\n", "row 2 has 3 columns, the header 2"),
+        ("a.csv", 'a,b\n1,"x\n2,y\n', "line 3: quotation marks out of place"),
         ("a.csv", "", "the file is empty"),
         ("a.csv", "a,a\n1,2\n", 'the column "a" is there twice'),
         ("a.csv", b"a\n\xe9\n", "not UTF-8 text"),

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_server import Client, HubServer
+from vernacular.data import hub as hub_rows
 from vernacular.data import snapshot
 from vernacular.data.load import WORKFLOW
 from vernacular.errors import DataError
@@ -401,6 +402,18 @@ def test_one_raw_file_by_hf_address(hub, client, tmp_path):
     hub.add("me/raw", {"README.md": card(("x", {"train": "nothing/*"})), "deep/rows.jsonl": jsonl(question(0))})
     rows, metadata = client.load(task_file(tmp_path, "raw", {"file": "hf://datasets/me/raw/deep/rows.jsonl"}), "gl")
     assert (len(rows), metadata["source"]["files"]) == (1, ["deep/rows.jsonl"])
+
+
+def test_hf_address_may_pin_a_revision():
+    assert hub_rows.from_uri("hf://datasets/me/raw@1f3c/deep/rows.jsonl") == {
+        "hub": "me/raw",
+        "files": {"data": "deep/rows.jsonl"},
+        "split": "data",
+        "revision": "1f3c",
+    }
+    assert hub_rows.from_uri("rows.jsonl") is None
+    with pytest.raises(DataError, match="expected hf://datasets/owner/name/file"):
+        hub_rows.from_uri("hf://datasets/me/raw")
 
 
 def test_second_run_needs_no_network(tmp_path):

@@ -61,7 +61,7 @@ def test_portuguese_stories_are_not_the_galician_ones():
 
 def test_language_overrides_columns_one_by_one():
     columns = load_task(SHIPPED["cola"])["languages"]["es"]["columns"]
-    assert (columns["context"], columns["label"], columns["id"]) == ("Sentence", "Label", "ID")
+    assert (columns["context"], columns["label"], columns["id"]) == ("Sentence", "Label", "ID|")
 
 
 GOOD = """task: mine

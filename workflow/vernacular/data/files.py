@@ -61,7 +61,16 @@ def _read_csv(text: str, name: str) -> list[dict]:
     first = text.split("\n", 1)[0]
     # a spreadsheet in a language with a decimal comma writes semicolons
     delimiter = max(",;\t", key=first.count) if not first.count(",") else ","
-    return _rectangular(list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)), name)
+    return _rectangular(_quoted(text, delimiter, name), name)
+
+
+def _quoted(text: str, delimiter: str, name: str) -> list[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        return list(reader)
+    except csv.Error as error:
+        # read loosely, a quote that is never closed would swallow the rows behind it
+        raise DataError(f"{name}, line {reader.line_num}: quotation marks out of place ({error}).") from None
 
 
 def _read_tsv(text: str, name: str) -> list[dict]:
@@ -69,7 +78,7 @@ def _read_tsv(text: str, name: str) -> list[dict]:
     lines = [line.removesuffix("\r").split("\t") for line in text.split("\n")]
     lines = [[_unquoted(field) for field in line] for line in lines if line != [""]]
     if lines and any(len(line) != len(lines[0]) for line in lines):
-        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter="\t"))
+        lines = _quoted(text, "\t", name)
     return _rectangular(lines, name)
 
 

@@ -173,7 +173,7 @@ def _warnings(name: str, language: str, counts: dict, expected: int | None, prov
             f"{name} ({language}): {counts['read']} rows, the task file expects {expected}; it has changed upstream."
         )
     for reason, n in counts["dropped"].items():
-        warnings.append(f"{name} ({language}): {n} rows kept out: {reason}.")
+        warnings.append(f"{name} ({language}): rows kept out ({reason}): {n}.")
     if provenance.get("pinned") is False:
         warnings.append(
             f"{name} ({language}): not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file."
