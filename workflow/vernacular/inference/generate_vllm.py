@@ -55,7 +55,7 @@ def _engine(loaded: LoadedModel):
     except ImportError:
         name = loaded.record["name"]
         raise ModelError(
-            f"model {name}: engine is vllm, and it is not installed: `pip install vernacular[vllm]`, or leave engine out."
+            f"model {name}: engine is vllm, which is not installed: `pip install vernacular[vllm]`."
         ) from None
     key = loaded.record["fingerprint"]
     if key not in _engines:
