@@ -96,6 +96,14 @@ def test_last_option_may_be_missing_where_the_task_file_says_so():
     assert make({"q": "?", "a": "x", "b": "y"}, "question", columns)["choices"] == ["x", "y"]
 
 
+def test_passage_needs_its_question_and_its_text():
+    columns = {"context": "t", "question": "q", "choices": ["a", "b"]}
+    row = {"t": "T.", "q": "?", "a": "x", "b": "y"}
+    assert reason(row | {"q": " "}, "passage", columns) == "blank question"
+    assert reason(row | {"t": None}, "passage", columns) == "blank context"
+    assert make(row | {"t": ""}, "question", columns | {"context": "t|"})["context"] == ""
+
+
 def test_story_is_four_sentences_joined_by_a_blank():
     columns = {"context": ["s1", "s2", "s3", "s4"], "choices": ["e1", "e2"], "gold": "right", "gold_is": "number"}
     row = {f"s{i}": f"Frase {i}. " for i in (1, 2, 3, 4)} | {"e1": "Fin.", "e2": "Outro.", "right": 2}

@@ -177,12 +177,16 @@ def test_solved_examples_come_from_another_file_of_ones_own(tmp_path):
 
 
 def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
-    rows = [{"s": "👩‍🔬 مرحبا ‏", "l": 1}, {"s": "\ud83d half", "l": 0}, {"s": "x" * 200_000, "l": True}]
+    rows = [
+        {"s": "👩‍🔬 مرحبا ‏", "l": 1, "c": "a"},
+        {"s": "\ud83d half", "l": 0, "c": "\udc00"},
+        {"s": "x" * 200_000, "l": True, "c": None},
+    ]
     (tmp_path / "odd.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     task = write(
         tmp_path,
         "odd",
-        "{context: s, label: l}",
+        "{context: s, label: l, category: c}",
         (tmp_path / "odd.jsonl").read_text(),
         prompt="sentence",
         protocols="acceptability",

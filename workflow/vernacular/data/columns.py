@@ -27,6 +27,11 @@ class Cells:
     def has(self, field: str) -> bool:
         return field in self.columns
 
+    def needs(self, field: str) -> bool:
+        """Is the field mapped to a column that may not be blank?"""
+        column = self.columns.get(field)
+        return column is not None and not (isinstance(column, str) and column.endswith("|"))
+
     def value(self, field: str):
         """The raw value of a one-column field; None where the field is not mapped or the row lacks it."""
         column = self.columns.get(field)
@@ -36,17 +41,15 @@ class Cells:
         """The field as one text; several columns, and lists, are joined by a blank. "" for nothing."""
         wanted = self.columns.get(field, [])
         values = [find(self.row, column) for column in ([wanted] if isinstance(wanted, str) else wanted)]
-        return self._sound(" ".join(filter(None, map(as_text, values))))
+        return " ".join(filter(None, map(as_text, values)))
 
     def texts(self, field: str) -> list[str]:
         """The field as a list: several columns, a column with a list, or one text split at the `separator`."""
         wanted = self.columns[field]
         if isinstance(wanted, list) or "*" in wanted:
             found = [(name, as_text(find(self.row, name))) for name in self.names(field)]
-            values = [text for name, text in found if text or not name.endswith("|")]
-        else:
-            values = map(as_text, self._listed(find(self.row, wanted)))
-        return [self._sound(text) for text in values]
+            return [text for name, text in found if text or not name.endswith("|")]
+        return [as_text(value) for value in self._listed(find(self.row, wanted))]
 
     def names(self, field: str) -> list[str]:
         """The columns of a field with several of them, in their order."""
@@ -74,12 +77,6 @@ class Cells:
         separator = self.columns.get("separator")
         return value.split(separator) if separator and isinstance(value, str) else [value]
 
-    def _sound(self, text: str) -> str:
-        sound = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        if sound != text:
-            self.repaired.add("half characters replaced by U+FFFD")
-        return sound
-
 
 def find(row: dict, column: str):
     """The value of one column, None where the row lacks it."""
@@ -103,6 +100,17 @@ def as_text(value) -> str:
     if isinstance(value, list):
         return " ".join(filter(None, map(as_text, value)))
     return str(value).strip()
+
+
+def sound(value):
+    """`value`, and all texts inside it, with half characters (lone surrogates, which no file can hold) as U+FFFD."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [sound(v) for v in value]
+    if isinstance(value, dict):
+        return {sound(k): sound(v) for k, v in value.items()}
+    return value
 
 
 def check_columns(rows: list[dict], columns: dict, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from vernacular.data.columns import Cells, as_text, find
+from vernacular.data.columns import Cells, as_text, find, sound
 from vernacular.data.layouts import LAYOUTS, Dropped
 from vernacular.fingerprint import fingerprint
 
@@ -15,7 +15,9 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
     dropped, repaired = Counter(), Counter()
     items = []
     for number, row in enumerate(rows):
-        cells = Cells(row, columns)
+        cells = Cells(sound(row), columns)
+        if cells.row != row:
+            cells.repaired.add("half characters replaced by U+FFFD")
         try:
             content = LAYOUTS[prompt](cells)
             if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
@@ -24,13 +26,13 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
             dropped[str(reason)] += 1
             continue
         repaired.update(cells.repaired)
-        content["extra"] = {**_extra(row, columns), **content["extra"]}
+        content["extra"] = {**_extra(cells.row, columns), **content["extra"]}
         content["extra"] = {name: text for name, text in content["extra"].items() if text}
         category = cells.text("category") or None
         digest = fingerprint([content, category])[:16]
         items.append(
             {
-                "item_id": _upstream_id(row, columns) or digest,
+                "item_id": _upstream_id(cells.row, columns) or digest,
                 "demonstration": demonstration,
                 **content,
                 "cluster_id": _cluster(cells, content, prompt),

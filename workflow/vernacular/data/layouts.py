@@ -22,8 +22,9 @@ class Dropped(Exception):
 def question(cells: Cells) -> dict:
     """Question, story or unfinished text with a fixed list of options, whose order and letters mean something."""
     options = cells.texts("choices")
-    if not cells.text("question") and not cells.text("context"):
-        raise Dropped("blank question")
+    for field in ("context", "question"):
+        if cells.needs(field) and not cells.text(field):
+            raise Dropped(f"blank {field}")
     if len(options) < 2:
         raise Dropped("fewer than two options")
     if not all(options):
@@ -78,9 +79,7 @@ def target(cells: Cells) -> dict:
 def pair(cells: Cells) -> dict:
     """Good and bad sentence; or a beginning with two endings."""
     if cells.has("choices"):
-        return (
-            question(cells) if cells.text("context") or cells.text("question") else _two(cells, cells.texts("choices"))
-        )
+        return _two(cells, cells.texts("choices"))
     return _two(cells, [*cells.texts("good"), *cells.texts("bad")]) | {"gold": [0]}
 
 
