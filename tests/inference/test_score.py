@@ -290,3 +290,38 @@ def test_order_budget_and_strategy_never_change_a_number(texts, arch, budget, ra
 
 
 LOADED = {arch: tiny.loaded(arch) for arch in ("llama", "gemma3", "bloom", "mamba")}
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3", "bert"])
+def test_half_precision_keeps_its_strategy(arch):
+    loaded = tiny.loaded(arch)
+    loaded.model.bfloat16()
+    rows, metadata = ask(loaded, few_shot(4, [" the cat in the house", " the dog"]))
+    assert metadata["engine"]["strategy"] == ("plain" if arch == "bert" else "tree")
+    assert metadata["model"]["dtype"] == "bfloat16"
+    exact, _ = ask(tiny.loaded(arch), few_shot(4, [" the cat in the house", " the dog"]))
+    for row, one in zip(rows, exact, strict=True):
+        assert row["logprobs"] == pytest.approx(one["logprobs"], abs=1.0)
+
+
+def test_model_that_says_nan_is_refused():
+    loaded = tiny.loaded("llama")
+    loaded.model.model.norm.weight[0] = float("nan")
+    with pytest.raises(ModelError, match="nan nats"):
+        ask(loaded, few_shot(2, [" A"]))
+
+
+def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
+    loaded, length = tiny.loaded(tokens="bytes-bos"), []
+    one_by_one = capability._one_by_one
+
+    def limited(loaded, path):
+        length.append(len(path.tokens))
+        if len(path.tokens) > 70:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return one_by_one(loaded, path)
+
+    monkeypatch.setattr(capability, "_one_by_one", limited)
+    _, metadata = ask(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
+    assert metadata["engine"]["strategy"] == "tree"
+    assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(length)

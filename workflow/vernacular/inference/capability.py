@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from vernacular.errors import ModelError
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
+from vernacular.inference.memory import is_out_of_memory, release
 from vernacular.inference.plan import SHORTEST_BLOCK, Limits, plan
 from vernacular.inference.trie import Path, grow, size
 
@@ -15,9 +17,10 @@ from vernacular.inference.trie import Path, grow, size
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
-# Largest difference of one token's log-probability (nats) that is noise. Half precision differs by tenths from batch to
-# batch on long texts; a wrong mask or position shifts most tokens by more.
-NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.6}
+# How far log-probabilities of tokens may differ (nats) and still be the same number: the largest difference in full
+# precision, the mean one in half, where single unlikely tokens differ by tenths from batch to batch whatever is done. A
+# wrong mask or position shifts most tokens of a text, by more.
+NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
 _SHORTEST_CHECK = 64  # tokens of a text
 _SHARE = 0.05  # of the evaluation's tokens that the check may read again
 
@@ -62,32 +65,47 @@ def incapable(loaded: LoadedModel, strategy: str) -> str | None:
 def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, whole_head: bool = False) -> Check:
     """Ask a few of the evaluation's own texts by `strategy` and one at a time, and compare; remembered per load.
 
-    The texts are cut (on the left) to what keeps the check to some percents of the evaluation's `tokens`.
+    The texts are cut (on the left) to what keeps the check to some percents of the evaluation's `tokens`. Raises
+    ModelError if there is not even memory for that.
     """
     longest = max(len(path.tokens) for path in paths)
     length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
     name = f"{strategy}, whole head" if whole_head else strategy
     known = loaded.checks.get(name)
-    if known is not None and (not known.agrees or length <= 2 * known.tokens):
-        return known
+    if known is None or (known.agrees and length > 2 * known.tokens):
+        loaded.checks[name] = _compare(loaded, strategy, paths, length, whole_head)
+    return loaded.checks[name]
+
+
+def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int, whole_head: bool) -> Check:
     sample = _sample(paths, length)
+    behind = range(len(sample))[-2:]  # these stand behind others in their row
     try:
         found = _by_strategy(loaded, strategy, sample, whole_head)
-        difference = max(
-            max((abs(a - b) for a, b in zip(found[who], _one_by_one(loaded, sample[who]), strict=True)), default=0.0)
-            for who in range(len(sample))[-2:]  # these stand behind others in their row
-        )
-    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        result = Check(strategy, False, None, length, reason)
+        alone = {who: _one_by_one(loaded, sample[who]) for who in behind}
+    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            return Check(
+                strategy, False, None, length, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            )
     else:
-        noise = NOISE[loaded.dtype]
-        reason = None if difference <= noise else f"differs from one text at a time by {difference:.2g} nats"
-        result = Check(strategy, reason is None, difference, length, reason)
-    loaded.checks[name] = result
-    return result
+        differences = torch.tensor([a - b for who in behind for a, b in zip(found[who], alone[who], strict=True)]).abs()
+        return _judged(loaded, strategy, differences, length)
+    release(loaded)
+    if length <= _SHORTEST_CHECK:
+        raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
+    return _compare(loaded, strategy, paths, max(_SHORTEST_CHECK, length // 2), whole_head)
+
+
+def _judged(loaded: LoadedModel, strategy: str, differences: torch.Tensor, length: int) -> Check:
+    """NaN anywhere disagrees."""
+    if not len(differences):
+        return Check(strategy, True, None, length)
+    full = loaded.dtype in (torch.float32, torch.float64)
+    measure = float(differences.max() if full else differences.mean())
+    agrees = measure <= NOISE[loaded.dtype] and bool(differences.isfinite().all())
+    reason = None if agrees else f"differs from one text at a time by {measure:.2g} nats a token"
+    return Check(strategy, agrees, float(differences.max()), length, reason)
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:
