@@ -8,6 +8,7 @@ import numpy as np
 import ot
 import pytest
 import similarity_encoders as tiny
+import tiny as causal
 import torch
 from sentence_transformers import SentenceTransformer, util
 from transformers import AutoModel, AutoTokenizer
@@ -161,6 +162,22 @@ def test_cosine_of_a_plain_folder_is_the_mean_over_the_attention_mask(folders):
 
     expected = torch.cosine_similarity(mean(ANSWERS[0]), mean(OPTIONS[1]), dim=0).item()
     assert ours[0, 1] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_causal_model_is_mean_pooled_too(tmp_path):
+    """The evaluated model as its own encoder, as Simil-Eval has it; without a padding token, in batches here."""
+    causal.save("llama", tmp_path)
+    ours, _ = run("cosine", tmp_path)
+    tokenizer, model = AutoTokenizer.from_pretrained(tmp_path), AutoModel.from_pretrained(tmp_path)
+
+    def mean(text):
+        with torch.no_grad():
+            return model(tokenizer(text, return_tensors="pt")["input_ids"]).last_hidden_state[0].mean(0)
+
+    for i, answer in enumerate(ANSWERS):
+        for j, option in enumerate(OPTIONS):
+            expected = torch.cosine_similarity(mean(answer), mean(option), dim=0).item()
+            assert ours[i, j] == pytest.approx(expected, abs=1e-5)
 
 
 def test_bertscore_is_rescaled_where_the_package_has_a_baseline(folders):

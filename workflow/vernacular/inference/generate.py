@@ -50,9 +50,11 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     return table, {
         "model": loaded.facts(),
         "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
+        "tokenizer": {"bos": loaded.option("bos", "auto"), "adds_bos": loaded.adds_bos, "truncation": "demonstrations"},
         "counters": vars(run.work)
         | {"requests": len(rows), "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
+        | {"truncated": sum(p.left_out > 0 for p in askable), "unaskable": len(prompts) - len(askable)}
         | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
         | {"seconds": round(time.perf_counter() - started, 3)},
         "journal": getattr(journal, "notes", []),

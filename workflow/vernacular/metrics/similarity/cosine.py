@@ -4,26 +4,36 @@ The encoder is fixed by the config, so that models are measured with one ruler. 
 evaluated model itself, in the `simil-eval` style) is mean-pooled under the attention mask.
 """
 
+import functools
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from vernacular.errors import ModelError
 
 
 def load(record: dict, device: str | None = None) -> SentenceTransformer:
     """The encoder a record of the model verb names; raises ModelError where its folder cannot be loaded."""
+    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), device)
+
+
+@functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
+def _load(folder: str, name: str, allow_pickle: bool, device: str | None) -> SentenceTransformer:
+    options = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
-        encoder = SentenceTransformer(
-            record["folder"],
-            device=device,
-            local_files_only=True,
-            model_kwargs={"dtype": torch.float32, "use_safetensors": not record.get("allow_pickle", False)},
-        )
+        if (Path(folder) / "modules.json").exists():
+            encoder = SentenceTransformer(folder, device=device, local_files_only=True, model_kwargs=options)
+        else:
+            # spelt out: left alone, sentence-transformers takes the last token of a causal model for the whole text
+            whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
+            pooling = Pooling(whole.get_embedding_dimension(), "mean")
+            encoder = SentenceTransformer(modules=[whole, pooling], device=device)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{record['name']}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None
+        raise ModelError(f"{name}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
     return encoder

@@ -1,5 +1,6 @@
 """MoverScore and BERTScore of many pairs of texts: metrics that share an encoder share one pass through it."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -35,12 +36,10 @@ def token_metrics(specs: list[dict], pairs: list[Pair], documents: list[str], re
     for spec in specs:
         legacy = spec.get("variant") == "simil-eval"
         groups.setdefault((records[spec["metric"]]["folder"], legacy), []).append(spec)
-    encoders: dict[str, TokenEncoder] = {}
     results = {}
     for (folder, legacy), group in groups.items():
-        if folder not in encoders:
-            encoders[folder] = TokenEncoder(records[group[0]["metric"]])
-        encoder = encoders[folder]
+        record = records[group[0]["metric"]]
+        encoder = _encoder(folder, record["name"], bool(record.get("allow_pickle")))
         texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
         # bert_score strips what it reads; moverscore_v2 does not
         found = moverscore.simil_eval_tokens(encoder, texts) if legacy else encoder.tokenize([t.strip() for t in texts])
@@ -51,6 +50,11 @@ def token_metrics(specs: list[dict], pairs: list[Pair], documents: list[str], re
             facts["truncated_texts"] = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
             results[name] = (values, facts)
     return results
+
+
+@functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
+def _encoder(folder: str, name: str, allow_pickle: bool) -> TokenEncoder:
+    return TokenEncoder({"folder": folder, "name": name, "allow_pickle": allow_pickle})
 
 
 def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, legacy) -> _Plan:
