@@ -1,0 +1,80 @@
+"""Each protocol from items through a tiny random model to results: its requests are ones the scorer can answer."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pyarrow as pa
+import pytest
+import tiny
+from scoring import ask, item
+from vernacular.inference.score import score
+from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.evaluate import PROTOCOLS
+from vernacular.requests.build import CAUSAL_ONLY
+from vernacular.requests.schema import REQUESTS
+
+QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
+CASES = {
+    "letters": ("passage", [QUESTION, item("i2", question="", choices=["a", "b"])], {"permutations": 2}),
+    "options": ("passage", [QUESTION, item("i2", question="?", choices=["a"])], {}),
+    "acceptability": (
+        "sentence",
+        [
+            item(f"s{n}", context=text, extra={"label": str(n % 2)})
+            for n, text in enumerate(["Ela canta.", "Ela cantan."])
+        ],
+        {},
+    ),
+    "minimal_pair": ("pair", [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])], {}),
+    "last_word": ("continuation", [item(context="Fun á", target="estación")], {"bow_correction": True}),
+    "cloze": ("cloze", [item(context="Ana __ ben.", choices=["canta", "cantan"], gold=[0])], {"legacy": True}),
+    "target_word": ("target_word", [item(context="Ela [MASK] ben.", choices=["canta", "cantan", "🙂"], gold=[0])], {}),
+}
+
+
+def run(protocol, loaded):
+    layout, items, options = CASES[protocol]
+    requests = ask(items, layout, protocol, **options)
+    table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
+    rows = PROTOCOLS[protocol].per_item(items, requests, table.to_pylist())
+    return rows, {row["metric"]: row for row in aggregate(rows, PROTOCOLS[protocol].METRICS, seed=0, categories=False)}
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return tiny.loaded("llama")
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return tiny.loaded("bert")
+
+
+@pytest.mark.parametrize("protocol", CASES)
+def test_a_causal_model_answers_every_protocol(protocol, causal):
+    rows, table = run(protocol, causal)
+    asked = [row for row in rows if not (row["flag"] or "").startswith("error")]
+    assert asked
+    assert all(row["n"] for row in table.values())
+    expected = {metric.name for metric in PROTOCOLS[protocol].METRICS}
+    assert expected - set(table) == set()
+
+
+@pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
+def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
+    rows, table = run(protocol, masked)
+    assert all(row["flag"] is None for row in rows)
+    assert all(row["n"] for row in table.values())
+
+
+def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
+    rows, _ = run("options", causal)
+    assert rows[1]["flag"] == "error: fewer than two options"
+    rows, _ = run("letters", causal)
+    assert rows[1]["flag"] == "error: neither context nor question"
+
+
+def test_a_causal_sentence_and_its_fill_rank_candidates_alike(causal):
+    values = run("cloze", causal)[0][0]["values"]
+    assert values["accuracy"] == values["accuracy_fill"]
