@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_server import Client, HubServer
+from vernacular import snapshot
 from vernacular.data import hub as hub_rows
-from vernacular.data import snapshot
 from vernacular.data.load import WORKFLOW
 from vernacular.errors import DataError
 
@@ -497,7 +497,9 @@ def test_server_that_stops_talking_is_given_up(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(DataError, match=r"the Hub cannot be reached \(ReadTimeout\)"):
-            snapshot.snapshot("me/silent", None, ["README.md"])
+            snapshot.snapshot(
+                "me/silent", None, ["README.md"], repo_type="dataset", complaint=DataError, absent=DataError
+            )
 
 
 def test_private_set_asks_for_the_token_and_never_shows_it(hub, tmp_path):

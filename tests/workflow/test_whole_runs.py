@@ -3,20 +3,14 @@
 The runs share one folder and stand in the order of the story: a first run, the same again, a model more, a task more.
 """
 
-import json
+import copy
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import openpyxl
-import pandas as pd
 import pytest
-import tiny
 import yaml
 from vernacular import artifacts
-
-ROOT = Path(__file__).parents[2]
+from workplace import ROOT, Workplace, said
 
 EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},
@@ -30,44 +24,11 @@ EVALUATIONS = [
 ]
 
 
-class Workplace:
-    """A folder with a tiny causal model, a tiny masked one, a tiny encoder and a config; `run` is snakemake in it."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        for name, kind in (("causal", "llama"), ("other", "gpt2"), ("masked", "bert"), ("encoder", "bert")):
-            tiny.save(kind, folder / name)
-        self.config = {
-            "models": {"tiny": {"source": "./causal", "dtype": "float32"}},
-            "data": "samples",
-            "evaluations": list(EVALUATIONS),
-            "similarity": {"metrics": ["cosine", "moverscore", "bertscore"], "encoders": {"default": "./encoder"}},
-        }
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess:
-        (self.folder / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
-        command = [sys.executable, "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
-        command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *arguments]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
-
-    def planned(self) -> dict[str, int]:
-        """Rule -> jobs that a run would have, from a dry run."""
-        said = self.run("-n").stdout
-        table = re.search(r"Job stats:\n.*\n[- ]+\n((?:\S+ +\d+\n)+)", said)
-        return {rule: int(n) for rule, n in re.findall(r"(\S+) +(\d+)\n", table[1])} if table else {}
-
-    def results(self) -> pd.DataFrame:
-        return pd.read_parquet(self.folder / "results" / "summary" / "results.parquet")
-
-    def scored(self, model: str, evaluation: str) -> dict:
-        return artifacts.metadata(self.folder / "results" / model / "scores" / f"{evaluation}.parquet")
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = Workplace(tmp_path_factory.mktemp("run"))
+    place = Workplace(tmp_path_factory.mktemp("run"), EVALUATIONS)
     first = place.run()
-    assert first.returncode == 0, first.stdout[-3000:] + first.stderr[-3000:]
+    assert first.returncode == 0, said(first)
     place.said = first.stdout + first.stderr
     return place
 
@@ -122,7 +83,7 @@ def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(pl
 
 
 def test_a_job_loads_its_model_once_and_says_so(place):
-    scored = [place.scored("tiny", path.stem) for path in place.folder.glob("results/tiny/scores/*.parquet")]
+    scored = [place.answered("tiny", path.stem) for path in place.folder.glob("results/tiny/scores/*.parquet")]
     assert sum(note["counters"]["loads"] for note in scored) == 1
 
 
@@ -155,10 +116,10 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
     assert set(planned) == {"model", "infer", "similarity", "metrics", "compat", "summary", "complete", "all"}
     assert "masked" in place.run("-n").stdout
     run = place.run()
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert run.returncode == 0, said(run)
     results = place.results()
     assert set(results["model"]) == {"tiny", "masked"}
-    notes = pd.read_csv(place.folder / "results" / "summary" / "notes.csv")
+    notes = place.notes()
     refused = notes.query("model == 'masked' and kind == 'not applicable'")
     assert "letters needs a causal model; masked is a masked one" in set(refused["note"])
     assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
@@ -168,8 +129,7 @@ def test_one_task_more_computes_that_task_alone(place):
     place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
     before = {p: p.read_bytes() for p in place.folder.glob("results/tiny/tasks/*.parquet")}
     assert place.run().returncode == 0
-    said = (place.folder / "logs" / "infer" / "tiny.log").read_text()
-    assert "1 evaluations computed" in said
+    assert "1 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
     assert {p: p.read_bytes() for p in before} == before
 
 
@@ -183,14 +143,14 @@ def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
     run = place.run()
     assert run.returncode == 1
     assert "nobody/nothing" in run.stdout + run.stderr
-    notes = pd.read_csv(place.folder / "results" / "summary" / "notes.csv")
+    notes = place.notes()
     assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
     assert set(place.results()["model"]) == {"tiny", "masked"}, "the summary of the rest is there"
     assert place.planned()["items"] == 1, "the next run tries again"
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "sentence"),
     [
         (lambda c: c["evaluations"][0].update(langauges=["gl"]), 'langauges: unknown key. Did you mean "languages"?'),
         (lambda c: c["evaluations"][0].update(task="openbook"), 'no task "openbook". Did you mean "openbookqa"?'),
@@ -199,15 +159,15 @@ def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
         (lambda c: c["models"]["tiny"].update(dtype=32), "models.tiny.dtype: found 32"),
     ],
 )
-def test_a_mistake_in_the_config_stops_the_run_at_once_in_one_line(place, break_it, said):
-    kept = json.loads(json.dumps(place.config))
+def test_a_mistake_in_the_config_stops_the_run_at_once_in_one_line(place, break_it, sentence):
+    kept = copy.deepcopy(place.config)
     try:
         break_it(place.config)
         run = place.run()
     finally:
         place.config = kept
     assert run.returncode == 1
-    assert said in run.stderr
+    assert sentence in run.stderr
     assert "Traceback" not in run.stdout + run.stderr
     lines = [line for line in run.stderr.splitlines() if line and not line.startswith("Using ")]
     assert len(lines) <= 2

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from vernacular.errors import ModelError
 from vernacular.fingerprint import file_fingerprint, fingerprint
+from vernacular.snapshot import snapshot
 
 # What a checkpoint needs to be loaded, and nothing else of its repository.
 _WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py", "*/config.json"]
@@ -79,42 +80,10 @@ def locate(source: str, *, allow_pickle: bool = False) -> tuple[Path, str | None
             'with "./", "/" or "~", or package:NAME.'
         )
     wanted = ["/".join(parts[2:])] if len(parts) > 2 else _WANTED + (_PICKLES if allow_pickle else [])
-    snapshot, commit = _fetch("/".join(parts[:2]), revision or None, wanted)
-    return (snapshot / wanted[0], commit, True) if len(parts) > 2 else (snapshot, commit, False)
-
-
-def _fetch(repository: str, revision: str | None, wanted: list[str]) -> tuple[Path, str]:
-    """Snapshot of a Hub repository and its commit; the token comes from the environment or HF_HOME only."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
+    folder = snapshot(
+        "/".join(parts[:2]), revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError
     )
-
-    try:
-        snapshot = Path(snapshot_download(repository, revision=revision, allow_patterns=wanted))
-    except GatedRepoError:
-        raise ModelError(
-            f"{repository}: gated. Accept its terms on the model's page, then set HF_TOKEN (or run `hf auth login`)."
-        ) from None
-    except RevisionNotFoundError:
-        raise ModelError(f'{repository}: has no revision "{revision}".') from None
-    except RepositoryNotFoundError:
-        raise ModelError(
-            f"{repository}: not on the Hub, or private. Check the spelling; for a private model set HF_TOKEN."
-        ) from None
-    except LocalEntryNotFoundError:
-        raise ModelError(
-            f"{repository}: not in the local cache, and the Hub cannot be reached. "
-            "Fetch it on a machine with internet: `snakemake --until model`."
-        ) from None
-    except (HfHubHTTPError, OSError) as error:
-        raise ModelError(f"{repository}: the download failed ({type(error).__name__}); run again to go on.") from None
-    # the cache lays a snapshot out as …/snapshots/<commit>/
-    return snapshot, snapshot.name
+    return (folder / wanted[0], folder.name, True) if len(parts) > 2 else (folder, folder.name, False)
 
 
 def _inside_package(spec: str) -> Path:

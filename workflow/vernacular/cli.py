@@ -7,6 +7,7 @@ has to say beside that goes to `--log`.
 import argparse
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,9 @@ from vernacular.errors import UserError
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
+    if args.verb in ("infer", "similarity"):
+        # what they need was fetched before; a bar per weight file says nothing
+        os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     _log_to(args.log)
     started = time.perf_counter()
     try:

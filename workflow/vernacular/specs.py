@@ -109,10 +109,11 @@ def of_summary(config: Config) -> dict:
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     """The files of a data set on this disk; none of a set that comes from the Hub or the web."""
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
-    own = [source["file"] for source in language["source"] if "file" in source]
-    if own:
+    named = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
+    named = [file for each in named for file in (each if isinstance(each, list) else [each]) if file]
+    if own := [file for file in named if "://" not in file]:
         folder = Path(config.tasks[evaluation.task]["folder"])
-        return [os.path.relpath(folder / Path(file).expanduser()) for file in own if isinstance(file, str)]
+        return [os.path.relpath(folder / Path(file).expanduser()) for file in own]
     if evaluation.data == "samples":
         samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
         return sorted(os.path.relpath(file) for file in samples.iterdir())

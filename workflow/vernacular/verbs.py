@@ -5,6 +5,7 @@ artifact. Imports stand inside the functions: a verb that counts rows should not
 """
 
 import logging
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -50,8 +51,11 @@ def items(args) -> str:
         artifacts.write(args.out, ITEMS, [], {"task": spec["task"]["task"], "unavailable": str(error)})
         return f"items: {name} CANNOT BE HAD: {error}"
     artifacts.write(args.out, ITEMS, rows, note)
+    for warning in note["warnings"]:
+        log.warning(warning)
+        print(f"items: {warning}", file=sys.stderr)
     shown = sum(row["demonstration"] for row in rows)
-    dropped = sum(note.get("dropped", {}).values())
+    dropped = sum(note["rows"]["dropped"].values())
     return (
         f"items: {name}: {len(rows) - shown} items"
         + (f", {shown} to draw demonstrations from" if shown else "")
@@ -182,7 +186,7 @@ def metrics(args) -> str:
         names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
         facts = {"model": args.spec["model"], "adapter": None, "evaluation": evaluation, **names}
         facts |= {"model_revision": record.get("revision") or record.get("fingerprint", "")[:12]}
-        facts |= {"dataset_revision": notes[evaluation]["dataset"]["revision"]}
+        facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
         long += values(rows, known, facts, found.get("signatures", {}))
     artifacts.write(
         args.out / "metrics.parquet",
@@ -288,6 +292,11 @@ def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
         "items": len(rows),
         "flags": dict(Counter(_kind_of_flag(part) for row in rows for part in (row["flag"] or "").split("; ") if part)),
     }
+
+
+def _dataset_revision(source: dict) -> str:
+    """The commit a data set stands at; of samples and files the hash of their rows."""
+    return source.get("revision") or f"{source['kind']} {source['sha256'][:12]}"
 
 
 def _kind_of_flag(flag: str) -> str:

@@ -5,6 +5,7 @@ loading scripts are never run.
 """
 
 import fnmatch
+from functools import partial
 from pathlib import Path
 
 import huggingface_hub
@@ -13,8 +14,10 @@ from datasets.utils.metadata import MetadataConfigs
 
 from vernacular.data.columns import LayoutError
 from vernacular.data.files import form_of, read_rows
-from vernacular.data.snapshot import snapshot
 from vernacular.errors import DataError, closest
+from vernacular.snapshot import snapshot as any_snapshot
+
+snapshot = partial(any_snapshot, repo_type="dataset", complaint=DataError, absent=LayoutError)
 
 _ENDINGS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
 

@@ -21,7 +21,7 @@ def notes_of(told: dict) -> list[dict]:
             if key in facts:
                 note(evaluation, kind, facts[key])
         dataset = facts.get("dataset", {})
-        for reason, count in dataset.get("dropped", {}).items():
+        for reason, count in dataset.get("rows", {}).get("dropped", {}).items():
             note(evaluation, "left out", reason, count)
         for warning in dataset.get("warnings", []):
             note(evaluation, "rows", warning)

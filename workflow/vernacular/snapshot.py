@@ -1,4 +1,4 @@
-"""Files of a data set repository on the Hugging Face Hub, at one commit, in the Hub's own cache.
+"""Files of a repository on the Hugging Face Hub, data set or model, at one commit, in the Hub's own cache.
 
 `huggingface_hub` does the work: it resumes, keeps whole files only, reads what is cached without a network, and takes
 the token from the environment or HF_HOME. Here is what it lacks: a time limit, another try where the trouble may pass,
@@ -22,59 +22,71 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils._http import default_client_factory
 
-from vernacular.data.columns import LayoutError
-from vernacular.errors import DataError
+from vernacular.errors import UserError
 
 _ATTEMPTS = 3
 _TIMEOUT = 30  # seconds without a byte
 
 
-def snapshot(repository: str, revision: str | None, wanted: list[str]) -> Path:
-    """Folder of the snapshot, with the `wanted` files (patterns) in it; DataError with the sentence to show."""
+def snapshot(
+    repository: str,
+    revision: str | None,
+    wanted: list[str],
+    *,
+    repo_type: str,
+    complaint: type[UserError],
+    absent: type[UserError],
+) -> Path:
+    """Folder of the snapshot, with the `wanted` files (patterns) in it; it is called after its commit.
+
+    repo_type: "dataset" or "model". Raises `complaint` with the sentence to show; `absent` where the repository is
+    there and a file named in full is not.
+    """
     huggingface_hub.set_client_factory(_client)
-    page = f"{constants.ENDPOINT}/datasets/{repository}"
+    noun, stage = ("set", "items") if repo_type == "dataset" else ("model", "model")
+    page = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{repository}"
     attempt = 1
     while True:
         try:
             return Path(
                 huggingface_hub.snapshot_download(
-                    repository, repo_type="dataset", revision=revision, allow_patterns=wanted
+                    repository, repo_type=repo_type, revision=revision, allow_patterns=wanted
                 )
             )
         except GatedRepoError:
-            raise DataError(
+            raise complaint(
                 f"{repository}: gated. Accept its terms at {page}, then set HF_TOKEN (or run `hf auth login`)."
             ) from None
         except RevisionNotFoundError:
-            raise DataError(f'{repository}: has no revision "{revision}".') from None
+            raise complaint(f'{repository}: has no revision "{revision}".') from None
         except RepositoryNotFoundError:
-            raise DataError(
+            raise complaint(
                 f"{repository}: not on the Hub, or private. Check the spelling; "
-                "for a private set, set HF_TOKEN to a token that may read it."
+                f"for a private {noun}, set HF_TOKEN to a token that may read it."
             ) from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             if not _may_pass(error.__cause__) or attempt == _ATTEMPTS:
-                raise DataError(
+                raise complaint(
                     f"{repository}: not in the local cache, and the Hub cannot be reached ({_why(error)}). "
-                    "Fetch it on a machine with internet: `snakemake --until items`."
+                    f"Fetch it on a machine with internet: `snakemake --until {stage}`."
                 ) from None
         except EntryNotFoundError:
-            raise LayoutError(f"{repository}: has no such file ({', '.join(wanted)}).") from None
+            raise absent(f"{repository}: has no such file ({', '.join(wanted)}).") from None
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise DataError(
+                raise complaint(
                     f"{repository}: the Hub refuses access ({status}). Is HF_TOKEN right, and may it read {page}?"
                 ) from None
             if not _may_pass(error) or attempt == _ATTEMPTS:
-                raise DataError(f"{repository}: the Hub answers {status}; try again later.") from None
+                raise complaint(f"{repository}: the Hub answers {status}; try again later.") from None
         except (httpx2.TransportError, OSError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "strerror", None) or type(error).__name__
-                raise DataError(f"{repository}: the download failed ({reason}); run again to go on.") from None
+                raise complaint(f"{repository}: the download failed ({reason}); run again to go on.") from None
         except (UnicodeEncodeError, ValueError) as error:
             # the text of such an error may hold the header, and so the token
-            raise DataError(
+            raise complaint(
                 f"{repository}: the request could not be made ({type(error).__name__}); is HF_TOKEN a token?"
             ) from None
         time.sleep(2 ** (attempt - 1))

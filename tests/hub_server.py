@@ -1,4 +1,4 @@
-"""A small Hugging Face Hub on 127.0.0.1: data set repositories, commits, files, access, and the ways a network fails.
+"""A small Hugging Face Hub on 127.0.0.1: data sets and models, commits, files, access, and the ways a network fails.
 
 It speaks the part of the Hub's HTTP API that `huggingface_hub` uses for downloads, so that the real client runs against
 it (HF_ENDPOINT). `Client` is that client: a Python process of its own, because HF_ENDPOINT is read at import.
@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Repository:
-    """A data set repository: every `push` is a commit; `token` is asked for where set."""
+    """A repository: every `push` is a commit; `token` is asked for where set."""
 
     def __init__(self, files: dict, *, private: bool = False, gated: bool = False):
         self.private, self.gated = private, gated
@@ -91,8 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(statuses.pop(0))
         if path in self.hub.plain:
             return self._file(self.hub.plain[path], path, {})
-        api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
-        resolve = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        api = re.fullmatch(r"/api/(?:datasets|models)/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
+        resolve = re.fullmatch(r"/(?:datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         if sent == "hf_expired":
             return self._send(401, {"X-Error-Message": "Invalid credentials in Authorization header"})
         if not api and not resolve:
