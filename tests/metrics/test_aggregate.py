@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from vernacular.metrics import letters
+from vernacular.metrics import acceptability, letters
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.corpus import difsur_of_pairs, expected_calibration_error, most_common_share
 from vernacular.metrics.types import Metric
@@ -112,3 +112,13 @@ def test_most_common_share_over_resamples():
 def test_every_protocols_metrics_have_unique_names():
     names = [metric.name for metric in letters.METRICS]
     assert len(names) == len(set(names))
+
+
+def test_chance_of_discrimination_does_not_depend_on_the_items():
+    metrics = {metric.name: metric for metric in acceptability.METRICS}
+    rows = [
+        row({"surprisal_char": 1.0, "label": 1.0, "fold": 0.0}),
+        row({"surprisal_char": 2.0, "label": 0.0, "fold": 1.0}),
+    ]
+    table = aggregate(rows, [metrics["auc_char"], metrics["mcc_char"]], seed=0, categories=False)
+    assert [(r["metric"], r["chance"]) for r in table] == [("auc_char", 0.5), ("mcc_char", 0.0)]

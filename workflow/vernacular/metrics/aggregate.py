@@ -15,6 +15,7 @@ MEAN_RESAMPLES = 10_000
 CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
 FEWEST_RESAMPLES = 1_000
 DRAWS = 50_000_000  # items drawn in all; beyond 5,000 items an interval is steady with fewer resamples
+CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name, whatever the items
 
 
 def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
@@ -96,8 +97,8 @@ def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
 
 
 def _chance(metric: Metric, rows: list[dict]) -> float | None:
-    if metric.name == "auc" or metric.name.startswith("auc_"):
-        return 0.5
+    if (kind := metric.name.partition("_")[0]) in CHANCE:
+        return CHANCE[kind]
     accuracy = metric.name == "accuracy" or metric.name.startswith("accuracy_") or metric.name.endswith("_accuracy")
     shares = [len(row["gold"]) / len(row["options"]) for row in rows if row["options"] and row["gold"]]
     return float(np.mean(shares)) if accuracy and shares else None
