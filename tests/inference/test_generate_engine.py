@@ -78,6 +78,17 @@ def test_batched_greedy_is_transformers_one_at_a_time(arch, shots):
     assert [found[r["item_id"]]["raw"] for r in requests] == [alone(loaded, r) for r in requests]
 
 
+@pytest.mark.parametrize("penalty", [0.5, 1.3])
+def test_a_penalised_batch_is_transformers_one_at_a_time(penalty):
+    """In a batch transformers would count the padding as seen; here each row has its own tokens alone."""
+    loaded = tiny.loaded("llama")
+    decoding = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": penalty, "seed": 0}
+    requests = rows(decoding=decoding)
+    found, _ = run(loaded, requests)
+    expected = [alone(loaded, request, repetition_penalty=penalty) for request in requests]
+    assert [found[r["item_id"]]["raw"] for r in requests] == expected
+
+
 def test_the_shared_block_is_read_once():
     loaded = tiny.loaded("llama")
     _, shared = run(loaded, rows())
