@@ -47,9 +47,9 @@ def test_palmx_predictions_in_the_order_of_the_source(palm):
 
 def test_palmx_log_has_the_scripts_columns(palm):
     rows = read_csv(palm["outputs_log.csv"])
-    assert (
-        list(rows[0])
-        == ["id", "question", "A", "B", "C", "D", "answer_label", "pred_label", "correct", "score_A", "prob_A", "score_B", "prob_B", "score_C", "prob_C", "score_D", "prob_D"]
+    assert ",".join(rows[0]) == (
+        "id,question,A,B,C,D,answer_label,pred_label,correct,"
+        "score_A,prob_A,score_B,prob_B,score_C,prob_C,score_D,prob_D"
     )
     by_id = {row["id"]: row for row in rows}
     assert (by_id["7"]["question"], by_id["7"]["A"], by_id["7"]["B"]) == ('ما "هذا"؟', "a, b", "NA")
@@ -119,9 +119,9 @@ def test_grew_tse_tables(tmp_path):
     rows = target_word.per_item(items, requests, scored(requests, by_role))
     write(tmp_path, "target_word", items, rows)
     token = read_csv(tmp_path / "evaluation.csv")
-    assert (
-        list(token[0])
-        == ["Index", "sentence_id", "match_id", "form_grammatical", "masked_text", "form_ungrammatical", "p_form_grammatical", "I_form_grammatical", "p_form_ungrammatical", "I_form_ungrammatical", "certainty", "error"]
+    assert ",".join(token[0]) == (
+        "Index,sentence_id,match_id,form_grammatical,masked_text,form_ungrammatical,"
+        "p_form_grammatical,I_form_grammatical,p_form_ungrammatical,I_form_ungrammatical,certainty,error"
     )
     assert (token[0]["Index"], token[0]["form_grammatical"], token[0]["form_ungrammatical"]) == ("0", "null", "NA")
     assert float(token[0]["p_form_grammatical"]) == pytest.approx(0.5)
