@@ -5,7 +5,7 @@ A set that cannot be had (gated, gone, no network) leaves a file that says so, a
 """
 
 if workflow.is_main_process:
-    specs.forget_unavailable("resources/items", "resources/models")
+    specs.forget_unavailable(Path("resources"), Path("results"))
 
 
 # the items of one task in one language, in the one schema every stage reads

@@ -139,17 +139,27 @@ def _ends(file: Path, count: int = 65536) -> str:
         return fingerprint([head.hex(), opened.read(count).hex()])[:16]
 
 
-def forget_unavailable(folder, models) -> list[Path]:
-    """Delete the files that only say why something could not be had, so that this run tries again; returns them."""
+def forget_unavailable(resources: Path, results: Path) -> list[Path]:
+    """Delete the files that only say why a data set or model could not be had, so that this run tries again.
+
+    And the files made from them, which say the same: Snakemake makes no file anew that nothing missing depends on.
+    Returns what it deleted.
+    """
     forgotten = []
-    for path in sorted(Path(folder).glob("*.parquet")):
+    for path in sorted((resources / "items").glob("*.parquet")):
         try:
-            unavailable = artifacts.metadata(path).get("unavailable")
+            unavailable = "unavailable" in artifacts.metadata(path)
         except ArtifactError:
-            unavailable = "damaged"
+            unavailable = True
         if unavailable:
-            forgotten.append(path)
-    forgotten += [path for path in sorted(Path(models).glob("*.json")) if read_record(path).get("unavailable")]
+            forgotten += [path, *results.glob(f"requests/{path.stem}.*"), *results.glob(f"*/*/{path.stem}.*.parquet")]
+    for path in sorted((resources / "models").glob("*.json")):
+        try:
+            unavailable = "unavailable" in read_record(path)
+        except ArtifactError:
+            unavailable = True
+        if unavailable:
+            forgotten += [path, *results.glob(f"{path.stem}/*/*.parquet")]
     for path in forgotten:
-        path.unlink()
+        path.unlink(missing_ok=True)
     return forgotten
