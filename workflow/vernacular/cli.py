@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular import verbs
+from vernacular import asking, telling
 from vernacular.errors import UserError
 
 
@@ -55,28 +55,28 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = verb("check", verbs.check, "say what is wrong with a config file, or what it asks for", spec=False)
+    check = verb("check", asking.check, "say what is wrong with a config file, or what it asks for", spec=False)
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
 
-    items = verb("items", verbs.items, "read one data set in one language into items")
+    items = verb("items", asking.items, "read one data set in one language into items")
     items.add_argument("--out", type=Path, required=True)
 
-    requests = verb("requests", verbs.requests, "write the prompts of one evaluation")
+    requests = verb("requests", asking.requests, "write the prompts of one evaluation")
     requests.add_argument("--items", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True)
 
-    for name, run in (("model", verbs.model), ("encoder", verbs.encoder)):
+    for name, run in (("model", asking.model), ("encoder", asking.encoder)):
         fetch = verb(name, run, f"fetch one {name} and record what it is")
         fetch.add_argument("--out", type=Path, required=True)
 
-    infer = verb("infer", verbs.infer, "ask one model everything that the store does not hold yet")
+    infer = verb("infer", asking.infer, "ask one model everything that the store does not hold yet")
     infer.add_argument("--model", type=Path, required=True)
     infer.add_argument("--requests", type=Path, nargs="+", required=True)
     infer.add_argument("--out", type=Path, required=True, help="the model's folder of results")
     infer.add_argument("--store", type=Path, required=True)
     infer.add_argument("--threads", type=int, default=1)
 
-    similarity = verb("similarity", verbs.similarity, "compare generated answers with the options")
+    similarity = verb("similarity", telling.similarity, "compare generated answers with the options")
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
     similarity.add_argument("--items-folder", type=Path, required=True)
     similarity.add_argument("--requests-folder", type=Path, required=True)
@@ -84,26 +84,26 @@ def _parser() -> argparse.ArgumentParser:
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)
 
-    metrics = verb("metrics", verbs.metrics, "compute one model's per-item results and values")
+    metrics = verb("metrics", telling.metrics, "compute one model's per-item results and values")
     metrics.add_argument("--model", type=Path, required=True)
     metrics.add_argument("--items-folder", type=Path, required=True)
     metrics.add_argument("--requests-folder", type=Path, required=True)
     metrics.add_argument("--out", type=Path, required=True, help="the model's folder of results")
 
-    compat = verb("compat", verbs.compat, "write results as the tools do that people come from")
+    compat = verb("compat", telling.compat, "write results as the tools do that people come from")
     compat.add_argument("--items-folder", type=Path, required=True)
     compat.add_argument("--tasks", type=Path, nargs="+", required=True)
     compat.add_argument("--out", type=Path, required=True)
 
-    summary = verb("summary", verbs.summary, "gather the values of all models into tables and spreadsheets")
+    summary = verb("summary", telling.summary, "gather the values of all models into tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    complete = verb("complete", verbs.complete, "fail if something is missing from the summary", spec=False)
+    complete = verb("complete", telling.complete, "fail if something is missing from the summary", spec=False)
     complete.add_argument("--notes", type=Path, required=True)
     complete.add_argument("--out", type=Path, required=True)
 
-    timings = verb("timings", verbs.timings, "print how long each part took, and where the results lie", spec=False)
+    timings = verb("timings", telling.timings, "print how long each part took, and where the results lie", spec=False)
     timings.add_argument("benchmarks", type=Path)
     timings.add_argument("--results", type=Path, required=True)
     return parser

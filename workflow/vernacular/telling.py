@@ -1,127 +1,19 @@
-"""What each verb does with files: read what the stage before left, call the stage, write what it returns.
+"""The verbs that tell: scores and generations -> per-item results, values, tables, spreadsheets.
 
-Every function takes the parsed arguments and returns the line that says what was made. The stages themselves touch no
-artifact. Imports stand inside the functions: a verb that counts rows should not wait for torch.
+Each takes the parsed arguments and gives back the line that says what was made, as in `asking`.
 """
 
-import logging
-import sys
+import csv
 from collections import Counter
 from pathlib import Path
 
 from tqdm import tqdm
 
-from vernacular import artifacts
-from vernacular.data.schema import ITEMS
-from vernacular.errors import DataError, ModelError, UserError
-from vernacular.records import read_record, write_record
+from vernacular import __version__, artifacts
+from vernacular.asking import items_in
+from vernacular.errors import UserError
+from vernacular.records import read_record
 from vernacular.requests.schema import REQUESTS
-
-log = logging.getLogger("vernacular")
-
-
-def check(args) -> str:
-    """Say what a config asks for; its mistakes are raised as ConfigError."""
-    from vernacular import config
-
-    found = config.load(args.config)
-    for evaluation in found.evaluations:
-        print(f"  {evaluation}")
-    return f"check: {len(found.models)} models × {len(found.evaluations)} evaluations"
-
-
-def items(args) -> str:
-    """One data set in one language; a set that cannot be had leaves a file that says so, and the others go on."""
-    from vernacular.config import WORKFLOW
-    from vernacular.data.load import load_items
-
-    spec = args.spec
-    name = f"{spec['task']['task']}.{spec['language']}"
-    try:
-        rows, note = load_items(
-            spec["task"],
-            spec["language"],
-            source=spec["data"],
-            limit=spec["limit"],
-            seed=0,
-            root=WORKFLOW,
-        )
-    except DataError as error:
-        log.error(str(error))
-        artifacts.write(args.out, ITEMS, [], {"task": spec["task"]["task"], "unavailable": str(error)})
-        return f"items: {name} CANNOT BE HAD: {error}"
-    artifacts.write(args.out, ITEMS, rows, note)
-    for warning in note["warnings"]:
-        log.warning(warning)
-        print(f"items: {warning}", file=sys.stderr)
-    shown = sum(row["demonstration"] for row in rows)
-    dropped = sum(note["rows"]["dropped"].values())
-    return (
-        f"items: {name}: {len(rows) - shown} items"
-        + (f", {shown} to draw demonstrations from" if shown else "")
-        + (f", {dropped} rows left out (reasons in {args.log or 'the metadata'})" if dropped else "")
-    )
-
-
-def requests(args) -> str:
-    """The prompts of one evaluation; of a set that could not be had, none."""
-    from vernacular.requests.build import CAUSAL_ONLY, build
-
-    spec = args.spec
-    source = artifacts.metadata(args.items)
-    note = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
-    note |= {"task": spec["task"]["task"], "items": source, "causal_only": spec["protocol"] in CAUSAL_ONLY}
-    if unavailable := source.get("unavailable"):
-        artifacts.write(args.out, REQUESTS, [], {**note, "unavailable": unavailable})
-        return f"requests: {spec['evaluation']}: none, the data set could not be had"
-    given = ("language", "protocol", "shots", "seed", "style", "options")
-    rows, built = build(_items(args.items), spec["task"], **{key: spec[key] for key in given})
-    artifacts.write(args.out, REQUESTS, rows, {**note, **built})
-    return f"requests: {spec['evaluation']}: {len(rows)}"
-
-
-def model(args) -> str:
-    """A model's files on this disk. One that cannot be had leaves a record that says so: the other models go on."""
-    from vernacular.checkpoints import resolve
-
-    spec = args.spec
-    try:
-        record = resolve(
-            spec["name"],
-            spec["source"],
-            args.out.with_suffix(""),
-            kind=spec["kind"],
-            allow_pickle=spec["allow_pickle"],
-        )
-    except ModelError as error:
-        log.error(str(error))
-        write_record(args.out, {"name": spec["name"], "source": spec["source"], "unavailable": str(error)})
-        return f"model: {spec['name']} CANNOT BE HAD: {error}"
-    write_record(args.out, record)
-    return f"model: {spec['name']} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
-
-
-def encoder(args) -> str:
-    from vernacular.checkpoints import resolve
-
-    spec = args.spec
-    record = resolve(spec["name"], spec["source"], args.out.with_suffix(""), kind="encoder")
-    write_record(args.out, {**record, "layer": spec.get("layer")})
-    return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
-
-
-def infer(args) -> str:
-    """Everything one model is asked. All evaluations are tried; what failed is said at the end, and fails the job."""
-    from vernacular.inference.run import run_model
-
-    record = read_record(args.model) | args.spec["settings"]
-    asked = {path.stem: path for path in args.requests}
-    done, failed = run_model(record, asked, args.out, args.store, threads=args.threads)
-    if failed:
-        what = "\n".join(f"  {evaluation}: {reason}" for evaluation, reason in failed.items())
-        raise ModelError(f"{record['name']}: {len(failed)} of {len(asked)} evaluations failed:\n{what}")
-    counts = Counter(done.values())
-    return f"infer: {record['name']}: " + ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()))
 
 
 def similarity(args) -> str:
@@ -138,7 +30,7 @@ def similarity(args) -> str:
             artifacts.write(args.out / f"{evaluation}.parquet", SIMILARITIES, [], missing)
             continue
         rows, found = similarities(
-            _items(args.items_folder / f"{what['items']}.parquet"),
+            items_in(args.items_folder / f"{what['items']}.parquet"),
             artifacts.read(generations[evaluation], GENERATIONS).to_pylist(),
             what["metrics"],
             {metric: encoders[name] for metric, name in what["encoders"].items()},
@@ -153,7 +45,6 @@ def similarity(args) -> str:
 
 def metrics(args) -> str:
     """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
-    from vernacular import __version__
     from vernacular.inference.schema import GENERATIONS, SCORES
     from vernacular.metrics.evaluate import evaluate, values
     from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
@@ -176,7 +67,7 @@ def metrics(args) -> str:
             compared, found = artifacts.read(similar, SIMILARITIES).to_pylist(), artifacts.metadata(similar)
         rows, known = evaluate(
             what["protocol"],
-            _items(args.items_folder / f"{what['items']}.parquet"),
+            items_in(args.items_folder / f"{what['items']}.parquet"),
             artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
             artifacts.read(answered, kind).to_pylist(),
             compared,
@@ -210,7 +101,7 @@ def compat(args) -> str:
             continue
         rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
         written += write(
-            args.out / path.stem, what["protocol"], _items(args.items_folder / f"{what['items']}.parquet"), rows
+            args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
         )
     return f"compat: {len(written)} files in {args.out}"
 
@@ -240,8 +131,6 @@ def summary(args) -> str:
 
 def complete(args) -> str:
     """Fail, once everything that could be made is made, naming what could not."""
-    import csv
-
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
     if missing:
@@ -256,8 +145,6 @@ def complete(args) -> str:
 
 def timings(args) -> None:
     """Print a line per stage: how many jobs, how long, how much memory; then where the results lie."""
-    import csv
-
     rows: dict[str, list[dict]] = {}
     for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
         with open(path, newline="") as file:
@@ -271,10 +158,6 @@ def timings(args) -> None:
     print(f"\nThe results lie in {args.results}:")
     for path in sorted(Path(args.results).glob("*")):
         print(f"  {path}")
-
-
-def _items(path: Path) -> list[dict]:
-    return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 
 
 def _missing(note: dict) -> dict:
@@ -306,7 +189,3 @@ def _kind_of_flag(flag: str) -> str:
 
 def _described(record: dict) -> dict:
     return {key: record.get(key) for key in ("name", "source", "revision", "architecture", "fingerprint")}
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
