@@ -32,6 +32,7 @@ def check(args) -> str:
 def items(args) -> str:
     """One data set in one language; a set that cannot be had leaves a file that says so, and the others go on."""
     from vernacular.config import WORKFLOW
+    from vernacular.data.load import load_items
 
     spec = args.spec
     name = f"{spec['task']['task']}.{spec['language']}"
