@@ -7,7 +7,7 @@ import torch
 from vernacular.artifacts import _as_table
 from vernacular.errors import ModelError
 from vernacular.inference import generate as engine
-from vernacular.inference import generate_decode
+from vernacular.inference import generate_check, generate_decode
 from vernacular.inference.generate import generate
 from vernacular.inference.generate_text import continuation
 from vernacular.inference.schema import GENERATIONS
@@ -95,7 +95,7 @@ def test_the_shared_block_is_read_once():
     strategy = shared["engine"]["strategies"][0]
     assert strategy["used"] == "prefix"
     assert strategy["prefix_tokens"] == shared["counters"]["prefix_tokens"] >= 16
-    assert strategy["prefix_difference"] < 1e-4
+    assert strategy["prefix_difference"]["largest"] < 1e-4
 
 
 @pytest.mark.parametrize("arch", ["mistral", "gemma3", "mamba"])
@@ -109,16 +109,56 @@ def test_a_prefix_that_changes_the_numbers_is_left_away():
     """GPT-Neo's local attention counts padding as text, which nothing in its cache tells."""
     _, metadata = run(tiny.loaded("gpt_neo"), rows())
     strategy = metadata["engine"]["strategies"][0]
-    assert strategy["prefix_difference"] > strategy["tolerance"]
+    assert strategy["prefix_difference"]["largest"] > 0.1
     assert strategy["used"] == "batch"
 
 
 def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
-    monkeypatch.setattr(engine, "difference", lambda one, other: 9.9)
+    monkeypatch.setattr(generate_check, "agrees", lambda loaded, gap: False)
     loaded = tiny.loaded("llama")
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
     assert found["i0"]["raw"] == alone(loaded, rows()[0])
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), TypeError("no such argument")])
+def test_a_check_that_fails_leaves_the_prefix_away_and_says_why(monkeypatch, error):
+    def failing(*_):
+        raise error
+
+    loaded = tiny.loaded("llama")
+    expected, _ = run(loaded, rows())
+    monkeypatch.setattr(generate_check, "read_prefix", failing)
+    found, metadata = run(loaded, rows())
+    assert found == expected
+    strategy = metadata["engine"]["strategies"][0]
+    assert strategy["used"] == "batch"
+    assert strategy["prefix_error"] in ("out of memory", "TypeError: no such argument")
+
+
+def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
+    loaded = tiny.loaded("llama")
+    expected, _ = run(loaded, rows())
+    longest = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in rows())
+    whole = generate_decode.Forward.logits
+
+    def limited(self):
+        if self.ids.shape[1] >= longest:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(self)
+
+    monkeypatch.setattr(generate_decode.Forward, "logits", limited)
+    found, metadata = run(loaded, rows())
+    assert metadata["engine"]["strategies"][0]["used"] == "single"
+    lost = [name for name in found if found[name]["flag"]]
+    assert [found[name]["flag"] for name in lost] == ["error: out of memory, even alone"]
+    assert all(found[name] == expected[name] for name in found if name not in lost)
+
+
+def test_nan_agrees_with_nothing():
+    one, nan = [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
+    assert generate_check.difference(one, nan)["largest"] == float("inf")
+    assert generate_check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
 
 
 @pytest.mark.parametrize("limit", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 
 import pyarrow as pa
-import torch
 from tqdm import tqdm
 
 from vernacular.fingerprint import fingerprint
-from vernacular.inference.generate_cache import Prefix, can_share_prefix, shared_start
-from vernacular.inference.generate_decode import Forward, Work, decode
+from vernacular.inference.generate_cache import Prefix, shared_start
+from vernacular.inference.generate_check import strategy
+from vernacular.inference.generate_decode import Work, decode
 from vernacular.inference.generate_plan import batches, limits
 from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompt_of
 from vernacular.inference.generate_rows import row_of
@@ -23,8 +23,6 @@ from vernacular.inference.memory import is_out_of_memory, release
 from vernacular.inference.schema import GENERATIONS
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
-TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-6}  # nats between a batched and a lone next-token distribution
-LOW_PRECISION = 0.5  # nats, for bfloat16 and float16, which move by as much with any change of batch shape
 
 
 def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool = False) -> tuple[pa.Table, dict]:
@@ -78,48 +76,15 @@ class _Run:
         start = shared_start([p.ids for p in prompts]) if len(prompts) > 1 else []
         shared = start if len(start) >= SHORTEST_PREFIX else []
         plan = batches(prompts, len(shared), self.limits)
-        unfinished = [batch for batch in plan if self.journal.done(_name(batch)) is None]
-        strategy, prefix = ("batch", None) if not unfinished else self._strategy(prompts, shared)
-        if strategy == "single":
+        prefix, note = None, {"prompts": len(prompts), "used": "journal"}
+        if any(self.journal.done(_name(batch)) is None for batch in plan):
+            prefix, note = strategy(self.loaded, prompts, shared, self.work)
+        self.strategies.append(note)
+        self.prefix_tokens += len(prefix.ids) if prefix else 0
+        if note["used"] == "single":
             plan = [[prompt] for batch in plan for prompt in batch]
         for batch in plan:
             self._batch(batch, prefix)
-
-    def _strategy(self, prompts: list[Prompt], shared: list[int]) -> tuple[str, Prefix | None]:
-        """("prefix", it), ("batch", None) or ("single", None): the first that agrees with one prompt at a time.
-
-        Tried on the shortest and the longest prompt together, where padding is longest.
-        """
-        if len(prompts) == 1:
-            self.strategies.append({"used": "single", "prompts": 1})
-            return "single", None
-        pair = [min(prompts, key=_length), max(prompts, key=_length)]
-        alone = [self._first_logits([prompt], None)[0] for prompt in pair]
-        tolerance = TOLERANCE.get(self.loaded.dtype, LOW_PRECISION)
-        note = {"prompts": len(prompts), "prefix_tokens": 0, "tolerance": tolerance}
-        self.strategies.append(note)
-        longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
-        if shared and can_share_prefix(self.loaded, longest):
-            prefix = self._prefix(shared)
-            note["prefix_difference"] = difference(alone, self._first_logits(pair, prefix))
-            if note["prefix_difference"] <= tolerance:
-                self.prefix_tokens += len(shared)
-                note |= {"used": "prefix", "prefix_tokens": len(shared)}
-                return "prefix", prefix
-        note["batch_difference"] = difference(alone, self._first_logits(pair, None))
-        note["used"] = "batch" if note["batch_difference"] <= tolerance else "single"
-        return note["used"], None
-
-    def _prefix(self, ids: list[int]) -> Prefix:
-        """Read the shared tokens once."""
-        batch = Forward(self.loaded, [ids], None, 0, self.work)
-        batch.logits()
-        return Prefix(ids, batch.cache)
-
-    def _first_logits(self, prompts: list[Prompt], prefix: Prefix | None) -> list[torch.Tensor]:
-        start = len(prefix.ids) if prefix else 0
-        batch = Forward(self.loaded, [p.ids[start:] for p in prompts], prefix, 1, self.work)
-        return list(batch.logits().log_softmax(-1))
 
     def _batch(self, batch: list[Prompt], prefix: Prefix | None) -> None:
         """One batch from the journal or the model; in halves where memory, now or then, did not allow more."""
@@ -154,19 +119,6 @@ class _Run:
             self.journal.add(name, kept)
         self.found.update({prompt.request_id: row for prompt, row in zip(batch, kept, strict=True)})
         self.bar.update(len(batch))
-
-
-def difference(one: list[torch.Tensor], other: list[torch.Tensor]) -> float:
-    """Largest difference (nats) among the 50 likeliest next tokens of each row."""
-    worst = 0.0
-    for a, b in zip(one, other, strict=True):
-        top = a.topk(min(50, len(a))).indices
-        worst = max(worst, (a[top] - b[top]).abs().max().item())
-    return worst
-
-
-def _length(prompt: Prompt) -> tuple[int, str]:
-    return len(prompt.ids), prompt.request_id
 
 
 def _name(batch: list[Prompt]) -> str:

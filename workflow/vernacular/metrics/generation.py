@@ -8,10 +8,10 @@ the similarity to their target. Beside these what readers expect: exact match, c
 An empty answer is similar to nothing, so its similarities are missing and the item is flagged; but it chose no option
 and equals none, so it counts as wrong. A generation that failed counts as nothing at all.
 
-Beside Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty answers; its "mean with correct options"
-pools all right options where `m_correct` takes the nearest of each item; its accuracy asks for the last right option
-it happened to visit, `m_accuracy` for any. Its BERTScore against "all options" is the larger of `bertscore_correct` and
-`bertscore_wrong`. For items with one right answer, and none empty, the two agree.
+Beside Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty answers; its "mean with correct
+options" pools all right options where `m_correct` takes the nearest of each item; its accuracy asks for the last right
+option it happened to visit, `m_accuracy` for any. Its BERTScore against "all options" is the larger of
+`bertscore_correct` and `bertscore_wrong`. For items with one right answer, and none empty, the two agree.
 """
 
 import unicodedata
