@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 
@@ -113,7 +114,9 @@ def _sample(paths: list[Path], length: int) -> list[Path]:
     ordered = sorted({path.tokens for path in paths})
     middle = max(0, len(ordered) // 2 - 1)
     chosen = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
-    cut = max(0, min(map(len, chosen)) - length)  # the same for all, so that what they share stays shared
+    shared = sum(1 for _ in takewhile(lambda same: same, (len(set(at)) == 1 for at in zip(*chosen, strict=False))))
+    # the same cut for all, and half of what is left still shared, so that blocks are checked too
+    cut = max(0, min(min(map(len, chosen)) - length, shared - length // 2))
     texts = [tokens[cut : cut + length] for tokens in chosen]
     return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
 

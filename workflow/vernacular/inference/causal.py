@@ -61,7 +61,7 @@ def ask_causal(
 
 
 def limits(loaded: LoadedModel, budget: int) -> Limits:
-    """How a device likes its batches: a CPU one row at a time, a GPU several long ones."""
+    """How a device likes its batches: a CPU a few short rows (less attention among strangers), a GPU long ones."""
     if loaded.device.type == "cpu":
-        return Limits(budget=budget, row=min(budget, 512), forward=64)
+        return Limits(budget=budget, row=min(budget, 256), forward=64)
     return Limits(budget=budget, row=min(budget, 2048), forward=512)

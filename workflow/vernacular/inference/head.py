@@ -1,6 +1,6 @@
 """From hidden states to answers: log-probability, greedy mark, rank, entropies, and the chance that a word ends.
 
-Only the rows that predict something reach the output head, a few megabytes of logits at a time, reduced in float32. The
+Only the rows that predict something reach the output head, some megabytes of logits at a time, reduced in float32. The
 logits come out of the model's own `forward`, with the body's output put in place of the body: so final soft-capping,
 logit scaling, biases and tied heads are what the model's authors wrote.
 """
@@ -16,7 +16,7 @@ from vernacular.inference.load import LoadedModel
 from vernacular.inference.plan import Batch
 
 TOP_K = 100  # of the entropy among the likeliest tokens
-_CHUNK_BYTES = 64 * 2**20  # of float32 logits at once
+_CHUNK_BYTES = 100 * 2**20  # of float32 logits at once: 512 rows of a vocabulary of 50k
 
 EXTRAS = ("entropy", "rank", "word_end")
 

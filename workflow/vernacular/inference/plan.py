@@ -2,9 +2,9 @@
 
 A *block* is a shared beginning whose keys and values are computed once and kept; blocks may stand on blocks. A *row* is
 what one line of a forward pass reads on top of its block: under `tree` a whole piece of the trie, whose branches an
-attention mask keeps apart; under `prefix` and `plain` one path. Several rows of one block make a *batch*. On a CPU a
-batch is one tree row, filled with as many contexts as the budget holds: nothing is padded and no token is read twice,
-but for the few that rows repeat because too short to be worth a block.
+attention mask keeps apart; under `prefix` and `plain` one path. Several rows of one block make a *batch*. Tree rows are
+filled with as many contexts as they hold and put beside rows as long as they, so that hardly anything is padded, and
+no token is read twice but the few that rows repeat because they are too short to be worth a block.
 """
 
 from collections.abc import Iterator
@@ -186,7 +186,13 @@ class _Cutter:
         """Rows of like length together, the longest first, so that memory runs out at once or never."""
         rows = sorted(rows, key=len, reverse=True)
         while rows:
-            count = max(1, self.limits.budget // len(rows[0]))
+            longest = len(rows[0])
+            # a row much shorter than the longest is better off in another batch, if that is not too dear
+            slack = longest // 10 if self.strategy == "tree" else self.limits.forward
+            fits = self.limits.budget // longest
+            count = 1
+            while count < min(fits, len(rows)) and longest - len(rows[count]) <= slack:
+                count += 1
             self.batches.append(Batch(block, rows[:count], plain=self.strategy == "plain"))
             rows = rows[count:]
 
