@@ -125,8 +125,8 @@ def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_h
     """Per text of the sample, the log-probabilities of its tokens but the first."""
     roots = grow(sample)
     shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= SHORTEST_BLOCK else 0
-    # what is shared becomes a block, and all that branches off stands in one row
-    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared, forward=1)
+    # just too short a row for all that branches off: so what is shared becomes a block, and two texts stand in one row
+    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared - 1, forward=1)
     body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
     found = [[0.0] * (len(path.tokens) - 1) for path in sample]
     for batch in plan(roots, strategy, limits):

@@ -74,7 +74,7 @@ def execute(
                     bar.update(batch.tokens)
                 else:
                     return
-            pending = {who for who in pending if unanswered[who]}
+            pending = {who for who in pending if unanswered.get(who)}
             forget()
             release(loaded)
             pending -= _shrink(counters, batch, asked, length)

@@ -140,8 +140,8 @@ class _Cutter:
     def _fits(self, node: Node) -> bool:
         if self.strategy != "tree":
             return not node.children
-        # a long context with little below it is one row too: cheaper than a block of its own
-        return node.size <= self.limits.row or node.size - len(node.tokens) <= self.limits.row // 4
+        # a long context whose branches fit one row goes with them: a block would serve that row alone
+        return node.size - len(node.tokens) <= self.limits.row
 
     def _becomes_block(self, chain: list[Node], node: Node) -> bool:
         if self.strategy == "plain" or self._fits(node):
