@@ -52,6 +52,13 @@ def test_the_first_run_makes_every_artifact_of_the_contract(place):
     assert {"predictions.csv", "scores.txt", "outputs_log.csv", "results.jsonl"} <= written
 
 
+def test_every_artifact_names_what_it_was_made_of(place):
+    paths = [*place.folder.glob("resources/**/*.parquet"), *place.folder.glob("results/[!s]*/**/*.parquet")]
+    fingerprints = {path: artifacts.metadata(path)["fingerprint"] for path in paths}
+    assert len(fingerprints) > 50
+    assert len(set(fingerprints.values())) == len(fingerprints)
+
+
 def test_every_evaluation_has_values_and_every_value_its_provenance(place):
     results = place.results()
     assert set(results["evaluation"]) == {

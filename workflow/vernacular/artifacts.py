@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.errors import ArtifactError
+from vernacular.fingerprint import fingerprint
 
 _KEY = b"vernacular"
 
@@ -76,6 +77,11 @@ def metadata(path) -> dict:
         raise ArtifactError(
             f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
         ) from None
+
+
+def made_of(*parts) -> str:
+    """Fingerprint of what determines an artifact: JSON-like values, and artifacts (paths) by their own fingerprints."""
+    return fingerprint([metadata(part)["fingerprint"] if isinstance(part, Path) else part for part in parts])
 
 
 @contextlib.contextmanager

@@ -47,9 +47,11 @@ def items(args) -> str:
         )
     except DataError as error:
         log.error(str(error))
-        artifacts.write(args.out, ITEMS, [], {"task": spec["task"]["task"], "unavailable": str(error)})
+        note = {"task": spec["task"]["task"], "unavailable": str(error)}
+        artifacts.write(args.out, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
         return f"items: {name} CANNOT BE HAD: {error}"
-    artifacts.write(args.out, ITEMS, rows, note)
+    made_of = artifacts.made_of(spec, note["source"]["sha256"])
+    artifacts.write(args.out, ITEMS, rows, {**note, "fingerprint": made_of})
     for warning in note["warnings"]:
         log.warning(warning)
         print(f"items: {warning}", file=sys.stderr)
@@ -70,6 +72,7 @@ def requests(args) -> str:
     source = artifacts.metadata(args.items)
     note = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
     note |= {"task": spec["task"]["task"], "items": source, "causal_only": spec["protocol"] in CAUSAL_ONLY}
+    note |= {"fingerprint": artifacts.made_of(spec, args.items)}
     if unavailable := source.get("unavailable"):
         artifacts.write(args.out, REQUESTS, [], {**note, "unavailable": unavailable})
         return f"requests: {spec['evaluation']}: none, the data set could not be had"

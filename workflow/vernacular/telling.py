@@ -25,9 +25,12 @@ def similarity(args) -> str:
     encoders = {path.stem: read_record(path) for path in args.encoders}
     generations = {path.stem: path for path in args.generations}
     for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="similarity", disable=None):
-        note = artifacts.metadata(generations[evaluation])
-        if missing := _missing(note):
-            artifacts.write(args.out / f"{evaluation}.parquet", SIMILARITIES, [], missing)
+        target = args.out / f"{evaluation}.parquet"
+        made_of = artifacts.made_of(
+            what, [encoders[name]["fingerprint"] for name in what["encoders"].values()], generations[evaluation]
+        )
+        if missing := _missing(artifacts.metadata(generations[evaluation])):
+            artifacts.write(target, SIMILARITIES, [], {**missing, "fingerprint": made_of})
             continue
         rows, found = similarities(
             items_in(args.items_folder / f"{what['items']}.parquet"),
@@ -39,7 +42,7 @@ def similarity(args) -> str:
             language=what["language"],
             threads=args.threads,
         )
-        artifacts.write(args.out / f"{evaluation}.parquet", SIMILARITIES, rows, {"evaluation": evaluation, **found})
+        artifacts.write(target, SIMILARITIES, rows, {"evaluation": evaluation, **found, "fingerprint": made_of})
     return f"similarity: {len(generations)} evaluations"
 
 
@@ -56,14 +59,15 @@ def metrics(args) -> str:
         answered = args.out / kind.name / f"{evaluation}.parquet"
         note = artifacts.metadata(answered)
         target = args.out / "tasks" / f"{evaluation}.parquet"
+        similar = args.out / "similarity" / f"{evaluation}.parquet"
+        made_of = artifacts.made_of(what, answered, *([similar] if kind is GENERATIONS else []))
         asked = artifacts.metadata(args.requests_folder / f"{evaluation}.parquet")
         if missing := _missing(note):
-            artifacts.write(target, TASK_RESULTS, [], {"evaluation": evaluation, **missing})
-            notes[evaluation] = missing
+            artifacts.write(target, TASK_RESULTS, [], {"evaluation": evaluation, **missing, "fingerprint": made_of})
+            notes[evaluation] = {**missing, "fingerprint": made_of}
             continue
         compared, found = [], {}
         if kind is GENERATIONS:
-            similar = args.out / "similarity" / f"{evaluation}.parquet"
             compared, found = artifacts.read(similar, SIMILARITIES).to_pylist(), artifacts.metadata(similar)
         rows, known = evaluate(
             what["protocol"],
@@ -72,19 +76,16 @@ def metrics(args) -> str:
             artifacts.read(answered, kind).to_pylist(),
             compared,
         )
-        notes[evaluation] = _facts(asked, note, rows)
+        notes[evaluation] = {**_facts(asked, note, rows), "fingerprint": made_of}
         artifacts.write(target, TASK_RESULTS, rows, {"evaluation": evaluation, **notes[evaluation]})
         names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
         facts = {"model": args.spec["model"], "adapter": None, "evaluation": evaluation, **names}
         facts |= {"model_revision": record.get("revision") or record.get("fingerprint", "")[:12]}
         facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
         long += values(rows, known, facts, found.get("signatures", {}))
-    artifacts.write(
-        args.out / "metrics.parquet",
-        METRICS,
-        long,
-        {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes},
-    )
+    told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
+    told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
+    artifacts.write(args.out / "metrics.parquet", METRICS, long, told)
     return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
 
 
@@ -114,11 +115,13 @@ def summary(args) -> str:
     from vernacular.summary.tables import collect, to_arrow, wide, write_csv
     from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
-    told = [artifacts.metadata(path) for path in args.metrics]
+    of_models = [artifacts.metadata(path) for path in args.metrics]
     long = collect([artifacts.read(path, METRICS) for path in args.metrics])
-    notes = [row for note in told for row in notes_of(note)]
-    models = [_described(note["record"]) for note in told]
-    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), {"models": models, "notes": notes})
+    notes = [row for note in of_models for row in notes_of(note)]
+    models = [_described(note["record"]) for note in of_models]
+    made_of = artifacts.made_of(args.spec, *args.metrics)
+    told = {"models": models, "notes": notes, "fingerprint": made_of}
+    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), told)
     write_csv(args.out / "results.csv", long)
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
@@ -126,7 +129,7 @@ def summary(args) -> str:
     write_similarity(args.out / "similarity_summary.xlsx", long, provenance)
     write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance)
     write_leaderboard(args.out / "leaderboard.xlsx", long, provenance)
-    return f"summary: {len(long)} values of {len(told)} models in {args.out}"
+    return f"summary: {len(long)} values of {len(of_models)} models in {args.out}"
 
 
 def complete(args) -> str:

@@ -32,13 +32,13 @@ def run_model(
         note = artifacts.metadata(path)
         kind = GENERATIONS if note["protocol"] == "generation" else SCORES
         if why := _impossible(record, note):
-            _lay_out(out, evaluation, kind, kind.schema.empty_table(), why)
+            _lay_out(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
             done[evaluation] = "not possible"
             continue
         requests = artifacts.read(path, REQUESTS)
         key = evaluation_key(record, requests, kind)
         if found := store.get(key, kind):
-            _lay_out(out, evaluation, kind, *found)
+            _lay_out(out, evaluation, record, kind, *found, key)
             done[evaluation] = "found in the store"
         else:
             missing[evaluation] = (requests, note, kind, key)
@@ -64,7 +64,7 @@ def run_model(
                 failed[evaluation] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                 continue
             store.put(key, kind, table, facts)
-            _lay_out(out, evaluation, kind, table, facts)
+            _lay_out(out, evaluation, record, kind, table, facts, key)
             done[evaluation] = "computed"
     return done, failed
 
@@ -92,5 +92,10 @@ def _answer(loaded, requests: pa.Table, note: dict, kind: Kind, journal) -> tupl
     return generate(loaded, requests, journal=journal, progress=True)
 
 
-def _lay_out(out: Path, evaluation: str, kind: Kind, table: pa.Table, facts: dict) -> None:
-    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, {**facts, "evaluation": evaluation})
+def _lay_out(
+    out: Path, evaluation: str, record: dict, kind: Kind, table: pa.Table, facts: dict, fingerprint: str
+) -> None:
+    # one model under two names has one entry in the store, which knows the name it was first asked under
+    model = {**facts.get("model", {}), "name": record["name"]}
+    note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
+    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)
