@@ -325,3 +325,22 @@ def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
     _, metadata = ask(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
     assert metadata["engine"]["strategy"] == "tree"
     assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(length)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(max_size=30), st.sampled_from(["bytes", "prepend", "metaspace", "bare"]), st.data())
+def test_any_text_gets_numbers_or_a_flag(text, kind, data):
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    [row] = score(BY_TOKENIZER[kind], tiny.score_requests([(text, start, end)]))[0].to_pylist()
+    if row["logprobs"] is None:
+        assert row["flag"].startswith(("empty", "boundary; empty", "error: the only token"))
+        return
+    assert len(row["logprobs"]) == len(row["tokens"]) == len(row["offsets"]) == len(row["greedy"]) > 0
+    assert all(value is not None and value <= 0 for value in row["logprobs"][1:])
+    assert (row["logprobs"][0] is None) == (kind == "bare" and row["n_prompt_tokens"] == 0)
+    covered = {place for a, b in row["offsets"] for place in range(a, b)}
+    assert {place for place in range(start, end) if not text[place].isspace()} <= covered or kind == "metaspace"
+
+
+BY_TOKENIZER = {kind: tiny.loaded(tokens=kind) for kind in ("bytes", "prepend", "metaspace", "bare")}

@@ -1,5 +1,6 @@
 import pytest
 import tiny
+from transformers import ByT5Tokenizer
 from vernacular.errors import ModelError
 from vernacular.inference.tokens import CannotAlign, bos_policy, encode, rebuilt_offsets, span_tokens, with_bos
 
@@ -125,3 +126,12 @@ def test_offsets_that_cannot_be_proven_are_refused():
 
     with pytest.raises(CannotAlign, match="decode to 'r'"):
         rebuilt_offsets(Lowering(), Slow()("Rúa", add_special_tokens=False)["input_ids"], "Rúa")
+
+
+@pytest.mark.parametrize("text", ["Rúa: a  gato 🙂\n", "مطبخ", " a"])
+def test_byte_tokenizer_of_transformers_is_aligned(text):
+    loaded = tiny.loaded("llama")
+    loaded.tokenizer = ByT5Tokenizer()
+    encoded = encode(loaded, text)
+    assert encoded.offsets[-1] is None
+    assert encoded.offsets[:-1] == [(i, i + 1) for i, letter in enumerate(text) for _ in letter.encode()]
