@@ -12,9 +12,7 @@ class Prepared:
     """One request, ready to be scored: tokens `ids[first:stop]` given all those before them."""
 
     request_id: str
-    ids: list[int] = field(
-        default_factory=list
-    )  # up to the span's end for a causal model, all of them for a masked one
+    ids: list[int] = field(default_factory=list)  # to the span's end for a causal model, all for a masked one
     offsets: list = field(default_factory=list)  # of the span's tokens
     words: list = field(default_factory=list)  # the word each of `ids` is a piece of (masked models)
     first: int = 0
