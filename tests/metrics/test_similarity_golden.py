@@ -164,6 +164,19 @@ def test_cosine_of_a_plain_folder_is_the_mean_over_the_attention_mask(folders):
     assert ours[0, 1] == pytest.approx(expected, abs=1e-6)
 
 
+def test_the_encoders_own_prefix_is_used_unless_the_record_has_one(folders, tmp_path):
+    encoder = SentenceTransformer(str(folders["bert"]), prompts={"query": "query: "}, default_prompt_name="query")
+    encoder.save(str(tmp_path))
+    own, metadata = run("cosine", tmp_path)
+    asked, _ = run("cosine", folders["bert"], prefix="query: ")
+    none, _ = run("cosine", tmp_path, prefix="")
+    plain, _ = run("cosine", folders["bert"])
+    np.testing.assert_allclose(own, asked, atol=1e-6)
+    np.testing.assert_allclose(none, plain, atol=1e-6)
+    assert not np.allclose(own, none, atol=1e-4)
+    assert "prefix:'query: '" in metadata["signatures"]["cosine"]
+
+
 def test_a_causal_model_is_mean_pooled_too(tmp_path):
     """The evaluated model as its own encoder, as Simil-Eval has it; without a padding token, in batches here."""
     causal.save("llama", tmp_path)
@@ -217,6 +230,5 @@ def test_idf_is_counted_over_texts_and_not_over_tokens(folders):
 def test_signatures_name_encoder_layer_and_versions(folders):
     _, metadata = run("bertscore", folders["bert"], layer=2, revision="abcdef0123456789")
     assert metadata["signatures"]["bertscore"].startswith("bertscore|encoder:tiny@abcdef012345|layer:2|idf:no|")
-    assert cosine.signature(tiny.record("x", prefix="query: ")).startswith(
-        "cosine|encoder:tiny@ffffffffffff|prefix:'query: '|"
-    )
+    signature = cosine.signature(tiny.record("x"), "query: ")
+    assert signature.startswith("cosine|encoder:tiny@ffffffffffff|prefix:'query: '|")

@@ -120,10 +120,10 @@ def _counts(given, options, pairs) -> dict:
 
 
 def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:
-    facts = {"signature": cosine.signature(record), "truncated_texts": 0}
+    encoder = cosine.load(record)
+    prefix = cosine.prefix_of(record, encoder)
+    facts = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}
     if not pairs:
         return np.empty(0), facts
-    encoder = cosine.load(record)
-    prefix = record.get("prefix") or ""
     facts["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
     return cosine.cosine(encoder, pairs, prefix), facts

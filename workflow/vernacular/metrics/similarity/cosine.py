@@ -39,13 +39,20 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None) -> Sen
     return encoder
 
 
+def prefix_of(record: dict, encoder: SentenceTransformer) -> str:
+    """What stands before each text: the record's `prefix`, else what the encoder's own files say ("query: " for E5)."""
+    if record.get("prefix") is not None:
+        return record["prefix"]
+    return encoder.prompts.get(encoder.default_prompt_name) or ""
+
+
 def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: str = "") -> np.ndarray:
     """Cosine of each pair of texts, float64 [n_pairs], in [-1, 1]; each distinct text is embedded once.
 
-    `prefix` is what the encoder wants before a text ("query: " for E5); it is part of what is embedded.
+    `prefix` stands before each text and is part of what is embedded.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    vectors = encoder.encode(texts, prompt=prefix or None, batch_size=64, show_progress_bar=False)
+    vectors = encoder.encode(texts, prompt=prefix, batch_size=64, show_progress_bar=False)
     vectors = np.asarray(vectors, dtype=np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     row = {text: i for i, text in enumerate(texts)}
@@ -60,9 +67,8 @@ def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = ""
     return sum(len(ids) > limit for ids in encoded)
 
 
-def signature(record: dict) -> str:
+def signature(record: dict, prefix: str) -> str:
     """What the numbers depend on: `cosine|encoder:…|prefix:…|sentence-transformers:…`."""
-    prefix = record.get("prefix") or ""
     return (
         f"cosine|encoder:{described(record)}|prefix:{prefix!r}|sentence-transformers:{version('sentence-transformers')}"
     )
