@@ -97,7 +97,7 @@ def test_chunks_and_batches_change_no_number(folder, monkeypatch, budget):
     generations = [generation(str(i), answer) for i, answer in enumerate(answers)]
     expected, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
     monkeypatch.setattr(tokens, "CHUNK_TOKENS", budget)
-    monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", budget)
+    monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", {"cpu": budget, "cuda": budget})
     found, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_allclose(one["similarities"], other["similarities"], atol=1e-6)

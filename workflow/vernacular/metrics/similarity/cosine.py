@@ -52,7 +52,9 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
     `prefix` stands before each text and is part of what is embedded.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    vectors = encoder.encode(texts, prompt=prefix, batch_size=64, show_progress_bar=False)
+    # few on a CPU, where larger batches leave the cache
+    size = 256 if encoder.device.type == "cuda" else 32
+    vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
     vectors = np.asarray(vectors, dtype=np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     row = {text: i for i, text in enumerate(texts)}

@@ -14,7 +14,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from vernacular.errors import ModelError
 
-TOKEN_BUDGET = 8192  # padded tokens in one forward: large enough to fill two cores, small enough for any laptop
+# Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
+# their activations stay in the cache. A GPU wants many.
+TOKEN_BUDGET = {"cpu": 512, "cuda": 16_384}
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class TokenEncoder:
                 raise ModelError(f"{self.name}: has layers 0 to {self.n_layers}, and layer {layer} was asked for.")
         found: list[dict[int, np.ndarray]] = [{} for _ in rows]
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
-        for batch in _batches(order, [len(row) for row in rows]):
+        budget = TOKEN_BUDGET.get(self.device.split(":")[0], TOKEN_BUDGET["cpu"])
+        for batch in _batches(order, [len(row) for row in rows], budget):
             longest = max(len(rows[i]) for i in batch)
             ids = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
             mask = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -143,11 +146,11 @@ class TokenEncoder:
         return chosen
 
 
-def _batches(order: list[int], lengths: list[int]):
+def _batches(order: list[int], lengths: list[int], budget: int):
     """Runs of `order` (shortest first) whose padded size stays under the budget; a row longer than it goes alone."""
     batch: list[int] = []
     for i in order:
-        if batch and (len(batch) + 1) * lengths[i] > TOKEN_BUDGET:
+        if batch and (len(batch) + 1) * lengths[i] > budget:
             yield batch
             batch = []
         batch.append(i)
