@@ -53,7 +53,7 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     # few on a CPU, where larger batches leave the cache
-    size = 256 if encoder.device.type == "cuda" else 32
+    size = 256 if encoder.device.type == "cuda" else 16
     vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
     vectors = np.asarray(vectors, dtype=np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
