@@ -7,6 +7,7 @@ import copy
 import re
 
 import openpyxl
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from vernacular import artifacts
@@ -14,7 +15,7 @@ from workplace import ROOT, Workplace, said
 
 EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},
-    {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"]},
+    {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"], "styles": ["default", "simil-eval"]},
     {"task": "cola", "languages": ["es"]},
     {"task": "calame", "languages": ["gl"], "protocols": ["last_word"]},
     {"task": "xstorycloze", "languages": ["gl"], "protocols": ["minimal_pair"]},
@@ -68,8 +69,9 @@ def test_every_evaluation_has_values_and_every_value_its_provenance(place):
     assert results["model_revision"].notna().all()
     assert results["dataset_revision"].notna().all()
     assert set(results.query("task == 'openbookqa'")["shots"]) == {0, 2}
-    encoders = results.query("metric == 'cosine_accuracy'")["signature"]
-    assert encoders.str.contains("encoder").all()
+    encoders = results.query("metric == 'cosine_accuracy' and category == ''").set_index("style")["signature"]
+    assert encoders["default"].str.contains("encoder").all()
+    assert "tiny" in encoders["simil-eval"], "that tool measures with the evaluated model itself"
 
 
 def test_the_workbooks_hold_the_numbers_of_the_long_table(place):
@@ -108,11 +110,14 @@ def test_touching_files_reruns_nothing(place):
 
 
 def test_a_deleted_result_is_laid_out_again_without_loading_the_model(place):
-    gone = place.folder / "results" / "tiny" / "scores" / "cola.es.acceptability.0shot.parquet"
-    before = artifacts.metadata(gone)
-    gone.unlink()
+    gone = [
+        place.folder / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet" for kind in ("scores", "tasks")
+    ]
+    before = [artifacts.metadata(path) for path in gone]
+    for path in gone:
+        path.unlink()
     assert place.run().returncode == 0
-    assert artifacts.metadata(gone) == before
+    assert [artifacts.metadata(path) for path in gone] == before
     assert "found in the store" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
 
 
@@ -134,10 +139,11 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
 
 def test_one_task_more_computes_that_task_alone(place):
     place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
-    before = {p: p.read_bytes() for p in place.folder.glob("results/tiny/tasks/*.parquet")}
+    before = {p: pq.read_table(p) for p in place.folder.glob("results/tiny/tasks/*.parquet")}
     assert place.run().returncode == 0
     assert "1 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
-    assert {p: p.read_bytes() for p in before} == before
+    for path, table in before.items():
+        assert pq.read_table(path).equals(table, check_metadata=True), path
 
 
 def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):

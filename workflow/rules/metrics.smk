@@ -30,6 +30,7 @@ rule encoder:
 # how similar one model's answers are to every option; each distinct text is embedded once
 rule similarity:
     input:
+        model="resources/models/{model}.json",
         encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
         data=items_of(settings.GENERATED),
         requests=of_each("results/requests/{evaluation}.parquet", settings.GENERATED),
@@ -52,7 +53,8 @@ rule similarity:
     message:
         "similarity: compare what {wildcards.model} generated with the options"
     shell:
-        "python -m vernacular similarity --spec {params.spec:q} --encoders {input.encoders:q}"
+        "python -m vernacular similarity --spec {params.spec:q} --model {input.model:q}"
+        " --encoders {input.encoders:q}"
         " --items-folder resources/items --requests-folder results/requests"
         " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"
 

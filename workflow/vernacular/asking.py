@@ -107,8 +107,9 @@ def encoder(args) -> str:
     from vernacular.checkpoints import resolve
 
     spec = args.spec
-    record = resolve(spec["name"], spec["source"], args.out.with_suffix(""), kind="encoder")
-    write_record(args.out, {**record, "layer": spec.get("layer")})
+    allow_pickle = spec.get("allow_pickle", False)
+    record = resolve(spec["name"], spec["source"], args.out.with_suffix(""), kind="encoder", allow_pickle=allow_pickle)
+    write_record(args.out, {**record, **{key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
 
 

@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
     similarity = verb("similarity", telling.similarity, "compare generated answers with the options")
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
+    similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
     similarity.add_argument("--items-folder", type=Path, required=True)
     similarity.add_argument("--requests-folder", type=Path, required=True)
     similarity.add_argument("--generations", type=Path, nargs="*", default=[])

