@@ -6,16 +6,18 @@ from vernacular.errors import ModelError
 from vernacular.inference.load import LoadedModel
 
 
-def uses_chat(loaded: LoadedModel, turns: list[dict] | None) -> bool:
-    """Is this request put through the chat template? ("auto": where the tokenizer has one.)
+def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
+    """Is this request put through the chat template? kind: "generate" or "score".
 
+    "auto": to generate, where the tokenizer has one. Log-probabilities are those of the running text unless a person
+    says true: the prompts of PalmX and of the harnesses are meant so, and a base model and its chat model compare.
     Raises ModelError if chat is demanded of a tokenizer without a template.
     """
     wanted = loaded.option("chat", "auto")
     has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
     if wanted is True and not has_template:
         raise ModelError(f"model {loaded.record['name']}: chat is true, and its tokenizer has no chat template.")
-    return bool(turns) and (has_template if wanted == "auto" else bool(wanted))
+    return bool(turns) and (has_template and kind == "generate" if wanted == "auto" else bool(wanted))
 
 
 def render(loaded: LoadedModel, turns: list[dict]) -> str:

@@ -41,7 +41,7 @@ def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
     """
     room = math.inf if loaded.max_length is None else loaded.max_length
     new = new_tokens(loaded, row)
-    chat = uses_chat(loaded, row["turns"])
+    chat = uses_chat(loaded, row["turns"], row["kind"])
     asked = {
         "request_id": row["request_id"],
         "max_new_tokens": new,

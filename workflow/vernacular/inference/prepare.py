@@ -73,7 +73,7 @@ def prepare(loaded: LoadedModel, row: dict) -> Prepared:
 def _text(loaded: LoadedModel, row: dict, demonstrations: list[str], left_out: int) -> tuple[str, int, int, str | None]:
     """(the whole text, span start, span end, the text again if a template made it), less some demonstrations."""
     whole = row["prefix"] + row["text"]
-    if chat.uses_chat(loaded, row["turns"]):
+    if chat.uses_chat(loaded, row["turns"], row["kind"]):
         turns = chat.without_demonstrations(row["turns"], left_out)
         text, start = chat.render_continuation(loaded, turns, whole[row["span_start"] : row["span_end"]])
         return text, start, len(text), text

@@ -30,7 +30,7 @@ from vernacular.fingerprint import code_fingerprint, fingerprint
 log = logging.getLogger("vernacular")
 
 # Options of a model record that change its answers (more than float noise); device and batch size do not.
-_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "adapter", "gguf_file")
+_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "engine", "adapter", "gguf_file")
 _SHARED = ("load.py", "chat.py", "tokens.py", "schema.py", "memory.py")
 _LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 _NO_NUMBERS = ("store.py", "run.py")
