@@ -114,7 +114,7 @@ def compat(args) -> str:
 def summary(args) -> str:
     """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
     from vernacular.metrics.schema import METRICS
-    from vernacular.summary.notes import as_frame, notes_of
+    from vernacular.summary.notes import as_frame, data_sets_of, notes_of
     from vernacular.summary.schema import RESULTS
     from vernacular.summary.tables import collect, to_arrow, wide, write_csv
     from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
@@ -129,7 +129,8 @@ def summary(args) -> str:
     write_csv(args.out / "results.csv", long)
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
-    provenance = {"models evaluated": models, "notes": notes}
+    data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
+    provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
     write_similarity(args.out / "similarity_summary.xlsx", long, provenance)
     write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance)
     write_leaderboard(args.out / "leaderboard.xlsx", long, provenance)

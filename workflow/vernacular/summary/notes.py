@@ -8,8 +8,9 @@ _COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 def notes_of(told: dict) -> list[dict]:
     """One model's notes from the metadata of its metrics file; a row per thing to know.
 
-    kind: "unavailable" (a data set or model could not be had), "not applicable", "left out" (rows of the data set),
-    "not asked" (items), "flagged" (answers), "fallback" (the engine took a slower way), "rows" (other than expected).
+    kind: "unavailable" (a data set or model could not be had), "not applicable", "left out", "repaired" (rows of the
+    data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine took a
+    slower way).
     """
     found = []
 
@@ -21,8 +22,9 @@ def notes_of(told: dict) -> list[dict]:
             if key in facts:
                 note(evaluation, kind, facts[key])
         dataset = facts.get("dataset", {})
-        for reason, count in dataset.get("rows", {}).get("dropped", {}).items():
-            note(evaluation, "left out", reason, count)
+        for key, kind in (("dropped", "left out"), ("repaired", "repaired")):
+            for reason, count in dataset.get("rows", {}).get(key, {}).items():
+                note(evaluation, kind, reason, count)
         for warning in dataset.get("warnings", []):
             note(evaluation, "rows", warning)
         unasked = list(facts.get("unasked", {}).values())
@@ -33,6 +35,26 @@ def notes_of(told: dict) -> list[dict]:
         for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
             note(evaluation, "fallback", str(fallback))
     return found
+
+
+def data_sets_of(told: dict) -> list[dict]:
+    """Where one model's items came from, a row per task and language: repository, commit, hash, licence, counts."""
+    found = {}
+    for facts in told["evaluations"].values():
+        if dataset := facts.get("dataset"):
+            source, rows = dataset["source"], dataset["rows"]
+            found[dataset["task"], dataset["language"]] = {
+                "task": dataset["task"],
+                "language": dataset["language"],
+                "from": source.get("repository") or source.get("url") or source.get("file") or source["kind"],
+                "split": source.get("split"),
+                "revision": source.get("revision"),
+                "sha256": source["sha256"],
+                "licence": source.get("licence"),
+                "rows read": rows["read"],
+                "items": rows["taken"],
+            }
+    return list(found.values())
 
 
 def as_frame(notes: list[dict]) -> pd.DataFrame:

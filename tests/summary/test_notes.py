@@ -1,0 +1,74 @@
+"""Notes: what no number says is said."""
+
+import pandas as pd
+from vernacular.summary.notes import as_frame, data_sets_of, notes_of
+
+DATASET = {
+    "task": "cola",
+    "language": "gl",
+    "source": {
+        "kind": "hub",
+        "repository": "a/b",
+        "split": "test",
+        "revision": "c0ffee",
+        "sha256": "5a",
+        "licence": "x",
+    },
+    "rows": {"read": 12, "taken": 9, "dropped": {"blank sentence": 3}, "repaired": {"trailing full stop": 1}},
+    "warnings": ["cola (gl): 12 rows, expected 14"],
+}
+TOLD = {
+    "model": "mine",
+    "evaluations": {
+        "cola.gl.acceptability.0shot": {
+            "dataset": DATASET,
+            "unasked": {"i1": "no gap", "i2": "no gap"},
+            "flags": {"truncated": 2},
+            "inference": {"engine": {"fallback": ["tree: disagrees with plain by 0.3"]}},
+        },
+        "lost.gl.cloze.0shot": {"unavailable": "lost: gated."},
+        "openbookqa.gl.letters.0shot": {"not_applicable": "letters needs a causal model"},
+    },
+}
+
+
+def test_everything_that_went_otherwise_is_a_note():
+    found = [(row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in notes_of(TOLD)]
+    assert found == [
+        ("cola", "left out", "blank sentence", 3),
+        ("cola", "repaired", "trailing full stop", 1),
+        ("cola", "rows", "cola (gl): 12 rows, expected 14", None),
+        ("cola", "not asked", "no gap", 2),
+        ("cola", "flagged", "truncated", 2),
+        ("cola", "fallback", "tree: disagrees with plain by 0.3", None),
+        ("lost", "unavailable", "lost: gated.", None),
+        ("openbookqa", "not applicable", "letters needs a causal model", None),
+    ]
+
+
+def test_an_evaluation_without_a_hitch_has_no_notes():
+    quiet = {"model": "mine", "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "unasked": {}}}}
+    assert notes_of(quiet) == []
+    assert list(as_frame([]).columns) == ["model", "evaluation", "kind", "note", "count"]
+
+
+def test_counts_stay_whole_numbers_where_some_are_missing():
+    frame = as_frame(notes_of(TOLD))
+    assert frame["count"].dtype == pd.Int64Dtype()
+    assert frame["count"].isna().sum() == 4
+
+
+def test_each_data_set_is_listed_once_with_commit_hash_and_licence():
+    assert data_sets_of(TOLD) == [
+        {
+            "task": "cola",
+            "language": "gl",
+            "from": "a/b",
+            "split": "test",
+            "revision": "c0ffee",
+            "sha256": "5a",
+            "licence": "x",
+            "rows read": 12,
+            "items": 9,
+        }
+    ]
