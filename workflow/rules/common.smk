@@ -1,7 +1,6 @@
 """Config and helpers for every stage. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
 
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ PACKAGE = settings.WORKFLOW / "vernacular"
 
 try:
     CONFIG = settings.load(
-        [os.path.relpath(path) for path in workflow.overwrite_configfiles or ["config.yaml"]],
+        workflow.overwrite_configfiles or ["config.yaml"],
         dict(workflow.config_settings.config),
     )
 except UserError as error:
