@@ -97,5 +97,6 @@ def _lay_out(
 ) -> None:
     # one model under two names has one entry in the store, which knows the name it was first asked under
     model = {**facts.get("model", {}), "name": record["name"]}
+    facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
     note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
     artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)
