@@ -13,6 +13,7 @@ rule summary:
         "results/summary/similarity_summary.xlsx",
         "results/summary/surprisal_summary.xlsx",
         "results/summary/leaderboard.xlsx",
+        directory("results/summary/harness"),
         notes="results/summary/notes.csv",
     log:
         "logs/summary/summary.log",

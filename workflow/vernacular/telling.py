@@ -116,6 +116,7 @@ def summary(args) -> str:
     from vernacular.metrics.schema import METRICS
     from vernacular.summary.notes import as_frame, data_sets_of, notes_of
     from vernacular.summary.schema import RESULTS
+    from vernacular.summary.seedfiles import write_harness
     from vernacular.summary.tables import collect, to_arrow, wide, write_csv
     from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
@@ -129,6 +130,7 @@ def summary(args) -> str:
     write_csv(args.out / "results.csv", long)
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
+    write_harness(args.out / "harness", long)
     data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
     provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
     write_similarity(args.out / "similarity_summary.xlsx", long, provenance)
