@@ -62,6 +62,7 @@ def assert_same(arch, table):
     for text, (logprobs, greedy), row in zip(mixed(), expected(arch), table.to_pylist(), strict=True):
         assert row["flag"] is None
         assert row["logprobs"] == pytest.approx(logprobs, abs=1e-4), text
+        assert sum(row["logprobs"]) == pytest.approx(sum(logprobs), abs=1e-4), text
         assert row["greedy"] == greedy
 
 

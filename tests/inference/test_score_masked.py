@@ -42,6 +42,7 @@ def test_pseudo_log_likelihood_is_that_of_one_copy_at_a_time(arch, variant, budg
     for request, row in zip(asked.to_pylist(), table.to_pylist(), strict=True):
         expected = one_by_one(loaded, request["text"], request["span_start"], request["span_end"], variant)
         assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
+        assert sum(row["logprobs"]) == pytest.approx(sum(expected), abs=1e-4)
     assert metadata["engine"]["pll"] == [variant]
 
 
