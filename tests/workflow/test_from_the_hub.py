@@ -46,8 +46,8 @@ def place(hub, tmp_path_factory):
 def test_a_gated_model_is_named_with_what_to_do_and_the_rest_goes_on(place):
     run = place.run()
     assert run.returncode == 1
-    assert f"{MODEL}: gated. Accept its terms at" in said(run)
-    assert "HF_TOKEN" in said(run)
+    assert f"{MODEL}: gated. Accept its terms at" in run.stdout + run.stderr
+    assert "HF_TOKEN" in run.stdout + run.stderr
     assert "gated" in place.notes().query("kind == 'unavailable'")["note"].iloc[0]
 
 
