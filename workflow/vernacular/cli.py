@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
             logging.getLogger("vernacular").error(str(error))
         print(f"{args.verb}: {error}", file=sys.stderr)
         return 1
-    except Exception:
+    except Exception:  # our own bug: written to the log, and not swallowed
         logging.getLogger("vernacular").exception("unexpected")
         raise
     except KeyboardInterrupt:

@@ -130,7 +130,6 @@ def summary(args) -> str:
     write_csv(args.out / "results.csv", long)
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
-    (args.out / "harness").mkdir(exist_ok=True)  # empty where no model could be had
     write_harness(args.out / "harness", long)
     data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
     provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}

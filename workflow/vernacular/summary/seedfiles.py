@@ -34,6 +34,7 @@ def harness_results(long: pd.DataFrame) -> list[dict]:
 
 def write_harness(folder, long: pd.DataFrame) -> list[Path]:
     """Write `results_{model}.json` per model into `folder`, names made safe and unique; returns the paths."""
+    Path(folder).mkdir(parents=True, exist_ok=True)  # there, and empty, where no model could be had
     paths = []
     for result in harness_results(long):
         stem = "results_" + re.sub(r"[^\w.-]+", "__", plain_text(result["model_name"]))[:100]
