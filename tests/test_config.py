@@ -47,7 +47,7 @@ def complaint(tmp_path, text: str) -> str:
         ("task: cola", "task: colla", 'evaluations[0].task: there is no task "colla". Did you mean "cola"?'),
         ("task: cola, ", "", 'line 4: evaluations[0]: the key "task" is missing.'),
         ("data: samples", "data: sample", 'found "sample". Did you mean "samples"?'),
-        ("{source: ./mine}", "{dtype: float32}", 'line 2: models.mine: the key "source" is missing.'),
+        ("{source: ./mine}", "{dtype: float32}", 'line 2: models.mine: the key "source" is missing (or'),
         ("{source: ./mine}", "{source: ./mine, dtype: flaot32}", 'models.mine.dtype: found "flaot32". Did you mean "float32"?'),
         ("{source: ./mine}", "{source: 7}", "models.mine.source: found 7, expected text."),
         ("{source: ./mine}", "./mine", 'models.mine: found "./mine", expected a mapping (key: value).'),

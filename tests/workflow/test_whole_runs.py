@@ -86,7 +86,7 @@ def test_the_workbooks_hold_the_numbers_of_the_long_table(place):
 
 
 def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(place):
-    for stage in ("items", "requests", "model", "encoder", "infer", "similarity", "metrics", "summary"):
+    for stage in ("items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics", "summary"):
         assert re.search(rf"^{stage}: ", place.said, re.MULTILINE), stage
         assert re.search(rf"^{stage} +\d+ +[\d.]+", place.said, re.MULTILINE), stage
         assert list((place.folder / "logs" / stage).iterdir())
@@ -118,16 +118,16 @@ def test_a_deleted_result_is_laid_out_again_without_loading_the_model(place):
     before = [artifacts.metadata(path) for path in gone]
     for path in gone:
         path.unlink()
+    assert "infer" not in place.planned()
     assert place.run().returncode == 0
     assert [artifacts.metadata(path) for path in gone] == before
-    assert "found in the store" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
 
 
 def test_one_model_more_runs_that_model_and_nothing_else(place):
     place.config["models"]["masked"] = {"source": "./masked"}
     planned = place.planned()
     assert {rule: n for rule, n in planned.items() if n == 1} == planned
-    assert set(planned) == {"model", "infer", "similarity", "metrics", "compat", "summary", "complete", "all"}
+    assert set(planned) == {"model", "infer", "answers", "similarity", "metrics", "compat", "summary", "complete", "all"}
     assert "masked" in place.run("-n").stdout
     run = place.run()
     assert run.returncode == 0, said(run)
@@ -143,7 +143,7 @@ def test_one_task_more_computes_that_task_alone(place):
     place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
     before = {p: pq.read_table(p) for p in place.folder.glob("results/tiny/tasks/*.parquet")}
     assert place.run().returncode == 0
-    assert "1 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.log").read_text()
+    assert "1 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
     for path, table in before.items():
         assert pq.read_table(path).equals(table, check_metadata=True), path
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from vernacular import config as settings
-from vernacular import specs
+from vernacular import estimates, specs
 from vernacular.errors import UserError
 from vernacular.fingerprint import code_fingerprint
 
@@ -52,6 +52,8 @@ def evaluation_of(wildcards):
 
 
 wildcard_constraints:
+    base="|".join(map(re.escape, CONFIG.bases)),
+    shard=r"\d+of\d+",
     model="|".join(map(re.escape, CONFIG.models)),
     evaluation="|".join(map(re.escape, CONFIG.evaluations)),
     task="|".join(map(re.escape, CONFIG.tasks)),

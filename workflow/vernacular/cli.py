@@ -68,13 +68,23 @@ def _parser() -> argparse.ArgumentParser:
     for name, run in (("model", asking.model), ("encoder", asking.encoder)):
         fetch = verb(name, run, f"fetch one {name} and record what it is")
         fetch.add_argument("--out", type=Path, required=True)
+        if name == "model":
+            fetch.add_argument("--base", type=Path, help="record of the base, for an adapter")
 
-    infer = verb("infer", asking.infer, "ask one model everything that the store does not hold yet")
-    infer.add_argument("--model", type=Path, required=True)
+    infer = verb("infer", asking.infer, "ask a base and its adapters everything that the store does not hold yet")
+    infer.add_argument("--models", type=Path, nargs="+", required=True, help="records: the base, then its adapters")
     infer.add_argument("--requests", type=Path, nargs="+", required=True)
-    infer.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+    infer.add_argument("--shard", default="1of1", help="which part of the work this job does: 2of4")
+    infer.add_argument("--out", type=Path, required=True, help="written when all is answered")
     infer.add_argument("--store", type=Path, required=True)
     infer.add_argument("--threads", type=int, default=1)
+
+    answers = verb("answers", asking.answers, "lay out what one model answered from the store")
+    answers.add_argument("--model", type=Path, required=True)
+    answers.add_argument("--requests", type=Path, nargs="+", required=True)
+    answers.add_argument("--asked", type=Path, nargs="+", required=True, help="what infer left, a file per shard")
+    answers.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+    answers.add_argument("--store", type=Path, required=True)
 
     similarity = verb("similarity", telling.similarity, "compare generated answers with the options")
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from snakemake.utils import validate
@@ -11,6 +11,7 @@ from vernacular import yamlfile
 from vernacular.data.tasks import load_task, task_names
 from vernacular.errors import ConfigError, closest
 from vernacular.fingerprint import fingerprint
+from vernacular.models import check_models, pairs, with_bases
 from vernacular.requests.build import FEW_SHOT, OPTIONS, PROTOCOLS, STYLES
 
 WORKFLOW = Path(__file__).resolve().parent.parent
@@ -56,6 +57,18 @@ class Config:
     evaluations: dict[str, Evaluation]  # by id, in the file's order
     tasks: dict[str, dict]  # the task files that are used, by task name
     similarity: dict
+    comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
+    joined: dict[str, dict] = field(default_factory=dict)  # results made elsewhere: name -> {"results"}
+    gpu_memory_gb: float = 40
+
+    @property
+    def bases(self) -> dict[str, list[str]]:
+        """Base -> itself and its adapters, in the file's order: what one job asks."""
+        groups = {name: [name] for name, settings in self.models.items() if "adapter" not in settings}
+        for name, settings in self.models.items():
+            if "adapter" in settings:
+                groups[settings["base"]].append(name)
+        return groups
 
     @property
     def encoders(self) -> dict[str, dict]:
@@ -102,8 +115,19 @@ def load(paths, overrides: dict | None = None) -> Config:
         raw |= overrides
         yamlfile.check(raw, {}, schema, "--config")
     path = paths[-1]
+
+    def fail_at(at: tuple, sentence: str):
+        raise ConfigError(f"{yamlfile.place(path, lines, at)}: {sentence}")
+
+    check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
     validate(raw, str(_SCHEMA))  # fills in the defaults
-    _check_names(raw["models"], path, lines)
+    models = with_bases(raw["models"])
+    for name in raw["joined"]:
+        if name.casefold() in {model.casefold() for model in models}:
+            fail_at(("joined", name), f'"{name}" is a model of this config; choose another name.')
+    compared = pairs(
+        raw.get("comparisons"), models, raw["joined"], lambda keys, text: fail_at(("comparisons", *keys), text)
+    )
     folders = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
     for i, folder in enumerate(folders[1:]):
         if not folder.is_dir():
@@ -114,8 +138,7 @@ def load(paths, overrides: dict | None = None) -> Config:
     for i, entry in enumerate(raw["evaluations"]):
 
         def fail(key: str, sentence: str, i=i):
-            at = ("evaluations", i, key)
-            raise ConfigError(f"{yamlfile.place(path, lines, at)}: {sentence}")
+            fail_at(("evaluations", i, key), sentence)
 
         name = entry["task"]
         if name not in files:
@@ -127,7 +150,9 @@ def load(paths, overrides: dict | None = None) -> Config:
             if other != evaluation:
                 fail("task", f"asks for {evaluation.id} once more, with other options than before.")
     _check_items_agree(evaluations.values(), path)
-    config = Config(raw["models"], evaluations, tasks, raw["similarity"])
+    config = Config(
+        models, evaluations, tasks, raw["similarity"], compared, raw["joined"], gpu_memory_gb=raw["gpu_memory_gb"]
+    )
     for evaluation in evaluations.values():
         if evaluation.protocol == "generation":
             for metric in config.similarity["metrics"]:
@@ -191,24 +216,6 @@ def _has_samples(task: dict, language: str) -> bool:
 
 def _listed(value) -> list:
     return value if isinstance(value, list) else [value]
-
-
-def _check_names(models: dict, path, lines: dict) -> None:
-    """Names that differ only in case are one folder on some disks."""
-    seen: dict[str, str] = {}
-    reserved = {"requests", "summary", "store", "report", "compat"}  # folders of results/ that are no model's
-    for name in models:
-        if name.casefold() in reserved:
-            raise ConfigError(
-                f'{yamlfile.place(path, lines, ("models", name))}: "{name}" is a folder of the workflow\'s own; '
-                "choose another name."
-            )
-        if other := seen.get(name.casefold()):
-            raise ConfigError(
-                f'{yamlfile.place(path, lines, ("models", name))}: "{name}" and "{other}" differ only in case; '
-                "some file systems cannot keep them apart."
-            )
-        seen[name.casefold()] = name
 
 
 def _check_items_agree(evaluations, path) -> None:

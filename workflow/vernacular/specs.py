@@ -13,6 +13,7 @@ from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.records import read_record
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
+_NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 _CHECKPOINT = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
@@ -49,12 +50,20 @@ def of_requests(config: Config, evaluation: Evaluation) -> dict:
 
 def of_model(config: Config, name: str) -> dict:
     settings = config.models[name]
+    if "adapter" in settings:
+        own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_other_base")}
+        return {"name": name, **own, "files": local_files(settings["adapter"])}
     return {"name": name, **{key: settings[key] for key in _LOADING}, "files": local_files(settings["source"])}
 
 
-def of_inference(config: Config, name: str) -> dict:
-    settings = {key: value for key, value in config.models[name].items() if key not in ("source", "kind")}
-    return {"name": name, "settings": settings | {"quantization": _QUANTIZATION[settings["quantization"]]}}
+def of_inference(config: Config, names: list[str]) -> dict:
+    """How each of these models is asked: what changes its answers, and where it runs."""
+    return {"models": {name: _asking(config.models[name]) for name in names}}
+
+
+def _asking(settings: dict) -> dict:
+    asking = {key: value for key, value in settings.items() if key not in _NOT_ASKING}
+    return asking | {"quantization": _QUANTIZATION[settings["quantization"]]}
 
 
 def of_encoder(config: Config, name: str) -> dict:

@@ -83,8 +83,9 @@ def metrics(args) -> str:
         notes[evaluation] = {**_facts(asked, note, rows), "fingerprint": made_of}
         artifacts.write(target, TASK_RESULTS, rows, {"evaluation": evaluation, **notes[evaluation]})
         names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
-        facts = {"model": args.spec["model"], "adapter": None, "evaluation": evaluation, **names}
-        facts |= {"model_revision": record.get("revision") or record.get("fingerprint", "")[:12]}
+        adapter = record.get("adapter") or {}
+        facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
+        facts |= {"model_revision": _model_revision(record)}
         facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
         long += values(rows, known, facts, found.get("signatures", {}))
     told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
@@ -187,6 +188,14 @@ def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
     }
 
 
+def _model_revision(record: dict) -> str:
+    """The commit of a model; of an adapter its own, after its base's. Of local files a hash."""
+    adapter = record.get("adapter")
+    if adapter and adapter["revision"] and record.get("revision"):
+        return f"{record['revision']} + {adapter['revision']}"
+    return (not adapter and record.get("revision")) or record.get("fingerprint", "")[:12]
+
+
 def _dataset_revision(source: dict) -> str:
     """The commit a data set stands at; of samples and files the hash of their rows."""
     return source.get("revision") or f"{source['kind']} {source['sha256'][:12]}"
@@ -198,4 +207,7 @@ def _kind_of_flag(flag: str) -> str:
 
 
 def _described(record: dict) -> dict:
-    return {key: record.get(key) for key in ("name", "source", "revision", "architecture", "fingerprint")}
+    keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
+    adapter = record.get("adapter") or {}
+    own = {"base": record.get("base")} | {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
+    return {key: record.get(key) for key in keys} | (own if adapter else {})

@@ -1,6 +1,8 @@
-"""One model's whole work: evaluations from the store where they are there, the rest with the model loaded once."""
+"""One job: a base with its adapters, or a shard of their work. What the store lacks is asked, the model loaded once."""
 
+import contextlib
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,68 +10,88 @@ from tqdm import tqdm
 
 from vernacular import artifacts
 from vernacular.artifacts import Kind
-from vernacular.errors import UserError
+from vernacular.errors import ModelError, UserError
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.inference.store import Stopped, Store, evaluation_key, stoppable
+from vernacular.inference.shards import cut
+from vernacular.inference.store import StopFlag, Stopped, Store, evaluation_key, stoppable
 from vernacular.requests.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
 
+FOUND, COMPUTED, NOTHING = "found in the store", "computed", "nothing to ask"
 
-def run_model(
-    record: dict, asked: dict[str, Path], out: Path, store_root: Path, *, threads: int | None = None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Answer every evaluation of `asked` (id -> requests file) and lay the answers out under `out`.
 
-    Returns how each was done (id -> "found in the store", "computed", "not possible") and what failed (id -> reason);
-    a failure costs its evaluation and no other. Raises Stopped when a signal asks for it: what is finished is kept.
+@dataclass(frozen=True)
+class Question:
+    """One evaluation, or a shard of it, as one model is asked."""
+
+    evaluation: str
+    requests: pa.Table
+    kind: Kind
+    key: str
+
+
+def run_group(
+    records: list[dict], asked: dict[str, Path], store_root: Path, *, shard: tuple[int, int] = (0, 1), threads=None
+) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Have `records` (a base and its adapters) answer shard k of n of every evaluation (id -> requests file).
+
+    The answers go to the store. Returns by model how each evaluation was done (FOUND, COMPUTED, NOTHING) and what
+    failed (the reason); a failure costs its evaluation and no other. Raises Stopped when a signal asks for it: what is
+    finished is kept.
     """
     store = Store(store_root)
-    done: dict[str, str] = {}
-    failed: dict[str, str] = {}
-    missing: dict[str, tuple[pa.Table, dict, Kind, str]] = {}
-    for evaluation, path in asked.items():
-        note = artifacts.metadata(path)
-        kind = GENERATIONS if note["protocol"] == "generation" else SCORES
-        if why := _impossible(record, note):
-            _lay_out(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
-            done[evaluation] = "not possible"
-            continue
-        requests = artifacts.read(path, REQUESTS)
-        key = evaluation_key(record, requests, kind)
-        if found := store.get(key, kind):
-            _lay_out(out, evaluation, record, kind, *found, key)
-            done[evaluation] = "found in the store"
-        else:
-            missing[evaluation] = (requests, note, kind, key)
+    done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
+    failed: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
+    missing: list[tuple[dict, list[Question]]] = []
+    for record in records:
+        wanted = []
+        for question in questions(record, asked, shard):
+            if not question.requests.num_rows:
+                done[record["name"]][question.evaluation] = NOTHING
+            elif store.get(question.key, question.kind):
+                done[record["name"]][question.evaluation] = FOUND
+            else:
+                wanted.append(question)
+        if wanted:
+            missing.append((record, wanted))
     if not missing:
         return done, failed
 
     from vernacular.inference.load import load  # the model, and torch with it, only where something is missing
 
     with stoppable() as stop:
-        loaded = load(record, threads=threads)
-        bar = tqdm(missing.items(), desc=record["name"], unit="evaluation", disable=None)
-        for evaluation, (requests, note, kind, key) in bar:
-            bar.set_postfix_str(evaluation)
+        base = load({key: value for key, value in records[0].items() if key != "adapter"}, threads=threads)
+        for record, wanted in missing:
+            name = record["name"]
             try:
-                table, facts = _answer(loaded, requests, note, kind, store.journal(key, stop=stop))
-            except Stopped:
-                raise
-            except UserError as error:
-                failed[evaluation] = str(error)
-                continue
-            except Exception as error:  # whatever one evaluation trips over, the others are still asked
-                log.exception("%s failed", evaluation)
-                failed[evaluation] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-                continue
-            store.put(key, kind, table, facts)
-            _lay_out(out, evaluation, record, kind, table, facts, key)
-            done[evaluation] = "computed"
+                with _as(base, record) as loaded:
+                    computed, trouble = _ask(loaded, wanted, store, stop)
+                    base.evaluations = loaded.evaluations
+            except ModelError as error:  # this adapter cannot be had; the base and its other adapters can
+                computed, trouble = [], {question.evaluation: str(error) for question in wanted}
+            done[name] |= dict.fromkeys(computed, COMPUTED)
+            failed[name] |= trouble
     return done, failed
 
 
-def _impossible(record: dict, note: dict) -> dict | None:
+def questions(record: dict, asked: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[Question]:
+    """What this model can be asked of `asked`, in shard k of n; requests without rows where the shard has no share."""
+    kinds, tables = {}, {}
+    for evaluation, path in asked.items():
+        note = artifacts.metadata(path)
+        if impossible(record, note) is None:
+            kinds[evaluation] = GENERATIONS if note["protocol"] == "generation" else SCORES
+            tables[evaluation] = artifacts.read(path, REQUESTS)
+    index, count = shard
+    parts = {evaluation: shares[index] for evaluation, shares in cut(tables, count).items()}
+    return [
+        Question(evaluation, part, kinds[evaluation], evaluation_key(record, part, kinds[evaluation]))
+        for evaluation, part in parts.items()
+    ]
+
+
+def impossible(record: dict, note: dict) -> dict | None:
     """Why this model cannot be asked this, as metadata of a file without rows; None where it can."""
     if reason := note.get("unavailable"):
         return {"unavailable": reason}
@@ -80,23 +102,48 @@ def _impossible(record: dict, note: dict) -> dict | None:
     return None
 
 
-def _answer(loaded, requests: pa.Table, note: dict, kind: Kind, journal) -> tuple[pa.Table, dict]:
-    if kind is SCORES:
+@contextlib.contextmanager
+def _as(base, record: dict):
+    if "adapter" not in record:
+        yield base
+        return
+    from vernacular.inference.adapter import adapted
+
+    with adapted(base, record) as loaded:
+        yield loaded
+
+
+def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[list[str], dict[str, str]]:
+    """(evaluations that were answered, those that failed and why), one model's."""
+    computed, failed = [], {}
+    bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
+    for question in bar:
+        bar.set_postfix_str(question.evaluation)
+        try:
+            table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
+        except Stopped:
+            raise
+        except UserError as error:
+            failed[question.evaluation] = str(error)
+            continue
+        except Exception as error:  # whatever one evaluation trips over, the others are still asked
+            log.exception("%s failed", question.evaluation)
+            reason = str(error).splitlines()[0] if str(error) else ""
+            failed[question.evaluation] = f"{type(error).__name__}: {reason}"
+            continue
+        store.put(question.key, question.kind, table, facts)
+        computed.append(question.evaluation)
+    return computed, failed
+
+
+def _answer(loaded, question: Question, journal) -> tuple[pa.Table, dict]:
+    if question.kind is SCORES:
         from vernacular.inference.score import score
 
-        return score(loaded, requests, journal=journal, strategy=loaded.option("strategy"), progress=True)
+        strategy = loaded.option("strategy")
+        return score(loaded, question.requests, journal=journal, strategy=strategy, progress=True)
     if loaded.option("engine") == "vllm":
         from vernacular.inference.generate_vllm import generate
     else:
         from vernacular.inference.generate import generate
-    return generate(loaded, requests, journal=journal, progress=True)
-
-
-def _lay_out(
-    out: Path, evaluation: str, record: dict, kind: Kind, table: pa.Table, facts: dict, fingerprint: str
-) -> None:
-    # one model under two names has one entry in the store, which knows the name it was first asked under
-    model = {**facts.get("model", {}), "name": record["name"]}
-    facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
-    note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
-    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)
+    return generate(loaded, question.requests, journal=journal, progress=True)

@@ -30,10 +30,10 @@ from vernacular.fingerprint import code_fingerprint, fingerprint
 log = logging.getLogger("vernacular")
 
 # Options of a model record that change its answers (more than float noise); device and batch size do not.
-_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "engine", "adapter", "gguf_file")
-_SHARED = ("load.py", "chat.py", "tokens.py", "schema.py", "memory.py")
+_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "engine", "gguf_file")
+_SHARED = ("load.py", "adapter.py", "chat.py", "tokens.py", "schema.py", "memory.py")
 _LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
-_NO_NUMBERS = ("store.py", "run.py")
+_NO_NUMBERS = ("store.py", "run.py", "answers.py", "shards.py")
 
 
 class Stopped(UserError):

@@ -10,19 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import AutoModelForCausalLM
 
 from vernacular.errors import ModelError
 
 
 def load(record: dict, device: str | None = None) -> SentenceTransformer:
     """The encoder a record of the model verb names; raises ModelError where its folder cannot be loaded."""
-    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), device)
+    adapter = (record.get("adapter") or {}).get("folder")
+    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), device, adapter)
 
 
 @functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
-def _load(folder: str, name: str, allow_pickle: bool, device: str | None) -> SentenceTransformer:
+def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapter: str | None) -> SentenceTransformer:
     options = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
         if (Path(folder) / "modules.json").exists():
@@ -30,6 +33,8 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None) -> Sen
         else:
             # spelt out: left alone, sentence-transformers takes the last token of a causal model for the whole text
             whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
+            if adapter:
+                whole.model = _adapted(folder, adapter, options)
             pooling = Pooling(whole.get_embedding_dimension(), "mean")
             encoder = SentenceTransformer(modules=[whole, pooling], device=device)
     except (OSError, ValueError) as error:
@@ -37,6 +42,12 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None) -> Sen
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
     return encoder
+
+
+def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
+    """The body of an evaluated model with its adapter on; an adapter fits the whole model, head included."""
+    base = AutoModelForCausalLM.from_pretrained(folder, **options)
+    return PeftModel.from_pretrained(base, adapter).get_base_model().get_decoder().eval()
 
 
 def prefix_of(record: dict, encoder: SentenceTransformer) -> str:

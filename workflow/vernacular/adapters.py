@@ -1,0 +1,171 @@
+"""Where an adapter comes from, and whether it fits its base: said before anything loads.
+
+An adapter is a folder that PEFT wrote (LoRA and its relatives): on this disk, or a Hub repository with a revision. Its
+record is the base's with the adapter's files and fingerprint added.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from vernacular.checkpoints import content_of
+from vernacular.errors import ModelError
+from vernacular.fingerprint import fingerprint
+from vernacular.snapshot import snapshot
+
+WEIGHTS, PICKLED, CONFIG = "adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"
+_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE"}
+
+
+def resolve_adapter(
+    name: str, source: str, base: dict, *, allow_pickle: bool = False, allow_other_base: bool = False
+) -> dict:
+    """The record of `base` with the adapter of `source`: name, base, adapter {source, folder, revision, type, rank}.
+
+    Raises ModelError with the sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its
+    own, or of a kind that changes the prompt instead of the weights.
+    """
+    folder, revision = _locate(name, source, allow_pickle)
+    config = _config(name, folder, source)
+    kind = str(config.get("peft_type"))
+    if kind in _PROMPTS:
+        raise ModelError(
+            f"model {name}: {source} is a {kind} adapter, which puts vectors before the prompt; only adapters that "
+            "change weights (LoRA and its relatives) can be evaluated."
+        )
+    _check_name(name, source, config, base, allow_other_base)
+    if (folder / WEIGHTS).exists():
+        _check_shapes(name, source, folder / WEIGHTS, base)
+    elif not (folder / PICKLED).exists():
+        raise ModelError(f"model {name}: {source} holds no adapter weights ({WEIGHTS}).")
+    elif not allow_pickle:
+        raise ModelError(
+            f"model {name}: {source} has only pickled weights ({PICKLED}), which can run code when loaded. "
+            "Set allow_pickle: true for this model if you trust it."
+        )
+    own_words = _check_vocabulary(name, source, folder, base)
+    return {
+        **base,
+        "name": name,
+        "base": base["name"],
+        "fingerprint": fingerprint([base["fingerprint"], revision or content_of(folder), _settled(config)]),
+        "adapter": {
+            "source": source,
+            "folder": str(folder.resolve()),
+            "revision": revision,
+            "type": kind,
+            "rank": config.get("r"),
+            "own_tokenizer": own_words,
+            "allow_pickle": allow_pickle,
+        },
+    }
+
+
+def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | None]:
+    if source.startswith((".", "/", "~")):
+        folder = Path(source).expanduser()
+        if not folder.is_dir():
+            raise ModelError(f"model {name}: the adapter {source} is no folder.")
+        return folder, None
+    repository, _, revision = source.partition("@")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ModelError(
+            f'model {name}: "{source}" is no adapter: give a Hub id (owner/name or owner/name@revision) or a folder '
+            'that starts with "./", "/" or "~".'
+        )
+    wanted = [*_WANTED, *(["*.bin"] if allow_pickle else [])]
+    folder = snapshot(repository, revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError)
+    return folder, folder.name
+
+
+def _config(name: str, folder: Path, source: str) -> dict:
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+    except FileNotFoundError:
+        hint = " It looks like a whole model; give it as source." if (folder / "config.json").exists() else ""
+        raise ModelError(f"model {name}: {source} has no {CONFIG}, so it is no PEFT adapter.{hint}") from None
+    except ValueError:
+        raise ModelError(f"model {name}: {CONFIG} of {source} is not valid JSON.") from None
+    if not isinstance(config, dict) or not config.get("peft_type"):
+        raise ModelError(f"model {name}: {CONFIG} of {source} names no peft_type; it is no PEFT adapter.")
+    return config
+
+
+def _settled(config: dict) -> dict:
+    """What of the adapter's config changes its numbers: where it was trained does not."""
+    return {key: value for key, value in config.items() if key not in ("base_model_name_or_path", "inference_mode")}
+
+
+def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool) -> None:
+    """Two Hub ids can be compared; a folder on the machine where it was trained says nothing here."""
+    trained_on, given = config.get("base_model_name_or_path") or "", base["source"].partition("@")[0]
+    hub_id = r"[\w.-]+/[\w.-]+"
+    if allowed or not (re.fullmatch(hub_id, trained_on) and re.fullmatch(hub_id, given)) or trained_on.startswith("."):
+        return
+    if trained_on.casefold() != given.casefold():
+        raise ModelError(
+            f"model {name}: the adapter {source} was trained on {trained_on}, and its base here is {given}. "
+            "Set allow_other_base: true for this model if that is meant."
+        )
+
+
+def _check_shapes(name: str, source: str, weights: Path, base: dict) -> None:
+    """Every weight must fit the one it stands beside or replaces, read from the files' headers alone."""
+    try:
+        of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in _shapes([weights]).items()}
+        of_base = _shapes(sorted(Path(base["folder"]).glob("*.safetensors")))
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"model {name}: weights cannot be read ({str(error).splitlines()[0]}).") from None
+    misfit = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
+    for key, shape in of_adapter.items():
+        pair = re.fullmatch(r"(.+)\.lora_([AB])\.weight", key)
+        whole = of_base.get(f"{pair[1]}.weight" if pair else key)
+        if whole is None:
+            continue
+        if not pair and shape[0] != whole[0]:
+            raise ModelError(_other_words(name, source, f"{key} has {shape[0]} rows, and {whole[0]} in the base"))
+        size = (shape[1] if pair[2] == "A" else shape[0]) if pair else shape[-1]
+        if size not in whole:
+            shown = " x ".join(map(str, whole))
+            raise ModelError(f"{misfit}: {key.partition('.lora_')[0]} is {shown} there, the adapter is for {size}.")
+    deepest, present = (
+        max((int(n) for key in keys for n in re.findall(r"\.(\d+)\.", key)), default=-1)
+        for keys in (of_adapter, of_base)
+    )
+    if deepest > present >= 0:
+        raise ModelError(f"{misfit}: it changes layer {deepest}, and the base has layers 0 to {present}.")
+
+
+def _shapes(files: list[Path]) -> dict[str, list[int]]:
+    shapes = {}
+    for file in files:
+        with safe_open(file, framework="np") as opened:
+            shapes |= {key: opened.get_slice(key).get_shape() for key in opened.keys()}  # noqa: SIM118 (no dict)
+    return shapes
+
+
+def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
+    """True if the adapter brings a tokenizer with the base's words (perhaps another chat template)."""
+    own, theirs = (Path(where) / "tokenizer.json" for where in (folder, base["folder"]))
+    if not own.exists():
+        return False
+    if theirs.exists() and (extra := _words(own) ^ _words(theirs)):
+        raise ModelError(_other_words(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
+    return True
+
+
+def _words(tokenizer: Path) -> set[str]:
+    content = json.loads(tokenizer.read_text("utf-8"))
+    vocabulary = content["model"].get("vocab") or {}
+    words = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    return {*words, *(token["content"] for token in content.get("added_tokens") or [])}
+
+
+def _other_words(name: str, source: str, what: str) -> str:
+    return (
+        f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
+        "Merge it into its base and evaluate the result as a model of its own."
+    )

@@ -1,0 +1,61 @@
+"""Switch an adapter on over a base that is loaded already, and off again, leaving the base as it was to the bit."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from peft import PeftModel
+from transformers import AutoTokenizer
+
+from vernacular.errors import ModelError
+from vernacular.inference.load import LoadedModel
+
+
+@contextlib.contextmanager
+def adapted(loaded: LoadedModel, record: dict) -> Iterator[LoadedModel]:
+    """The base `loaded` with the adapter of `record` (see `adapters.resolve_adapter`) switched on.
+
+    PEFT puts its layers into the base in place and cannot take all of them out again (an embedding that was trained
+    whole stays), so every module's children are remembered here and put back. Raises ModelError if PEFT refuses the
+    adapter, or if a weight of it has no place in the base or is missing.
+    """
+    base = loaded.model
+    children = [(parent, dict(parent._modules)) for parent in base.modules()]
+    try:
+        yield _switched_on(loaded, record)
+    finally:
+        for parent, modules in children:
+            parent._modules.clear()
+            parent._modules.update(modules)
+        base.__dict__.pop("peft_config", None)
+        base.__dict__.pop("_hf_peft_config_loaded", None)
+
+
+def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
+    name, adapter = record["name"], record["adapter"]
+    options = {} if adapter["allow_pickle"] else {"use_safetensors": True}
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what it warns of is an error below
+            peft = PeftModel.from_pretrained(loaded.model, adapter["folder"], **options)
+            report = peft.load_adapter(adapter["folder"], "default", **options)
+    except torch.OutOfMemoryError as error:
+        raise ModelError(f"model {name}: its adapter does not fit in memory beside the base.") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+        raise ModelError(
+            f"model {name}: the adapter {adapter['source']} cannot be put on {record['base']}: "
+            f"{(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+        ) from error
+    for keys, what in ((report.unexpected_keys, "has no place in"), (report.missing_keys, "is missing for")):
+        if keys:
+            raise ModelError(
+                f"model {name}: the adapter {adapter['source']} does not fit {record['base']}: "
+                f"{len(keys)} of its weights ({sorted(keys)[0]}, …) {what} the base."
+            )
+    peft.eval().requires_grad_(False)
+    tokenizer = loaded.tokenizer
+    if adapter["own_tokenizer"]:  # the same words; the chat template may be its own
+        tokenizer = AutoTokenizer.from_pretrained(adapter["folder"], local_files_only=True)
+    facts = {key: adapter[key] for key in ("source", "revision", "type", "rank")}
+    return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": facts})

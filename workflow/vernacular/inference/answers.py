@@ -1,0 +1,72 @@
+"""store -> one model's scores and generations, a file per evaluation; shards are put together. No model is loaded."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular import artifacts
+from vernacular.artifacts import Kind
+from vernacular.errors import ArtifactError
+from vernacular.inference.run import impossible, questions
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.inference.store import Store
+
+
+def lay_out(record: dict, asked: dict[str, Path], out: Path, store_root: Path, *, shards: int = 1) -> dict[str, int]:
+    """Write what one model answered to every evaluation of `asked` (id -> requests file) under `out`.
+
+    Returns how many evaluations were "answered" and how many "not possible": those get a file without rows that says
+    why. Raises ArtifactError where the store lacks an answer.
+    """
+    store = Store(store_root)
+    counts = {"answered": 0, "not possible": 0}
+    for evaluation, path in asked.items():
+        note = artifacts.metadata(path)
+        if why := impossible(record, note):
+            kind = GENERATIONS if note["protocol"] == "generation" else SCORES
+            _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
+            counts["not possible"] += 1
+    whole = questions(record, asked)
+    shares = [questions(record, asked, (k, shards)) for k in range(shards)] if shards > 1 else []
+    for index, question in enumerate(whole):
+        found = store.get(question.key, question.kind)
+        if found is None:
+            parts = [share[index] for share in shares if share[index].requests.num_rows]
+            answers = [store.get(part.key, part.kind) for part in parts]
+            if not parts or None in answers:
+                raise ArtifactError(
+                    f"{store_root}: the store has lost what {record['name']} answered to {question.evaluation}. "
+                    "The next run asks it again."
+                )
+            found = _together(answers)
+            store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
+        _write(out, question.evaluation, record, question.kind, *found, question.key)
+        counts["answered"] += 1
+    return counts
+
+
+def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
+    """The rows of all shards; the first one's metadata, counts added up, what went wrong in any of them kept."""
+    facts = [note for _, note in parts]
+    total = {key: value for key, value in facts[0].items() if key != "store_key"}
+    for name in ("counters", "flags"):
+        if name in total:
+            keys = dict.fromkeys(key for note in facts for key in note.get(name, {}))
+            total[name] = {key: _sum([note.get(name, {}).get(key) for note in facts]) for key in keys}
+    if "engine" in total:
+        fallbacks = dict.fromkeys(str(each) for note in facts for each in note["engine"].get("fallback", []))
+        total["engine"] = {**total["engine"], "fallback": list(fallbacks)}
+    return pa.concat_tables([table for table, _ in parts]), {**total, "shards": len(parts)}
+
+
+def _sum(values: list):
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
+
+
+def _write(out: Path, evaluation: str, record: dict, kind: Kind, table, facts: dict, fingerprint: str) -> None:
+    # one model under two names has one entry in the store, which knows the name it was first asked under
+    model = {**facts.get("model", {}), "name": record["name"]}
+    facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
+    note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
+    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)
