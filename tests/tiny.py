@@ -172,7 +172,7 @@ def record(arch: str, **options) -> dict:
         "name": f"tiny-{arch}", "folder": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
         "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
         "bos": "auto", "max_length": None, "batch_tokens": None, "strategy": "auto", "chat": False,
-        "allow_pickle": False, "trust_remote_code": False, "adapter": None, **options,
+        "allow_pickle": False, "trust_remote_code": False, **options,
     }  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def impossible(record: dict, note: dict) -> dict | None:
 
 @contextlib.contextmanager
 def _as(base, record: dict):
-    if "adapter" not in record:
+    if not record.get("adapter"):
         yield base
         return
     from vernacular.inference.adapter import adapted

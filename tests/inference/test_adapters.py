@@ -1,0 +1,196 @@
+"""Adapters: switched on over a base that is loaded once, equal to the merged model, and refused where they do not fit."""
+
+import json
+import shutil
+
+import adapting
+import pytest
+import tiny
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from vernacular import artifacts
+from vernacular.adapters import resolve_adapter
+from vernacular.checkpoints import resolve
+from vernacular.errors import ModelError
+from vernacular.inference.adapter import adapted
+from vernacular.inference.answers import lay_out
+from vernacular.inference.load import load, wrap
+from vernacular.inference.run import run_group
+from vernacular.inference.schema import SCORES
+from vernacular.inference.score import score
+from vernacular.requests.schema import REQUESTS
+
+ASKED = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
+TEXTS = [("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A base and three adapters: two LoRAs, and one that also retrains the whole output head."""
+    folder = tmp_path_factory.mktemp("adapters")
+    tiny.save("llama", folder / "base")
+    adapting.train(folder / "base", folder / "one")
+    adapting.train(folder / "base", folder / "two", seed=1, target_modules=["q_proj", "gate_proj"])
+    adapting.train(folder / "base", folder / "head", modules_to_save=["lm_head"])
+    base = resolve("base", str(folder / "base"), folder / "converted") | ASKED
+    return folder, base
+
+
+def logprobs(loaded) -> list[list[float]]:
+    return score(loaded, tiny.score_requests(TEXTS))[0]["logprobs"].to_pylist()
+
+
+def merged(folder, name: str) -> list[list[float]]:
+    model = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
+    model = PeftModel.from_pretrained(model, folder / name).merge_and_unload().eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    return logprobs(wrap(model, tokenizer, tiny.record("llama")))
+
+
+@pytest.mark.parametrize("name", ["one", "two", "head"])
+def test_switched_on_equals_merged_and_differs_from_the_base(place, name):
+    folder, base = place
+    loaded = load(base)
+    before = logprobs(loaded)
+    with adapted(loaded, resolve_adapter(name, str(folder / name), base)) as on:
+        switched = logprobs(on)
+    for ours, theirs in zip(switched, merged(folder, name), strict=True):
+        assert ours == pytest.approx(theirs, abs=2e-5)
+    assert max(abs(a - b) for x, y in zip(switched, before, strict=True) for a, b in zip(x, y, strict=True)) > 0.05
+
+
+def test_the_base_is_the_same_to_the_bit_after_any_adapters(place):
+    folder, base = place
+    loaded = load(base)
+    before = logprobs(loaded)
+    for name in ("head", "one", "head", "two"):
+        with adapted(loaded, resolve_adapter(name, str(folder / name), base)) as on:
+            logprobs(on)
+        assert logprobs(loaded) == before, name
+    assert not hasattr(loaded.model, "peft_config")
+
+
+def test_a_base_and_its_adapters_share_one_load_and_the_answers_are_told_apart(place, tmp_path):
+    folder, base = place
+    table = tiny.score_requests(TEXTS)
+    note = {"protocol": "acceptability", "causal_only": False, "fingerprint": "f"}
+    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, table, note)
+    records = [base, *(resolve_adapter(name, str(folder / name), base) for name in ("one", "two"))]
+    done, failed = run_group(records, {"e": path}, tmp_path / "store")
+    assert done == {name: {"e": "computed"} for name in ("base", "one", "two")}
+    assert not any(failed.values())
+    loads, seen = 0, []
+    for record in records:
+        lay_out(record, {"e": path}, tmp_path / record["name"], tmp_path / "store")
+        answered = tmp_path / record["name"] / "scores" / "e.parquet"
+        loads += artifacts.metadata(answered)["counters"]["loads"]
+        seen.append(artifacts.read(answered, SCORES)["logprobs"].to_pylist())
+    assert loads == 1
+    assert artifacts.metadata(answered)["model"]["adapter"]["type"] == "LORA"
+    assert seen[0] != seen[1] != seen[2] != seen[0]
+    again, _ = run_group(records, {"e": path}, tmp_path / "store")
+    assert again == {name: {"e": "found in the store"} for name in ("base", "one", "two")}
+
+
+def test_an_adapter_that_cannot_be_put_on_costs_itself_alone(place, tmp_path):
+    folder, base = place
+    shutil.copytree(folder / "one", tmp_path / "odd")
+    weights = load_file(tmp_path / "odd" / "adapter_model.safetensors")
+    weights = {key.replace("layers.0.", "layers.1.x."): value for key, value in weights.items()}
+    save_file(weights, tmp_path / "odd" / "adapter_model.safetensors")
+    odd = resolve_adapter("odd", str(tmp_path / "odd"), base)
+    path = artifacts.write(
+        tmp_path / "e.parquet", REQUESTS, tiny.score_requests(TEXTS),
+        {"protocol": "acceptability", "causal_only": False, "fingerprint": "f"},
+    )  # fmt: skip
+    one = resolve_adapter("one", str(folder / "one"), base)
+    done, failed = run_group([base, odd, one], {"e": path}, tmp_path / "store")
+    assert done["base"] == done["one"] == {"e": "computed"}
+    assert "4 of its weights" in failed["odd"]["e"]
+    assert "no place in the base" in failed["odd"]["e"]
+
+
+def complaint(base: dict, folder, **options) -> str:
+    with pytest.raises(ModelError) as raised:
+        resolve_adapter("mine", str(folder), base, **options)
+    text = str(raised.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_folder_without_an_adapter_config_is_no_adapter(place, tmp_path):
+    folder, base = place
+    assert "has no adapter_config.json" in complaint(base, tmp_path)
+    assert "It looks like a whole model; give it as source." in complaint(base, folder / "base")
+    assert "is no folder" in complaint(base, tmp_path / "nowhere")
+
+
+def test_an_adapter_for_a_base_of_another_size_is_refused_before_anything_loads(place, tmp_path):
+    folder, base = place
+    shutil.copytree(folder / "one", tmp_path / "wide")
+    weights = load_file(tmp_path / "wide" / "adapter_model.safetensors")
+    wide = {key: torch.zeros(4, 96) if "lora_A" in key else value for key, value in weights.items()}
+    save_file(wide, tmp_path / "wide" / "adapter_model.safetensors")
+    assert "q_proj is 32 x 32 there, the adapter is for 96" in complaint(base, tmp_path / "wide")
+    deep = {key.replace("layers.1.", "layers.17."): value for key, value in weights.items()}
+    save_file(deep, tmp_path / "wide" / "adapter_model.safetensors")
+    assert "it changes layer 17, and the base has layers 0 to 2" in complaint(base, tmp_path / "wide")
+
+
+def test_a_changed_vocabulary_is_refused(place, tmp_path):
+    folder, base = place
+    shutil.copytree(folder / "one", tmp_path / "words")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "base")
+    tokenizer.add_tokens(["<galego>"])
+    tokenizer.save_pretrained(tmp_path / "words")
+    said = complaint(base, tmp_path / "words")
+    assert "another vocabulary than its base (1 tokens differ, '<galego>' among them)" in said
+    shutil.copytree(folder / "head", tmp_path / "rows")
+    weights = load_file(tmp_path / "rows" / "adapter_model.safetensors")
+    longer = {key: torch.zeros(999, 32) if "lm_head" in key else value for key, value in weights.items()}
+    save_file(longer, tmp_path / "rows" / "adapter_model.safetensors")
+    assert "has 999 rows" in complaint(base, tmp_path / "rows")
+
+
+def test_an_adapter_of_another_hub_model_is_refused_unless_allowed(place, tmp_path):
+    folder, base = place
+    base = {**base, "source": "meta-llama/Llama-2-7b-hf@main"}
+    shutil.copytree(folder / "one", tmp_path / "other")
+    config = json.loads((tmp_path / "other" / "adapter_config.json").read_text())
+    for trained_on, refused in (
+        ("meta-llama/Llama-2-7b-chat-hf", True),
+        ("meta-llama/Llama-2-7b-hf", False),
+        ("./x", False),
+    ):
+        (tmp_path / "other" / "adapter_config.json").write_text(
+            json.dumps(config | {"base_model_name_or_path": trained_on})
+        )
+        if refused:
+            assert "was trained on meta-llama/Llama-2-7b-chat-hf" in complaint(base, tmp_path / "other")
+            assert resolve_adapter("mine", str(tmp_path / "other"), base, allow_other_base=True)
+        else:
+            assert resolve_adapter("mine", str(tmp_path / "other"), base)
+
+
+def test_prompt_tuning_and_pickled_weights_are_refused_with_a_reason(place, tmp_path):
+    folder, base = place
+    shutil.copytree(folder / "one", tmp_path / "odd")
+    config = json.loads((folder / "one" / "adapter_config.json").read_text())
+    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config | {"peft_type": "PREFIX_TUNING"}))
+    assert "puts vectors before the prompt" in complaint(base, tmp_path / "odd")
+    (tmp_path / "odd" / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "odd" / "adapter_model.safetensors").unlink()
+    assert "holds no adapter weights" in complaint(base, tmp_path / "odd")
+    torch.save({}, tmp_path / "odd" / "adapter_model.bin")
+    assert "allow_pickle: true" in complaint(base, tmp_path / "odd")
+
+
+def test_an_adapter_that_is_trained_further_is_another_model(place, tmp_path):
+    folder, base = place
+    one = resolve_adapter("a", str(folder / "one"), base)
+    shutil.copytree(folder / "one", tmp_path / "copy")
+    assert resolve_adapter("b", str(tmp_path / "copy"), base)["fingerprint"] == one["fingerprint"]
+    assert resolve_adapter("c", str(folder / "two"), base)["fingerprint"] != one["fingerprint"]
+    assert one["fingerprint"] != base["fingerprint"]
