@@ -4,6 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
 from vernacular.data.files import FORMATS, read_rows
 from vernacular.data.items import make_items, sample
@@ -30,11 +31,14 @@ def load_items(
     if entry is None:
         raise ConfigError(f'Task {task["task"]} has no language "{language}".{closest(language, task["languages"])}')
     rows, shots, provenance = _raw(task, language, entry, source, Path(root))
-    items, counts = make_items(rows, task["prompt"], entry["columns"])
-    examples, example_counts = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
+    items, counts, examples, example_counts = _laid_out(task, entry, rows, shots, provenance)
+    for reason, n in provenance.pop("left_out", {}).items():  # matches in a treebank that are no pair
+        counts["read"] += n
+        counts["dropped"][reason] = counts["dropped"].get(reason, 0) + n
     if not items:
         reasons = ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
         raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {reasons}.")
+    warnings = provenance.pop("warnings", [])
     kept = sample(items + examples, limit, seed)
     expected = entry["expected_rows"] if source == "hub" else None
     if provenance["kind"] != "samples" and provenance.get("licence") in (None, "unknown", "other"):
@@ -48,9 +52,21 @@ def load_items(
         "expected_rows": expected,
         "limit": limit,
         "seed": seed,
-        "warnings": _warnings(task["task"], language, counts, expected, provenance),
+        "warnings": _warnings(task["task"], language, counts, expected, provenance)
+        + entry.get("lm_eval", {}).get("notes", [])
+        + warnings,
     }
     return kept, metadata
+
+
+def _laid_out(
+    task: dict, entry: dict, rows: list[dict], shots: list[dict], provenance: dict
+) -> tuple[list[dict], dict, list[dict], dict]:
+    """(items, what became of the rows, solved examples, what became of those)."""
+    if "lm_eval" in entry:
+        return lm_eval.lay_out(rows, shots, entry["lm_eval"], Path(task["folder"]), provenance)
+    solved = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
+    return (*make_items(rows, task["prompt"], entry["columns"]), *solved)
 
 
 def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:
@@ -76,6 +92,10 @@ def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[li
 
 
 def _fetch(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
+    if "treebank" in source:
+        from vernacular.data.treebank.source import fetch
+
+        return fetch(source, folder)
     if "url" in source:
         from vernacular.data import web
 
@@ -128,13 +148,22 @@ def _local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dic
     if path.is_dir():
         folder = path / task["task"] / language
         return _from_folder(task, folder, entry, {"kind": "file", "file": str(folder)})
+    if "treebank" in entry["source"][0]:
+        return _fetch({**entry["source"][0], "treebank": str(path.absolute())}, path.parent)
     rows = read_rows(path)
     check_columns(rows, entry["columns"], str(path))
     return rows, [], {"kind": "file", "file": str(path), "file_sha256": file_fingerprint(path)}
 
 
 def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tuple[list[dict], list[dict], dict]:
-    """Files named by split; where none is named so, the only file that is not the few-shot split."""
+    """Files named by split; where none is named so, the only file that is not the few-shot split.
+
+    Of a treebank, all CoNLL-U files that are there.
+    """
+    if "treebank" in entry["source"][0]:
+        own = {key: entry["source"][0][key] for key in ("pattern", "each")}
+        rows, shots, found = _fetch({**own, "treebank": "*.conllu*"}, folder)
+        return rows, shots, found | provenance
     files = {
         f.name.removesuffix(".gz").rsplit(".", 1)[0]: f
         for f in sorted(folder.glob("*"))
@@ -154,7 +183,7 @@ def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tup
 
 
 def _called(source: dict) -> str:
-    return source.get("hub") or source.get("url") or source["file"]
+    return source.get("hub") or source.get("url") or source.get("file") or str(source["treebank"])
 
 
 def _digest(rows: list[dict], shots: list[dict]) -> str:

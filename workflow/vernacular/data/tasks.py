@@ -5,8 +5,11 @@ from pathlib import Path
 import yaml
 
 from vernacular import yamlfile
+from vernacular.data import lm_eval
+from vernacular.data.treebank import declared as treebank
 from vernacular.errors import ConfigError
 
+_KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
 _SCHEMA = Path(__file__).parents[2] / "schemas" / "task.schema.yaml"
 
 # prompt: the keys that `columns` needs; a group in a tuple is met by any one of its alternatives
@@ -21,6 +24,7 @@ NEEDED = {
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
+    "verbatim": (),  # the source brings its own wording
 }
 
 
@@ -57,25 +61,45 @@ def task_names(folders) -> dict[str, Path]:
 
 def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     where = ("languages", code)
-    columns = content["columns"] | entry.get("columns", {})
-    _check_columns(columns, content["prompt"], yamlfile.place(path, lines, where))
     sources = entry.get("source", content.get("source"))
     if sources is None:
-        raise ConfigError(f'{yamlfile.place(path, lines, where)}: the key "source" is missing (hub, url or file).')
+        at = yamlfile.place(path, lines, where)
+        raise ConfigError(f'{at}: the key "source" is missing ({", ".join(_KINDS)}).')
+    at = yamlfile.place(path, lines, (*where, "source") if "source" in entry else ("source",))
     sources = [_filled(s, code) for s in (sources if isinstance(sources, list) else [sources])]
     for source in sources:
-        kinds = [kind for kind in ("hub", "url", "file") if kind in source]
+        kinds = [kind for kind in _KINDS if kind in source]
         if len(kinds) != 1:
             found = " and ".join(kinds) or "none of them"
-            raise ConfigError(
-                f"{yamlfile.place(path, lines, (*where, 'source'))}: found {found}, expected one of hub, url, file."
-            )
-    return {
+            raise ConfigError(f"{at}: found {found}, expected one of {', '.join(_KINDS)}.")
+    sources = [treebank.resolve(source, path.parent, content["prompt"], at) for source in sources]
+    sources, settings = _of_lm_eval(content, sources, path, at)
+    columns = content.get("columns", {}) | entry.get("columns", {})
+    if any("treebank" in source for source in sources):
+        columns = treebank.COLUMNS.get(content["prompt"], {}) | columns
+    if not columns and NEEDED[content["prompt"]]:
+        raise ConfigError(f'{yamlfile.shown(path)}: the key "columns" is missing.')
+    _check_columns(columns, content["prompt"], yamlfile.place(path, lines, where))
+    return settings | {
         "source": sources,
         "columns": columns,
         "expected_rows": entry.get("expected_rows"),
         "licence": entry.get("licence", content.get("licence")),
     }
+
+
+def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
+    """(sources as all others are, {"lm_eval": settings}) where the source is a task file of lm-eval; else ({})."""
+    named = [source for source in sources if "lm-eval" in source]
+    if bool(named) != (content["prompt"] == "verbatim") or (named and len(sources) > 1):
+        raise ConfigError(f"{where}: lm-eval goes with prompt: verbatim, and is the only source of its language.")
+    if not named:
+        return sources, {}
+    source, settings = lm_eval.translate(named[0], path.parent)
+    protocol = lm_eval.PROTOCOLS[settings["output_type"]]
+    if content["protocols"] != [protocol]:
+        raise ConfigError(f"{where}: its output_type {settings['output_type']} is asked with protocols: [{protocol}].")
+    return [source], {"lm_eval": settings}
 
 
 def _check_columns(columns: dict, prompt: str, where: str) -> None:

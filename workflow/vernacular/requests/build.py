@@ -14,6 +14,7 @@ from vernacular.requests import (
     minimal_pair,
     simil_eval,
     target_word,
+    verbatim,
 )
 from vernacular.requests import options as options_protocol
 from vernacular.requests.prompts import LAYOUTS, load_labels
@@ -56,6 +57,12 @@ def build(
     `prompts` (fingerprint of the prompt lines). Raises ConfigError for a combination that makes no sense.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
+    facts = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
+    facts |= {"task": task["task"], "options": options}
+    if task["prompt"] == "verbatim":
+        setting = Setting(task["prompt"], language, seed, style, options)
+        rows, shown = verbatim.build(items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots)
+        return rows, facts | _told(rows, shown, set(), setting)
     module = PROTOCOLS[protocol]
     ours = module.FEW_SHOT and not style.startswith("simil-eval")
     setting = Setting(task["prompt"], language, seed, style, options, load_labels(language) if ours else {})
@@ -68,15 +75,13 @@ def build(
     )
     asked = [item for item in items if not item["demonstration"] and item["item_id"] not in held_out]
     rows = [row for item in asked for row in module.requests(item, setting)]
-    return rows, {
-        "language": language,
-        "protocol": protocol,
-        "shots": shots,
-        "seed": seed,
-        "style": style,
-        "task": task["task"],
-        "options": options,
-        "demonstrations": [item["item_id"] for item in drawn],
+    return rows, facts | _told(rows, [item["item_id"] for item in drawn], held_out, setting)
+
+
+def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:
+    """What the metadata says beside the evaluation's own name."""
+    return {
+        "demonstrations": shown,
         "held_out": sorted(held_out),
         "prefix": setting.prefix,
         "prompts": fingerprint(setting.labels),
@@ -90,7 +95,9 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         raise ConfigError(f'{where}: there is no protocol "{protocol}".{closest(protocol, PROTOCOLS)}')
     if protocol not in task.get("protocols", PROTOCOLS):
         raise ConfigError(f'{where} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
-    if task["prompt"] not in LAYOUTS:
+    if task["prompt"] == "verbatim":
+        verbatim.check(task, protocol=protocol, style=style)
+    elif task["prompt"] not in LAYOUTS:
         raise ConfigError(f'{where}: there is no prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
     if style not in STYLES[protocol]:
         raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, STYLES[protocol])}')
@@ -98,7 +105,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
     if style == "simil-eval-open" and task["prompt"] == "summary":
         raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries; choose `simil-eval`.")
-    if shots < 0 or (shots and protocol not in FEW_SHOT):
+    if shots < 0 or (shots and protocol not in FEW_SHOT and task["prompt"] != "verbatim"):
         raise ConfigError(f"{where}: {protocol} takes no demonstrations, found shots: {shots}; set it to 0.")
     for name, value in options.items():
         if name not in OPTIONS:

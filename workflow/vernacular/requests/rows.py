@@ -60,6 +60,20 @@ def scored(
     )
 
 
+def spanned(item: dict, role: str, text: str, start: int, *, setting: Setting) -> dict:
+    """A request for the log-probability of few-shot block and `text`, read as one string, from character `start` on."""
+    return _row(
+        item,
+        role,
+        kind="score",
+        prefix=setting.prefix,
+        text=text,
+        span_start=start,
+        span_end=len(setting.prefix) + len(text),
+        demonstrations=list(setting.demonstrations) or None,
+    )
+
+
 def generated(
     item: dict,
     text: str,

@@ -1,0 +1,125 @@
+"""Their `!function` tags: Python of a task's author, run only where our task file says `trust_functions: true`.
+
+The module beside the YAML file is imported as it is. What it imports is taken from this environment; modules of lm_eval
+itself from the tree that the file lies in, where lm_eval is not installed. A package that is not there at all is stood
+in for, and complained of only if the function comes to use it: the modules of task families import what any of their
+tasks may need.
+"""
+
+import ast
+import contextlib
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+from vernacular.errors import ConfigError
+from vernacular.fingerprint import file_fingerprint
+
+
+def is_function(value) -> bool:
+    """Is this the mark that `files.read` leaves for a `!function`?"""
+    return isinstance(value, dict) and "function" in value and "sha256" in value
+
+
+def load(mark: dict, folder: Path) -> Callable:
+    """The function a mark names; a relative `file` is seen from `folder`. Raises ConfigError where it cannot be had."""
+    name = mark["function"]
+    module_name, _, attribute = name.rpartition(".")
+    if mark["file"] is None:
+        module = _installed(module_name, name)
+    else:
+        path = (folder / mark["file"]).resolve()
+        module = _from_file(path, file_fingerprint(path))
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        raise ConfigError(f"!function {name}: {getattr(module, '__file__', module_name)} has no such function.")
+    return function
+
+
+def _installed(module_name: str, name: str):
+    try:
+        return importlib.import_module(module_name)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"!function {name}: there is no module for it beside the file ({error}).") from None
+
+
+@functools.cache
+def _from_file(path: Path, digest: str):
+    """The module in `path`, once per content (`digest`)."""
+    spec = importlib.util.spec_from_file_location(f"lm_eval_task_{digest[:12]}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # for the pickling that `datasets` does
+    try:
+        with _lenient_imports(path):
+            spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f"{path}: cannot be imported ({error}).") from None
+    return module
+
+
+@contextlib.contextmanager
+def _lenient_imports(path: Path):
+    """Within: absent packages are stood in for, and `lm_eval` is found around `path` where it is not installed."""
+    finder = _Absent(_not_installed(path) - {"lm_eval"})
+    root = next((parent for parent in path.parents if parent.name == "lm_eval"), None)
+    if root and "lm_eval" not in sys.modules and importlib.util.find_spec("lm_eval") is None:
+        package = types.ModuleType("lm_eval")  # its own __init__ asks for its installed version
+        package.__path__ = [str(root)]
+        sys.modules["lm_eval"] = package
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
+            del sys.modules[name]  # so that others see that the package is not there
+
+
+def _not_installed(path: Path) -> set[str]:
+    """The packages that a module imports and this environment has not."""
+    named = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            named |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            named.add(node.module.split(".")[0])
+    return {name for name in named if name not in sys.modules and importlib.util.find_spec(name) is None}
+
+
+class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The last finder asked: finds `packages`, and what is in them."""
+
+    def __init__(self, packages: set[str]):
+        self.packages = packages
+
+    def find_spec(self, name, path=None, target=None):
+        wanted = name.split(".")[0] in self.packages
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if wanted else None
+
+    def create_module(self, spec):
+        return _StandIn(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+class _StandIn(types.ModuleType):
+    """Takes the place of a package that is not installed; any use of what is in it says so."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.__path__ = []
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _StandIn(f"{self.__name__}.{name}")
+
+    def __call__(self, *args, **kwargs):
+        package = self.__name__.split(".")[0]
+        raise ConfigError(f"a trusted function needs the Python package {package} ({self.__name__}); install it.")

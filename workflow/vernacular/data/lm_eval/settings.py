@@ -1,0 +1,198 @@
+"""From the content of one of their files to a source of ours and the settings that lay its rows out.
+
+Every key of theirs is either used, known to decide nothing that is used here, or refused by name.
+"""
+
+import os
+from pathlib import Path
+
+from vernacular.data.lm_eval import files, templates
+from vernacular.data.lm_eval.functions import is_function
+from vernacular.data.lm_eval.where import first_split, source_of, unsupported
+from vernacular.errors import ConfigError
+from vernacular.yamlfile import shown
+
+PROTOCOLS = {"multiple_choice": "options", "loglikelihood": "last_word", "generate_until": "generation"}
+MAX_GEN_TOKS = 256  # theirs, where a file gives none
+_FILTERS = ("remove_whitespace", "lowercase", "uppercase", "take_first")
+_EXACT = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
+_FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")
+# labels, and what theirs reads for other ends: they decide neither prompt nor rows
+_IDLE = {
+    "task", "task_alias", "tag", "metadata", "version", "num_fewshot", "should_decontaminate", "group_alias",
+    "doc_to_decontamination_query", "higher_is_better", "fewshot_split", "training_split", "validation_split",
+    "test_split", "output_type", "target_delimiter", "fewshot_delimiter", "description", "gen_prefix",
+    "dataset_path", "dataset_name", "dataset_kwargs", "fewshot_config", "generation_kwargs", "metric_list",
+    "filter_list", "process_results", "repeats", "unsafe_code", *_FUNCTIONS,
+}  # fmt: skip
+_FEW = {
+    "sampler", "split", "process_docs", "samples", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix",
+    "fewshot_delimiter", "target_delimiter",
+}  # fmt: skip
+_NUMBERS = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "perplexity")  # that ours has too
+
+
+def translate(source: dict, folder: Path) -> tuple[dict, dict]:
+    """(a source as every task has it, settings for `lay_out`) of a source `{lm-eval: …, trust_functions: …}`.
+
+    Both are JSON values that hold all the file decides. Raises ConfigError naming the file and the key.
+    """
+    content, path = files.read(source["lm-eval"], folder)
+    _check_keys(content, path, trusted=source.get("trust_functions", False))
+    settings = _settings(content, path)
+    data = source_of(content, path, few_shot=settings["few_split"])
+    data |= {"revision": source["revision"]} if "revision" in source else {}
+    if "file" in data:
+        data |= {key: os.path.relpath(data[key], folder) for key in ("file", "few_shot") if key in data}
+    return data, _portable(settings, folder)
+
+
+def _settings(content: dict, path: Path) -> dict:
+    kind = content.get("output_type", "generate_until")
+    few = _few(content)
+    pool = few["split"] or (None if few["samples"] else first_split(content, "training", "validation", "test"))
+    return {
+        "file": source_name(path),
+        "task": content.get("task"),
+        "output_type": kind,
+        **{key: _field(content.get(key)) for key in (*_FUNCTIONS, "process_results")},
+        "description": content.get("description") or "",
+        "gen_prefix": content.get("gen_prefix"),
+        "target_delimiter": content.get("target_delimiter", " "),
+        "few": few,
+        "few_split": pool,
+        # theirs compares the two names, so two that are missing are equal
+        "exclude": few["split"] == content.get("test_split"),
+        "num_fewshot": content.get("num_fewshot"),
+        "pmi": any(_metric(entry) == "acc_mutual_info" for entry in content.get("metric_list") or ()),
+        **(_generation(content, path) if kind == "generate_until" else {}),
+        "notes": _notes(content, path),
+    }
+
+
+def source_name(path: Path) -> str:
+    """The file as its family knows it: `galician_bench/paws_gl.yaml`."""
+    return "/".join(path.parts[-2:])
+
+
+def _few(content: dict) -> dict:
+    """`fewshot_config`, with what it inherits."""
+    given = content.get("fewshot_config") or {}
+    inherited = {key: content.get(key) for key in ("gen_prefix", *_FUNCTIONS)}
+    inherited |= {"fewshot_delimiter": content.get("fewshot_delimiter", "\n\n")}
+    inherited |= {"target_delimiter": content.get("target_delimiter", " ")}
+    inherited |= {"sampler": "default", "samples": None, "split": content.get("fewshot_split")}
+    found = inherited | given
+    return found | {key: _field(found[key]) for key in _FUNCTIONS}
+
+
+def _field(value):
+    return list(value.values()) if isinstance(value, dict) and not is_function(value) else value
+
+
+def _generation(content: dict, path: Path) -> dict:
+    given = dict(content.get("generation_kwargs") or {})
+    until = given.pop("until", content.get("fewshot_delimiter", "\n\n"))
+    names = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+    lengths = [given.pop(name, None) for name in names]
+    sampled, temperature = given.pop("do_sample", None), float(given.pop("temperature", None) or 0)
+    if sampled or (sampled is None and temperature > 0):
+        raise unsupported(path, "generation_kwargs.do_sample", "the answer is decoded greedily")
+    if given:
+        raise unsupported(path, f"generation_kwargs.{next(iter(given))}")
+    return {
+        "until": [str(stop) for stop in (until if isinstance(until, list) else [until]) if stop],
+        "max_gen_toks": int(next((length for length in lengths if length is not None), MAX_GEN_TOKS)),
+        "exact": _exact(content, path),
+        "filters": _filters(content, path),
+    }
+
+
+def _exact(content: dict, path: Path) -> dict:
+    """Options of their exact_match, where the file names it."""
+    entry = next((e for e in content.get("metric_list") or () if _metric(e) == "exact_match"), {})
+    given = {key: v for key, v in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
+    for key in given:
+        if key not in _EXACT:
+            raise unsupported(path, f"metric_list.exact_match.{key}")
+    return given
+
+
+def _filters(content: dict, path: Path) -> list[str]:
+    pipelines = content.get("filter_list") or []
+    names = [step["function"] for pipeline in pipelines[:1] for step in pipeline["filter"]]
+    for name in names:
+        if name not in _FILTERS:
+            raise unsupported(path, f"filter_list: the filter {name}", f"known are {', '.join(_FILTERS)}")
+    if len(pipelines) > 1:
+        raise unsupported(path, "filter_list with several pipelines")
+    return [name for name in names if name != "take_first"]  # there is only one answer
+
+
+def _notes(content: dict, path: Path) -> list[str]:
+    """What theirs would report and ours does not, in a sentence each."""
+    notes = []
+    absent = dict.fromkeys(name for entry in content.get("metric_list") or () if (name := _metric(entry)))
+    if absent := [name for name in absent if name not in _NUMBERS]:
+        notes.append(f"{source_name(path)}: its metrics {', '.join(absent)} are not computed as lm-eval does.")
+    if results := content.get("process_results"):
+        name = results["function"] if is_function(results) else results
+        if content.get("output_type") == "multiple_choice":
+            use = "only tells which options are right; its acc may be our probability (TruthfulQA's MC2)"
+        else:
+            use = "is not run; the metrics are our own"
+        notes.append(f"{source_name(path)}: process_results ({name}) {use}.")
+    return notes
+
+
+def _metric(entry: dict) -> str | None:
+    name = entry.get("metric")
+    return name["function"] if is_function(name) else name
+
+
+def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
+    for key, value in content.items():
+        if key not in _IDLE and value not in (None, False, "", [], {}):
+            raise unsupported(path, key)
+    if content.get("unsafe_code"):
+        raise unsupported(path, "unsafe_code", "a model's answer is never run")
+    if (content.get("repeats") or 1) != 1:
+        raise unsupported(path, "repeats")
+    kind = content.get("output_type", "generate_until")
+    if kind not in PROTOCOLS:
+        raise unsupported(path, f"output_type: {kind}", f"known are {', '.join(PROTOCOLS)}")
+    few = content.get("fewshot_config") or {}
+    for key in few:
+        if key not in _FEW:
+            raise unsupported(path, f"fewshot_config.{key}")
+    if few.get("sampler", "default") not in ("default", "first_n"):
+        raise unsupported(path, "fewshot_config.sampler", "known are default and first_n")
+    if few.get("samples") is not None and not isinstance(few["samples"], list):
+        raise unsupported(path, "fewshot_config.samples", "only a list of rows")
+    needed = ("doc_to_text", "doc_to_target", *(["doc_to_choice"] if kind == "multiple_choice" else []))
+    for key in needed:
+        if content.get(key) is None:
+            raise ConfigError(f'{shown(path)}: the key "{key}" is missing.')
+    run = [(key, content.get(key)) for key in _FUNCTIONS] + [(f"fewshot_config.{k}", few.get(k)) for k in _FUNCTIONS]
+    run += [("process_results", content.get("process_results"))] if kind == "multiple_choice" else []
+    for key, value in run:
+        _check_field(key, value, path, trusted=trusted)
+
+
+def _check_field(key: str, value, path: Path, *, trusted: bool) -> None:
+    if is_function(value) and not trusted:
+        raise ConfigError(
+            f"{shown(path)}: {key} is the function {value['function']}, which is Python that would be run here.\n"
+            "If you trust it, add trust_functions: true beside lm-eval: in the source."
+        )
+    if isinstance(value, str) and (wrong := templates.check(value)):
+        raise ConfigError(f"{shown(path)}: {key} is no Jinja template ({wrong}).")
+
+
+def _portable(value, folder: Path):
+    """`value` with the files of functions written from `folder`: a clone elsewhere is the same task."""
+    if is_function(value):
+        return value | {"file": value["file"] and os.path.relpath(value["file"], folder)}
+    if isinstance(value, dict):
+        return {key: _portable(v, folder) for key, v in value.items()}
+    return [_portable(v, folder) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,125 @@
+"""How their files say a text: a column's name, a Jinja template, a number, a list, or a function.
+
+After `ConfigurableTask.doc_to_text`, `doc_to_target` and `doc_to_choice` of lm_eval/api/task.py, and the environment of
+lm_eval/utils.py; but in Jinja's sandbox, because a template is somebody else's code.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Callable
+
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
+
+# what code written for a row of another shape raises
+ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
+
+
+class CannotLayOut(Exception):
+    """This row cannot be laid out as the file says; the message is the reason, worded so that it can be counted."""
+
+
+def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, string, count=count)
+
+
+_JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+_JINJA.filters["regex_replace"] = _regex_replace
+_template = functools.lru_cache(maxsize=256)(_JINJA.from_string)
+
+
+def check(template: str) -> str | None:
+    """What is wrong with a template, on one line; None for a sound one."""
+    try:
+        _template(template)
+    except jinja2.TemplateError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def render(template: str, row: dict) -> str:
+    """A template filled with a row's columns."""
+    try:
+        return _template(template).render(**row)
+    except jinja2.TemplateError as error:
+        raise CannotLayOut(f"template: {error}") from None
+    except ODD_ROW as error:  # `list.index(x)` for an x that is not there
+        raise CannotLayOut(f"template: {type(error).__name__}: {error}") from None
+
+
+def resolved(field: str | None, row: dict) -> str:
+    """`description` or `gen_prefix`: a column or a template; "" for none."""
+    if not field:
+        return ""
+    return row[field] if field in row else render(field, row)
+
+
+def text(field, row: dict, columns, *, choices: bool) -> str | int:
+    """doc_to_text; a number where the row has several contexts and one continuation."""
+    if isinstance(field, int):
+        return field
+    if isinstance(field, Callable):
+        return _called(field, row)
+    if field in columns:
+        return column(field, row)
+    found = render(field, row)
+    return _number(found) if choices and found.isdigit() else found
+
+
+def target(field, row: dict, columns, *, choices: bool) -> str | int | list:
+    """doc_to_target: the right answer, its number among the options, or a list of either."""
+    if isinstance(field, int | list):
+        return field
+    if isinstance(field, Callable):
+        return _called(field, row)
+    if field in columns:
+        return column(field, row)
+    found = render(field, row)
+    if choices and found.isdigit():
+        return _number(found)
+    if len(found) >= 2 and found[0] == "[" and found[-1] == "]":
+        try:
+            return ast.literal_eval(found)
+        except (SyntaxError, ValueError):
+            return found
+    return found
+
+
+def options(field, row: dict, columns) -> list[str]:
+    """doc_to_choice."""
+    if isinstance(field, Callable):
+        found = _called(field, row)
+    elif isinstance(field, list):
+        found = field
+    elif field in columns:
+        found = column(field, row)
+    else:
+        try:
+            found = ast.literal_eval(render(field, row))
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise CannotLayOut("doc_to_choice gives no list") from None
+    if not isinstance(found, list) or not all(isinstance(choice, str) for choice in found):
+        raise CannotLayOut("doc_to_choice gives no list of texts")
+    return found
+
+
+def column(name: str, row: dict):
+    """A column that the evaluated rows have; a row of another split may lack it."""
+    if name not in row:
+        raise CannotLayOut(f"there is no column {name}")
+    return row[name]
+
+
+def _number(digits: str) -> int | str:
+    try:
+        return ast.literal_eval(digits)
+    except (SyntaxError, ValueError):  # "007", or digits that are none to Python ("²")
+        raise CannotLayOut("a number that Python does not read as one") from None
+
+
+def _called(function, row: dict):
+    try:
+        return function(dict(row))
+    except ODD_ROW as error:
+        raise CannotLayOut(f"{function.__name__}: {type(error).__name__}: {error}") from None
