@@ -11,6 +11,7 @@ def metrics_row():
         given = {
             "model": "m",
             "adapter": None,
+            "base": None,
             "task": "openbookqa",
             "language": "gl",
             "protocol": "generation",
@@ -26,6 +27,7 @@ def metrics_row():
             "n_flagged": 0,
             "n_ties": 0,
             "chance": 0.25,
+            "majority": None,
             "unit": "share",
             "family": "similarity",
             "headline": True,

@@ -77,6 +77,20 @@ def test_base_stands_before_its_adapters_and_case_does_not_part_names(metrics_ta
     assert runs["adapter"].fillna("").tolist() == ["", "x", "z", ""]
 
 
+def test_base_stands_before_its_adapters_whatever_their_names(metrics_table):
+    rows = [
+        {"model": "a-gl", "adapter": "./gl", "base": "llama"},
+        {"model": "z-ca", "adapter": "./ca", "base": "llama"},
+        {"model": "llama"},
+        {"model": "zephyr"},
+        {"model": "bert"},
+    ]
+    long = collect([metrics_table(*rows)])
+    assert long["model"].tolist() == ["bert", "llama", "a-gl", "z-ca", "zephyr"]
+    assert grid(long).runs["model"].tolist() == long["model"].tolist()
+    assert list(long.columns) == METRICS.schema.names
+
+
 def test_csv_reads_back_to_the_same_numbers(metrics_table, tmp_path):
     long = collect([metrics_table({"value": 0.1 + 0.2}, {"model": "n", "value": 1e-17, "seed": None})])
     again = pd.read_csv(write_csv(tmp_path / "results.csv", long), float_precision="round_trip")

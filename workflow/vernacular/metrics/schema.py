@@ -48,7 +48,8 @@ METRICS = Kind(
     pa.schema(
         [
             ("model", pa.string()),
-            ("adapter", pa.string()),
+            ("adapter", pa.string()),  # where it comes from; null for a model of its own
+            ("base", pa.string()),  # the model an adapter belongs to, by its name here; null for a model of its own
             ("evaluation", pa.string()),
             ("task", pa.string()),
             ("language", pa.string()),
@@ -65,6 +66,7 @@ METRICS = Kind(
             ("n_flagged", pa.int64()),  # items with a flag
             ("n_ties", pa.int64()),
             ("chance", pa.float64()),
+            ("majority", pa.float64()),  # share right for whoever always chooses the commonest gold; null where no such
             ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
             ("family", pa.string()),  # "similarity" or "surprisal": the spreadsheet it stands in
             ("headline", pa.bool_()),  # stands in the leaderboard and in overviews

@@ -11,7 +11,7 @@ from vernacular.summary.sheet import LEGEND, print_one_page_wide, put_text
 from vernacular.summary.tables import sortable
 
 _DERIVED = {  # section: columns of the long table whose distinct rows it lists
-    "models": ["model", "adapter", "model_revision"],
+    "models": ["model", "base", "adapter", "model_revision"],
     "data sets": ["task", "language", "dataset_revision"],
     "metrics": ["metric", "unit", "higher_is_better", "family", "signature"],
 }

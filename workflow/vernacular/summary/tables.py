@@ -20,6 +20,7 @@ from vernacular.summary.text import formula_safe
 
 RUN = ["model", "adapter", "shots", "seed", "style", "model_revision"]
 COLUMN = ["task", "language", "protocol", "metric"]
+_ORDER = ["family_of_models", "is_adapter", *RUN]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Grid:
 def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     """All models' rows in one long table, unrounded, columns of METRICS in order, missing whole numbers kept missing.
 
-    Sorted by task, language, protocol, category, metric and run. Raises ArtifactError if a run has one value twice.
+    Sorted by task, language, protocol, category, metric and run, a base before its adapters. Raises ArtifactError if a run has one value twice.
     """
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     merged = pa.concat_tables([METRICS.schema.empty_table(), *tables])
@@ -56,8 +57,8 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
         raise ArtifactError(
             f"{row['model']}: two values of {row['metric']} in {row['evaluation']}; were the same results given twice?"
         )
-    order = ["task", "language", "protocol", "category", "metric", *RUN]
-    return long.sort_values(order, key=sortable, ignore_index=True)
+    order = ["task", "language", "protocol", "category", "metric", *_ORDER]
+    return _with_order(long).sort_values(order, key=sortable, ignore_index=True)[METRICS.schema.names]
 
 
 def to_arrow(long: pd.DataFrame) -> pa.Table:
@@ -75,7 +76,7 @@ def grid(long: pd.DataFrame, *, by_language: bool = False) -> Grid:
     rows = long.iloc[whole]
     rows = rows.assign(rest=~rows["headline"].fillna(False).astype(bool))
     order = ["language", "task"] if by_language else ["task", "language"]
-    runs, row_of = _distinct(rows, RUN, RUN)
+    runs, row_of = _distinct(_with_order(rows), RUN, _ORDER)
     columns, column_of = _distinct(rows, COLUMN, [*order, "protocol", "rest", "metric"])
     cells = np.full((len(runs), len(columns)), -1)
     cells[row_of, column_of] = whole
@@ -130,6 +131,11 @@ def sortable(column: pd.Series) -> pd.Series:
         text = column.fillna("")
         return text.str.casefold() + "\0" + text  # the second half only so that "A" and "a" have an order
     return column.astype("Float64").fillna(float("-inf"))
+
+
+def _with_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """`rows` with two columns to sort by, so that a base stands before its adapters whatever their names."""
+    return rows.assign(family_of_models=rows["base"].fillna(rows["model"]), is_adapter=rows["base"].notna())
 
 
 def _distinct(rows: pd.DataFrame, key: list[str], order: list[str]) -> tuple[pd.DataFrame, np.ndarray]:
