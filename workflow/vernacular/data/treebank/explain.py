@@ -1,0 +1,75 @@
+"""What a pattern found in a treebank, for the linguist who tunes it: counts per step, and examples."""
+
+import csv
+import io
+
+from vernacular.data.treebank.extract import Extracted
+from vernacular.data.treebank.pairs import MASK, Pairs, around
+
+_TEXTS = ["original_text", "masked_text", "prompt_text"]
+_BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]
+
+
+def explain(found: Extracted, examples: int = 5) -> str:
+    """The steps of every pattern with their counts, `examples` pairs, and a few matches lost at each step."""
+    lines = [f"{found.sentences:,} sentences, {found.words:,} words"]
+    if found.mismatches:
+        shown = ", ".join(found.mismatches[:5]) + (", …" if len(found.mismatches) > 5 else "")
+        lines.append(
+            f"{len(found.mismatches)} of them where `# text` is not the tokens put together ({shown}); the tokens count"
+        )
+    for name, reasons in found.unused.items():
+        lines.append(f"{name}: lines left out: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    for pairs in found.pairs:
+        lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_lost(pairs, min(examples, 3))]
+    return "\n".join(lines)
+
+
+def csv_text(rows: list[dict]) -> str:
+    """Rows as a CSV file in Grew-TSE's columns, ours behind them."""
+    forms = _columns(rows, "form_ungrammatical")
+    columns = ["sentence_id", "match_id", "form_grammatical", *_TEXTS, *forms]
+    columns += [*_BESIDE, *_columns(rows, "ungrammatical_text")]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _columns(rows: list[dict], start: str) -> list[str]:
+    """The columns that begin so, as many as the row with most alternatives has."""
+    return max(([name for name in row if name.startswith(start)] for row in rows), key=len, default=[start])
+
+
+def _steps(pairs: Pairs) -> list[str]:
+    pattern = pairs.pattern
+    lines = [f"{pattern['pattern']} ({pattern['phenomenon']})"]
+    if "grew" in pattern:
+        lines.append(f"{pairs.related:9,}  matches of the GREW request")
+    else:
+        lines.append(f"{pairs.targets:9,}  words fit the target")
+        lines.append(f"{pairs.related - pairs.targets:9,}    without the words related to it, or with a word forbidden")
+        lines.append(f"{pairs.related:9,}  matches")
+    lines += [f"{-n:9,}    {reason}" for reason, n in pairs.left_out.most_common()]
+    return [*lines, f"{len(pairs.rows):9,}  pairs, {len({row['lemma'] for row in pairs.rows}):,} lemmas"]
+
+
+def _pairs(pairs: Pairs, examples: int) -> list[str]:
+    """Evenly spread over the treebank, so that a longer look shows other texts."""
+    step = max(1, len(pairs.rows) // examples) if examples else 1
+    lines = []
+    for row in pairs.rows[::step][:examples]:
+        wrong = [text for name, text in row.items() if name.startswith("form_ungrammatical")]
+        forms = f"[[{row['form_grammatical']}|{'|'.join(wrong)}]]"
+        before, after = row["masked_text"].split(MASK, 1)
+        lines.append(f"    {row['sentence_id']}  {around(before, forms, after)}")
+        lines.append(f"        {row['lemma']}: {row['features']} -> {row['swapped']}")
+    return lines
+
+
+def _lost(pairs: Pairs, examples: int) -> list[str]:
+    lines = []
+    for reason, texts in pairs.lost.items() if examples else ():
+        lines += [f"  {reason}, such as", *(f"    {text}" for text in texts[:examples])]
+    return lines

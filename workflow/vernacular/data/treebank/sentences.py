@@ -1,0 +1,145 @@
+"""CoNLL-U files -> sentences whose words know where they stand in the text.
+
+The `conllu` library parses the lines. The text is rebuilt from the tokens (SpaceAfter=No, multiword ranges such as
+`2-3 del`), so that every word has its characters by construction and none has to be searched for.
+"""
+
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from conllu.exceptions import ParseException
+from conllu.models import TokenList
+from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_sentences, parse_token_and_metadata
+
+from vernacular.errors import DataError
+
+
+class Word(NamedTuple):
+    """A syntactic word. `start`, `end` are its characters in the sentence's text; None inside a multiword token."""
+
+    id: int  # 1-based, as in the file
+    form: str
+    lemma: str
+    upos: str
+    xpos: str
+    feats: dict[str, str]  # shared between words of the same features: never changed
+    head: int  # id of the head; 0 for the root, -1 where the file has none
+    deprel: str
+    start: int | None
+    end: int | None
+
+
+@dataclass
+class Sentence:
+    """One sentence, its text rebuilt from the tokens; `mismatch` where the file's `# text` says otherwise."""
+
+    id: str
+    text: str
+    words: dict[int, Word]  # by id, in the order of the text
+    file: str
+    mismatch: bool = False
+    children: dict[int, list[Word]] = field(default_factory=dict)  # by id of the head
+
+    def __post_init__(self):
+        for word in self.words.values():
+            self.children.setdefault(word.head, []).append(word)
+
+
+def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
+    """Every sentence of a CoNLL-U file (also gzipped), in order; `name` is what to call the file.
+
+    A sentence without sent_id is called by the file's name and its number. Raises DataError naming file and line.
+    """
+    path = Path(path)
+    name = name or str(path)
+    try:
+        with _opened(path) as file:
+            lines = _Counted(file)
+            for number, block in enumerate(parse_sentences(lines), start=1):
+                where = f"{name}, sentence {number} (it ends before line {lines.count + 1})"
+                yield _sentence(_parsed(block, where), where, f"{path.name.split('.')[0]}.{number}", path.name)
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+    except (OSError, EOFError) as error:
+        raise DataError(f"{name}: cannot be read ({str(error).splitlines()[0]}).") from None
+
+
+def _opened(path: Path):
+    with open(path, "rb") as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", encoding="utf-8-sig") if zipped else open(path, encoding="utf-8-sig")
+
+
+class _Counted:
+    """The lines of a file, and how many were read."""
+
+    def __init__(self, file):
+        self.file, self.count = file, 0
+
+    def __iter__(self):
+        for line in self.file:
+            self.count += 1
+            yield line
+
+
+@lru_cache(maxsize=100_000)
+def _features(text: str) -> dict[str, str]:
+    return {name: value for name, value in (parse_dict_value(text) or {}).items() if value}
+
+
+_PARSERS = {  # columns that nobody reads stay text, and a treebank has few different values of features
+    "feats": lambda line, i: _features(line[i]),
+    "deps": lambda line, i: line[i],
+    "misc": lambda line, i: line[i],
+}
+
+
+def _parsed(block: str, where: str) -> TokenList:
+    try:
+        return parse_token_and_metadata(block, field_parsers=_PARSERS)
+    except ParseException as error:
+        raise DataError(f"{where}: not CoNLL-U ({str(error).splitlines()[0]})") from None
+
+
+def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Sentence:
+    words: dict[int, Word] = {}
+    pieces: list[str] = []
+    at = 0
+    inside = 0  # id of the last word of the multiword token that we are in
+    for token in tokens:
+        if len(token) < len(DEFAULT_FIELDS):
+            raise DataError(f"{where}: a line has {len(token)} columns, CoNLL-U has {len(DEFAULT_FIELDS)}.")
+        number = token["id"]
+        if isinstance(number, tuple) and number[1] == ".":
+            continue  # an empty node (8.1) is no part of the text
+        if isinstance(number, tuple):
+            inside = number[2]
+        elif number is None:
+            raise DataError(f"{where}: a line has no ID.")
+        span = (None, None)
+        if isinstance(number, tuple) or number > inside:
+            span = (at, at + len(token["form"]))
+            blank = "" if "SpaceAfter=No" in token["misc"].split("|") else " "
+            pieces += (token["form"], blank)
+            at = span[1] + len(blank)
+        if isinstance(number, int):
+            head = token["head"]
+            words[number] = Word(
+                number, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],
+                -1 if head is None else head, token["deprel"], *span,
+            )  # fmt: skip
+    text = "".join(pieces).rstrip(" ")
+    said = tokens.metadata.get("text")
+    return Sentence(
+        tokens.metadata.get("sent_id") or fallback,
+        text,
+        words,
+        file,
+        mismatch=said is not None and said.strip() != text.strip(),
+    )
