@@ -7,6 +7,7 @@ fewer, where the plain percentile interval is too narrow; its levels are therefo
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -109,7 +110,7 @@ def cluster_bootstrap(
     if statistic is None:
         draws = _means(arrays[0], codes, n_clusters, resamples, rng)
     else:
-        draws = _statistics(statistic, arrays, codes, n_clusters, resamples, rng, vectorised)
+        draws = resampled(statistic, arrays, codes, n_clusters, resamples, rng, vectorised)
     if not np.isfinite(draws).all():
         return _UNDEFINED
     tail = expanded_tail(n_clusters, level)
@@ -117,6 +118,7 @@ def cluster_bootstrap(
     return float(low), float(high)
 
 
+@lru_cache
 def expanded_tail(n_clusters: int, level: float = 0.95) -> float:
     """Share of the bootstrap distribution cut from each end: Phi(-t * sqrt(n/(n-1))) with Student's t on n-1 degrees.
 
@@ -164,8 +166,13 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
     return means
 
 
-def _statistics(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorised: bool) -> np.ndarray:
-    """(resamples,) values of any statistic, items of the drawn clusters gathered per resample."""
+def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorised: bool) -> np.ndarray:
+    """(resamples,) values of any statistic, items of the drawn clusters gathered per resample.
+
+    The same generator state and number of clusters give the same clusters, those of `paired.cluster_counts` too:
+    statistics of two sides, or of two evaluations of the same items, can be paired resample by resample. A number
+    in 0..n_clusters-1 that no item has is a cluster without items.
+    """
     order = np.argsort(codes, kind="stable")  # items of cluster c: order[starts[c] : starts[c] + sizes[c]]
     sizes = np.bincount(codes, minlength=n_clusters)
     starts = np.cumsum(sizes) - sizes

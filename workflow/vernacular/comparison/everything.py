@@ -1,0 +1,103 @@
+"""All that is asked of several models' results at once: pairs, standings, across tasks.
+
+Each evaluation is laid out once and all its pairs are compared on the same resamples. Evaluations are independent, so
+several are worked on at a time.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations
+
+import pyarrow as pa
+
+from vernacular.comparison.compare import RESAMPLES, Pair, compare_sides
+from vernacular.comparison.family import with_families
+from vernacular.comparison.overall import overall
+from vernacular.comparison.sides import align
+from vernacular.comparison.standings import standings
+from vernacular.metrics.evaluate import PROTOCOLS
+
+
+@dataclass(frozen=True)
+class Found:
+    comparisons: list[dict]  # rows per COMPARISONS
+    standings: list[dict]  # rows per STANDINGS
+    overall: list[dict]  # rows per OVERALL
+
+
+def pairs_of(asked: Iterable, models: list[str], joined: Iterable[str] = ()) -> list[Pair]:
+    """(baseline, candidate) pairs that the config's `comparisons` ask for, each once, in their order.
+
+    An entry is {baseline, candidate}, a candidate of "all" standing for every other model, or "all_pairs". Results
+    joined in from elsewhere are a side where they are named.
+
+    >>> pairs_of([{"baseline": "b", "candidate": "all"}, "all_pairs"], ["a", "b", "c"])
+    [('b', 'a'), ('b', 'c'), ('a', 'c')]
+    """
+    found: dict[frozenset, Pair] = {}
+    for entry in asked:
+        if entry == "all_pairs":
+            pairs = list(combinations(models, 2))
+        elif entry["candidate"] == "all":
+            pairs = [(entry["baseline"], model) for model in models if model != entry["baseline"]]
+        else:
+            pairs = [(entry["baseline"], entry["candidate"])]
+        for pair in pairs:
+            found.setdefault(frozenset(pair), pair)
+    return list(found.values())
+
+
+def compare_all(
+    pairs: list[Pair],
+    results: Mapping[str, Mapping[str, pa.Table]],
+    evaluations: Mapping[str, dict],
+    *,
+    signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    outsiders: Iterable[str] = (),
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    threads: int = 1,
+) -> Found:
+    """Compare pairs of models on every evaluation that both have.
+
+    results      model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
+    evaluations  evaluation -> task, language, protocol, shots, seed, style
+    signatures   model -> (evaluation, metric) -> signature, as in the model's METRICS; unequal ones are noted
+    outsiders    names among `results` that were joined in: sides of pairs, but no models to be ranked
+    """
+    outsiders = set(outsiders)
+
+    def work(evaluation: str):
+        what = evaluations[evaluation]
+        metrics = PROTOCOLS[what["protocol"]].METRICS
+        facts = {"evaluation": evaluation} | {name: what[name] for name in _FACTS}
+        items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
+        there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
+        compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
+        ranked = {model: side for model, side in sides.items() if model not in outsiders}
+        placed = standings(items, ranked, metrics, facts, seed=seed, resamples=resamples)
+        return compared, placed, (facts, metrics, items, ranked)
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        found = list(pool.map(work, evaluations))
+    rows = with_families([row for compared, _, _ in found for row in compared])
+    for row in rows:
+        _sign(row, signatures or {})
+    return Found(
+        rows, [row for _, placed, _ in found for row in placed], overall([each for *_, each in found], seed=seed)
+    )
+
+
+_FACTS = ("task", "language", "protocol", "shots", "seed", "style")
+
+
+def _sign(row: dict, signatures: Mapping) -> None:
+    """The signature that both sides have; where they differ, or one has none, a note says so."""
+    at = (row["evaluation"], row["metric"])
+    one, other = (signatures.get(row[side], {}).get(at) for side in ("baseline", "candidate"))
+    row["signature"] = one or other
+    if one and other and one != other:
+        row["signature"] = None
+        note = f"measured differently: {one} and {other}"
+        row["note"] = "; ".join(part for part in (row["note"], note) if part)
