@@ -5,6 +5,10 @@ from jinja2 import TemplateError
 from vernacular.errors import ModelError
 from vernacular.inference.load import LoadedModel
 
+# Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow: both
+# ways in which they learn it are blank here.
+_NO_DATE = {"date_string": "", "strftime_now": lambda pattern: ""}
+
 
 def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
     """Is this request put through the chat template? kind: "generate" or "score".
@@ -21,10 +25,10 @@ def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
 
 
 def render(loaded: LoadedModel, turns: list[dict]) -> str:
-    """The prompt as text: template, turns, and the opening of the model's own turn; tokenise it as it is."""
+    """The prompt as text: template, turns, and the opening of the model's own turn, no date; tokenise it as it is."""
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     try:
-        return loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        return loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **_NO_DATE)
     except (TemplateError, ValueError) as error:
         raise ModelError(f"model {loaded.record['name']}: its chat template refuses these turns: {error}") from error
 
