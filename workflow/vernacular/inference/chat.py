@@ -5,9 +5,9 @@ from jinja2 import TemplateError
 from vernacular.errors import ModelError
 from vernacular.inference.load import LoadedModel
 
-# Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow: both
-# ways in which they learn it are blank here.
-_NO_DATE = {"date_string": "", "strftime_now": lambda pattern: ""}
+# Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow. They
+# learn it from `date_string` or from `strftime_now`; a macro of that name hides transformers' own, which takes no other.
+_NO_DAY = "{% macro strftime_now(pattern) %}{% endmacro %}"
 
 
 def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
@@ -28,7 +28,12 @@ def render(loaded: LoadedModel, turns: list[dict]) -> str:
     """The prompt as text: template, turns, and the opening of the model's own turn, no date; tokenise it as it is."""
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     try:
-        return loaded.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **_NO_DATE)
+        template = loaded.tokenizer.get_chat_template()
+        if "strftime_now" in template:
+            template = _NO_DAY + template
+        return loaded.tokenizer.apply_chat_template(
+            messages, chat_template=template, tokenize=False, add_generation_prompt=True, date_string=""
+        )
     except (TemplateError, ValueError) as error:
         raise ModelError(f"model {loaded.record['name']}: its chat template refuses these turns: {error}") from error
 
