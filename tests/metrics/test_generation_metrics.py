@@ -195,7 +195,7 @@ def test_exact_match_ignores_case_punctuation_and_blanks(one_text, other, same):
 
 def test_every_value_has_its_metric():
     row = one("x", *(similar([0.5, 0.25, 0.0, 0.0], name) for name in generation.SIMILARITIES))
-    names = {metric.name for metric in generation.METRICS}
+    names = {metric.name for metric in generation.METRICS} - {"verbatim_match"}  # of items with a wording of their own
     assert set(row["values"]) == names
     headline = {metric.name for metric in generation.METRICS if metric.headline}
     assert headline == {"cosine_accuracy", "moverscore_accuracy", "bertscore_accuracy", "exact_match"}

@@ -19,6 +19,7 @@ from collections import Counter
 
 from sacrebleu.metrics import CHRF
 
+from vernacular.metrics import verbatim
 from vernacular.metrics.choosing import Choice, choose, margin, right_options
 from vernacular.metrics.similarity.answers import Answer, given
 from vernacular.metrics.types import Metric
@@ -41,6 +42,7 @@ METRICS = [
     *(metric for name, unit in SIMILARITIES.items() for metric in _of(name, unit)),
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
            about="the answer is a right one but for case, punctuation and blanks (after SQuAD, Rajpurkar et al. 2016)"),
+    *verbatim.METRICS,
     Metric("token_f1", "score", True, "similarity",
            about="words shared with the nearest right answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
     Metric("chrf", "score", True, "similarity",
@@ -56,7 +58,7 @@ def per_item(items: list[dict], requests: list[dict], generations: list[dict], s
     The choice shown is that of the first metric in the order of SIMILARITIES; of an item without options, whether the
     answer matches its target.
     """
-    answers = given(requests, generations)
+    answers, raw = given(requests, generations), {row["item_id"]: row["raw"] for row in generations}
     measured: dict[str, dict[str, list]] = {}
     for row in similarities:
         measured.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
@@ -67,13 +69,14 @@ def per_item(items: list[dict], requests: list[dict], generations: list[dict], s
             asked[item["item_id"]],
             answers.get(item["item_id"], Answer(None, "error: no generation")),
             measured.get(item["item_id"], {}),
+            raw.get(item["item_id"]),
         )
         for item in items
         if item["item_id"] in asked and not item["demonstration"]
     ]
 
 
-def _row(item: dict, request: dict, answer: Answer, measured: dict[str, list]) -> dict:
+def _row(item: dict, request: dict, answer: Answer, measured: dict[str, list], raw: str | None) -> dict:
     right = right_options(item)
     values: dict[str, float] = {}
     flags = [answer.flag]
@@ -93,6 +96,8 @@ def _row(item: dict, request: dict, answer: Answer, measured: dict[str, list]) -
     references = _references(item, right)
     if answer.text is not None and references:
         values |= textual(compared_part(item, answer.text), references)
+    if answer.text is not None:
+        values |= verbatim.values(item, raw)
     scores, choice = shown
     correct = choice.correct if choice else _matched(item, values)
     return {

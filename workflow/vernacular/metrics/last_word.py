@@ -1,8 +1,21 @@
 """last_word (Calame): the surprisal of a text's last word, over all of its sub-tokens."""
 
+import numpy as np
+
 from vernacular.metrics.rows import asked, result
 from vernacular.metrics.spans import Span
 from vernacular.metrics.types import Metric
+
+
+def perplexity(surprisals: np.ndarray) -> np.ndarray:
+    """exp of the mean surprisal of whole words (not of tokens); (n,) or (resamples, n) nats.
+
+    >>> float(perplexity(np.log([2.0, 8.0])))  # the geometric mean of 2 and 8
+    4.0
+    """
+    with np.errstate(over="ignore"):  # beyond 709 nats a word: infinite
+        return np.exp(surprisals.mean(axis=-1))
+
 
 METRICS = [
     Metric("surprisal", "nats", False, "surprisal", headline=True, about="surprisal of the last word"),
@@ -11,7 +24,9 @@ METRICS = [
     Metric("surprisal_corrected", "nats", False, "surprisal",
            about="surprisal with the beginning-of-word correction (Pimentel & Meister 2024)"),
     Metric("greedy", "share", True, "surprisal", proportion=True,
-           about="each sub-token of the word was the likeliest one (LAMBADA's accuracy)"),
+           about="each sub-token of the word was the likeliest one (LAMBADA's accuracy, lm-eval's acc)"),
+    Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorised=True,
+           about="exp of the mean surprisal of the last word (lm-eval's perplexity of LAMBADA)"),
     Metric("coverage", "share", True, "surprisal", proportion=True, about="share of items that could be scored"),
 ]  # fmt: skip
 

@@ -37,7 +37,8 @@ def _row(item: dict, spans: dict) -> dict:
     prompt = spans["choice:0"].before if "choice:0" in spans else None
     if scores is None:
         return result(item, spans, values={}, choice=choice, prompt=prompt)
-    values = by_unit(spans, "choice", n, right)
+    # an option's own length, as the set has it: the blank between it and the question is not the option's
+    values = by_unit(spans, "choice", n, right, sizes=sizes(item["choices"]))
     if alone:
         pmi = [after - before for after, before in zip(scores, alone, strict=True)]
         values |= choose(pmi, right).outcome("accuracy_pmi")
@@ -48,9 +49,26 @@ def _row(item: dict, spans: dict) -> dict:
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)
 
 
-def by_unit(spans: dict, role: str, n: int, right: list[int], name: str = "accuracy") -> dict[str, float]:
-    """Accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}."""
+def by_unit(
+    spans: dict, role: str, n: int, right: list[int], name: str = "accuracy", sizes: dict[str, list[int]] | None = None
+) -> dict[str, float]:
+    """Accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}.
+
+    `sizes` gives the lengths of the n texts by unit, where they are not those of the spans.
+    """
     values = {}
     for suffix, unit in UNITS.items():
-        values |= choose(logliks(spans, role, n, unit), right).outcome(name + suffix)
+        scores = logliks(spans, role, n, unit)
+        if sizes and unit in sizes and (sums := logliks(spans, role, n)):
+            known = all(sizes[unit])
+            scores = [score / size for score, size in zip(sums, sizes[unit], strict=True)] if known else None
+        values |= choose(scores, right).outcome(name + suffix)
     return values
+
+
+def sizes(choices: list[str]) -> dict[str, list[int]]:
+    """Characters and UTF-8 bytes of each option, its own outer blanks included (as lm-eval counts them)."""
+    return {
+        "char": [len(choice) for choice in choices],
+        "byte": [len(choice.encode("utf-8", "surrogatepass")) for choice in choices],
+    }
