@@ -196,3 +196,36 @@ def test_simil_evals_style_is_parsed_and_measured_as_that_tool_does(folder):
     assert [row["similarities"][0] for row in rows] == [pytest.approx(1.0, abs=1e-5)] * 3
     assert "variant:simil-eval" in metadata["signatures"]["moverscore"]
     assert "idf:yes" in metadata["signatures"]["bertscore"]
+
+
+def test_a_text_that_two_evaluations_share_is_embedded_once(folder, monkeypatch):
+    """The options stay the same at another number of shots; only what the model answered is new."""
+    from sentence_transformers import SentenceTransformer
+    from vernacular.metrics.similarity import cosine
+    from vernacular.metrics.similarity.encoder import TokenEncoder
+
+    embedded: dict[str, list[int]] = {"tokens": [], "sentences": []}
+    forward, encode = TokenEncoder._embed, SentenceTransformer.encode
+
+    def count_rows(self, rows, layers):
+        embedded["tokens"].append(len(rows))
+        return forward(self, rows, layers)
+
+    def count_texts(self, texts, **options):
+        embedded["sentences"].append(len(texts))
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(TokenEncoder, "_embed", count_rows)
+    monkeypatch.setattr(SentenceTransformer, "encode", count_texts)
+    encoder = TokenEncoder({"name": "e", "folder": str(folder)})
+    first = encoder.tokenize(["o gato negro", "a casa"])
+    encoder.embed([t.ids for t in first], (1,))
+    second = encoder.tokenize(["a casa", "o can"])
+    states = encoder.embed([t.ids for t in second], (1,))
+    assert [state[1].shape[0] for state in states] == [len(t.ids) for t in second]
+    sentences = cosine.load({"name": "e", "folder": str(folder)})
+    alone = cosine.cosine(sentences, [("a casa", "o can")])
+    cosine.cosine(sentences, [("a casa", "o gato")])
+    again = cosine.cosine(sentences, [("a casa", "o can")])
+    assert embedded == {"tokens": [2, 1], "sentences": [2, 1]}
+    assert (alone == again).all()

@@ -25,7 +25,9 @@ def similarity(args) -> str:
     known = {path.name.removesuffix(".json"): read_record(path) for path in args.encoders}
     model = read_record(args.model)
     generations = {path.stem: path for path in args.generations}
-    for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="similarity", disable=None):
+    # evaluations of the same items in a row: they share their options, whose vectors are kept
+    wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])
+    for evaluation, what in tqdm(wanted, desc="similarity", disable=None):
         target = args.out / f"{evaluation}.parquet"
         encoders = {metric: known[name] for metric, name in what["encoders"].items()}
         if what["style"].startswith("simil-eval"):

@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from transformers import AutoModelForCausalLM
 
 from vernacular.errors import ModelError
+from vernacular.metrics.similarity.kept import Kept
 
 
 def load(record: dict, device: str | None = None) -> SentenceTransformer:
@@ -58,19 +59,30 @@ def prefix_of(record: dict, encoder: SentenceTransformer) -> str:
 
 
 def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: str = "") -> np.ndarray:
-    """Cosine of each pair of texts, float64 [n_pairs], in [-1, 1]; each distinct text is embedded once.
+    """Cosine of each pair of texts (at least one), float64 [n_pairs], in [-1, 1]; each distinct text is embedded once.
 
     `prefix` stands before each text and is part of what is embedded.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    # few on a CPU, where larger batches leave the cache
-    size = 256 if encoder.device.type == "cuda" else 16
-    vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
-    vectors = np.asarray(vectors, dtype=np.float64)
+    found = _kept(encoder, prefix).all(texts, functools.partial(_embed, encoder, prefix))
+    vectors = np.stack([found[text] for text in texts])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     row = {text: i for i, text in enumerate(texts)}
     first, second = (vectors[[row[pair[side]] for pair in pairs]] for side in (0, 1))
     return np.clip(np.einsum("ij,ij->i", first, second), -1.0, 1.0)
+
+
+@functools.lru_cache(maxsize=4)
+def _kept(encoder: SentenceTransformer, prefix: str) -> Kept:
+    return Kept(lambda vector: vector.nbytes)
+
+
+def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[np.ndarray]:
+    """float64 [hidden] per text."""
+    # few on a CPU, where larger batches leave the cache
+    size = 256 if encoder.device.type == "cuda" else 16
+    vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
+    return list(np.asarray(vectors, dtype=np.float64))
 
 
 def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = "") -> int:

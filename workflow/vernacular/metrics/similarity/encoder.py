@@ -13,6 +13,7 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.errors import ModelError
+from vernacular.metrics.similarity.kept import Kept
 
 # Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
 # their activations stay in the cache. A GPU wants many.
@@ -55,6 +56,7 @@ class TokenEncoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
         self.n_layers = model.config.num_hidden_layers
+        self._kept: dict[tuple[int, ...], Kept] = {}  # by the layers asked for
 
     @cached_property
     def max_tokens(self) -> int:
@@ -111,11 +113,18 @@ class TokenEncoder:
     def embed(self, rows: list[list[int]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         """Token ids → {layer: float32 [n_tokens, hidden]} per row; layer 0 is the input embedding, as in bert_score.
 
+        Rows that this encoder embedded before are not embedded again (see `Kept`); do not write into what comes back.
         Raises ModelError for a layer the encoder has not.
         """
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
                 raise ModelError(f"{self.name}: has layers 0 to {self.n_layers}, and layer {layer} was asked for.")
+        kept = self._kept.setdefault(layers, Kept(lambda states: sum(state.nbytes for state in states.values())))
+        asked = [tuple(row) for row in rows]
+        found = kept.all(asked, lambda missing: self._embed(missing, layers))
+        return [found[row] for row in asked]
+
+    def _embed(self, rows: list[tuple[int, ...]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         found: list[dict[int, np.ndarray]] = [{} for _ in rows]
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
         budget = TOKEN_BUDGET.get(self.device.split(":")[0], TOKEN_BUDGET["cpu"])
