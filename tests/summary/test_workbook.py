@@ -5,15 +5,15 @@ import pytest
 from vernacular.summary.tables import collect
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
-GREEN, LIGHT = "00A9DFB0", "00E4F5E6"
+BEST, SHARED, NEITHER = '0.0%" ●"', '0.0%" ○"', "0.0%_ _●"
 
 
 @pytest.fixture
 def written(metrics_table, tmp_path):
     """Write a workbook of rows and open it again."""
 
-    def book(*rows, write=write_similarity, provenance=None):
-        path = write(tmp_path / "book.xlsx", collect([metrics_table(*rows)]), provenance or {})
+    def book(*rows, write=write_similarity, provenance=None, **extra):
+        path = write(tmp_path / "book.xlsx", collect([metrics_table(*rows)]), provenance or {}, **extra)
         return openpyxl.load_workbook(path), path
 
     return book
@@ -77,16 +77,57 @@ def test_best_is_marked_in_the_direction_of_the_metric(written):
     book, _ = written(*rows)
     sheet = book["gl"]
     assert [cell.value for cell in sheet[2][6:]] == ["accuracy (share ↑)", "length", "loss (nats ↓)"]
-    fills = [[cell.fill.fgColor.rgb if cell.fill.fill_type else None for cell in row[6:]] for row in sheet["A3:I5"]]
-    assert fills == [[GREEN, None, None], [LIGHT, None, None], [None, None, GREEN]]
-    assert sheet["G3"].font.bold
-    assert not sheet["G4"].font.bold
+    formats = [[cell.number_format for cell in row[6:]] for row in sheet["A3:I5"]]
+    nats = [form.replace("0.0%", "0.000") for form in (NEITHER, NEITHER, BEST)]
+    assert formats == [[BEST, "0.000", nats[0]], [SHARED, "0.000", nats[1]], [NEITHER, "0.000", nats[2]]]
+    assert [sheet[at].font.bold for at in ("G3", "G4", "G5")] == [True, False, False]
+
+
+def test_paired_standings_decide_what_shares_the_best_and_the_sheet_says_so(written, standing_row):
+    rows = [{"model": "a", "value": 0.58}, {"model": "b", "value": 0.57}, {"model": "c", "value": 0.45}]
+    standings = [
+        standing_row(model="a", best="a", difference=0.0, shares_best=True),
+        standing_row(model="b", best="a", difference=-0.01, p_holm=0.004, shares_best=False),
+        standing_row(model="c", best="a", difference=-0.13, p_holm=0.2, shares_best=True),
+    ]
+    book, _ = written(*rows, standings=standings)
+    for sheet, first in ((book["gl"], 3), (book["overview"], 4)):
+        assert [sheet.cell(first + run, 7).number_format for run in range(3)] == [BEST, NEITHER, SHARED]
+        assert sheet.cell(first - 1, 7).comment.text.startswith("Best: by paired tests on the same items (Holm).")
+    assert book["gl"]["G3"].comment.text.endswith("items 100")
+    assert book["gl"]["G4"].comment.text.endswith("-1.0 points against the best, a, p 0.004 (Holm)")
+    book, _ = written(*rows)
+    assert [book["gl"].cell(3 + run, 7).number_format for run in range(3)] == [BEST, SHARED, SHARED]
+    assert book["gl"]["G2"].comment.text.startswith("Best: by each value's own interval (no paired tests).")
+
+
+def test_the_better_is_the_bluer_in_either_direction(written):
+    rows = [{"model": m, "value": v} for m, v in (("a", 0.1), ("b", 0.2), ("c", 0.3))]
+    both = [row | {"metric": "loss", "unit": "nats", "higher_is_better": False} for row in rows]
+    neither = [row | {"metric": "length", "unit": "characters", "higher_is_better": None} for row in rows]
+    book, _ = written(*rows, *both, *neither)
+    scales = {str(at.sqref): rules[0].colorScale for at, rules in book["gl"].conditional_formatting._cf_rules.items()}
+    shades = {
+        at: [(end.type, end.val, colour.rgb) for end, colour in zip(scale.cfvo, scale.color, strict=True)]
+        for at, scale in scales.items()
+    }
+    white, blue = "00FFFFFF", "009ECAE1"
+    assert shades == {
+        "G3:G5": [("num", 0.25, white), ("num", 1, blue)],
+        "I3:I5": [("min", None, blue), ("max", None, white)],
+    }
 
 
 def test_interval_chance_and_counts_stand_in_the_comment(written):
     book, _ = written({"n_flagged": 3, "n_ties": 2}, {"model": "n", "chance": None, "ci_low": None, "ci_high": None})
     assert book["gl"]["G3"].comment.text == "95 % interval 40.0% to 60.0%\nchance 25.0%\nitems 100, flagged 3, ties 2"
     assert book["gl"]["G4"].comment.text == "items 100"
+
+
+def test_a_majority_baseline_stands_beside_chance(written):
+    book, _ = written({"majority": 0.375})
+    assert "chance 25.0%, majority 37.5%" in book["gl"]["G3"].comment.text
+    assert "chance: 25.0%\nmajority: 37.5%" in book["gl"]["G2"].comment.text
 
 
 def test_number_formats_follow_the_unit(written):
@@ -97,9 +138,10 @@ def test_number_formats_follow_the_unit(written):
 
 
 def test_a_value_at_chance_is_grey(written):
-    book, _ = written({"ci_low": 0.2}, {"model": "n", "ci_low": 0.3})
-    assert book["gl"]["G3"].font.color.rgb == "00808080"
-    assert book["gl"]["G4"].font.color is None
+    rows = [{"ci_low": 0.2}, {"model": "n", "ci_low": 0.3}, {"model": "o", "ci_low": 0.3, "majority": 0.35}]
+    book, _ = written(*rows, {"model": "p", "ci_low": 0.45, "value": 0.9, "ci_high": 0.95})
+    colours = [cell.font.color.rgb if cell.font.color.type == "rgb" else None for cell in book["gl"]["G"][2:]]
+    assert colours == ["00767676", None, "00767676", "000B5D2A"]
 
 
 def test_what_could_not_be_computed_is_not_what_was_not_asked(written):

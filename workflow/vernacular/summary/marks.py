@@ -1,13 +1,16 @@
 """Which values of a column stand out: the best, those not told apart from it, those not told apart from chance.
 
-The rule is simple and needs no paired test: the best is the highest value (the lowest where lower is better), and a
-value whose own 95 % interval holds the best value is not told apart from it. It errs on the side of sharing the place
-less often than overlapping intervals would; a paired comparison on the same items decides better.
+Two rules. Where paired standings compare the runs of a column on the same items, those decide. Elsewhere the rule needs
+no test: the best is the highest value (the lowest where lower is better), and a value whose own 95 % interval holds the
+best value is not told apart from it. That one errs on the side of sharing the place less often than overlapping
+intervals would; a paired comparison decides better.
 """
 
 import numpy as np
 
 NONE, SHARED, BEST = 0, 1, 2
+
+Key = tuple[str, str, str]  # model, evaluation, metric
 
 
 def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
@@ -28,6 +31,39 @@ def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
     marks[known & (low <= best) & (best <= high)] = SHARED
     marks[values == best] = BEST
     return marks
+
+
+def by_key(standings: list[dict] | None) -> dict[Key, dict]:
+    """Rows of the standings by model, evaluation and metric."""
+    return {(row["model"], row["evaluation"], row["metric"]): row for row in standings or []}
+
+
+def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, dict]) -> tuple[np.ndarray, np.ndarray]:
+    """`marks` of one column (R,) as `standing` gave them, mended where a paired test knows better: (marks, paired).
+
+    `keys` says whose value each is (None: no value), `paired` (R,) is True where the mark rests on `places`. A test
+    decides only against the best of the whole column: runs asked otherwise than that one (other shots, seed, style)
+    were not compared with it, and where the standings name another best they speak of other values.
+
+    >>> places = by_key([
+    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "shares_best": True},
+    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "shares_best": False},
+    ... ])
+    >>> marks, paired = judge([("a", "e", "m"), ("b", "e", "m")], [0.7, 0.69], np.array([BEST, SHARED]), places)
+    >>> marks.tolist(), paired.tolist()
+    ([2, 0], [True, True])
+    """
+    marks, paired = marks.copy(), np.zeros(len(marks), dtype=bool)
+    best = {keys[run] for run in np.flatnonzero(marks == BEST)}
+    known = np.isfinite(np.asarray(values, dtype=float))
+    for run in np.flatnonzero(known):
+        place = places.get(keys[run])
+        if place is None or keys.count(keys[run]) > 1 or (place["best"], *keys[run][1:]) not in best:
+            continue
+        paired[run] = True
+        if marks[run] != BEST:
+            marks[run] = SHARED if place["shares_best"] else NONE
+    return marks, paired
 
 
 def near_chance(low, high, chance) -> np.ndarray:

@@ -6,8 +6,9 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.summary.cells import TITLE, print_one_page_wide, put_text
+from vernacular.summary.headings import LEGEND
 from vernacular.summary.seeds import between_seeds
-from vernacular.summary.sheet import LEGEND, print_one_page_wide, put_text
 from vernacular.summary.tables import sortable
 
 _DERIVED = {  # section: columns of the long table whose distinct rows it lists
@@ -32,7 +33,7 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
         sections["spread between few-shot seeds"] = spread.to_dict("records")
     row = 1
     for title, content in [*sections.items(), *provenance.items()]:
-        put_text(sheet, row, 1, title).font = Font(name="Calibri", bold=True, size=13)
+        put_text(sheet, row, 1, title).font = TITLE
         for line in _lines(content):
             row += 1
             for column, (text, bold) in enumerate(line, 1):

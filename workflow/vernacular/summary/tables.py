@@ -45,7 +45,8 @@ class Grid:
 def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     """All models' rows in one long table, unrounded, columns of METRICS in order, missing whole numbers kept missing.
 
-    Sorted by task, language, protocol, category, metric and run, a base before its adapters. Raises ArtifactError if a run has one value twice.
+    Sorted by task, language, protocol, category, metric and run, a base before its adapters. Raises ArtifactError if a
+    run has one value twice.
     """
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     merged = pa.concat_tables([METRICS.schema.empty_table(), *tables])

@@ -1,7 +1,8 @@
 """The three spreadsheets: similarity, surprisal, and the leaderboard of headline metrics over both.
 
 Each holds an overview (headline metrics, all languages), a sheet per language, and the provenance. The overview repeats
-values of the language sheets, whose cells carry the intervals.
+values of the language sheets, whose cells carry the intervals. The leaderboard has two sheets more where models were
+compared: across tasks, and the comparisons of pairs.
 """
 
 from pathlib import Path
@@ -10,25 +11,47 @@ import pandas as pd
 from openpyxl import Workbook
 
 from vernacular.artifacts import replacing
+from vernacular.summary.cells import put_text
+from vernacular.summary.lists import write_across, write_comparisons
+from vernacular.summary.marks import by_key
 from vernacular.summary.provenance import write_provenance
-from vernacular.summary.sheet import put_text, write_grid
+from vernacular.summary.sheet import write_grid
 from vernacular.summary.tables import grid
 from vernacular.summary.text import sheet_names
 
 
-def write_similarity(path, long: pd.DataFrame, provenance: dict) -> Path:
-    """Write `similarity_summary.xlsx`: metrics of generated answers. `long` as `tables.collect` gives it."""
-    return _write(path, "Similarity", long[long["family"] == "similarity"], provenance)
+def write_similarity(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
+    """Write `similarity_summary.xlsx`: metrics of generated answers. `long` as `tables.collect` gives it.
+
+    `standings`, rows of STANDINGS, decide what shares the best where they have the cell; elsewhere intervals do.
+    """
+    return _write(path, "Similarity", long[long["family"] == "similarity"], provenance, standings, {})
 
 
-def write_surprisal(path, long: pd.DataFrame, provenance: dict) -> Path:
-    """Write `surprisal_summary.xlsx`: metrics of log-probabilities. `long` as `tables.collect` gives it."""
-    return _write(path, "Surprisal", long[long["family"] == "surprisal"], provenance)
+def write_surprisal(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
+    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as of `write_similarity`."""
+    return _write(path, "Surprisal", long[long["family"] == "surprisal"], provenance, standings, {})
 
 
-def write_leaderboard(path, long: pd.DataFrame, provenance: dict) -> Path:
-    """Write `leaderboard.xlsx`: the headline metrics of every task. `long` as `tables.collect` gives it."""
-    return _write(path, "Leaderboard", headline(long), provenance)
+def write_leaderboard(
+    path,
+    long: pd.DataFrame,
+    provenance: dict,
+    *,
+    standings: list[dict] | None = None,
+    comparisons: list[dict] | None = None,
+    overall: list[dict] | None = None,
+) -> Path:
+    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `standings` as of `write_similarity`.
+
+    `comparisons` (rows of COMPARISONS) and `overall` (rows of OVERALL) get a sheet each; None: no such sheet.
+    """
+    extra = {}
+    if overall is not None:
+        extra["across tasks"] = lambda sheet: write_across(sheet, overall)
+    if comparisons is not None:
+        extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
+    return _write(path, "Leaderboard", headline(long), provenance, standings, extra)
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
@@ -37,24 +60,28 @@ def headline(long: pd.DataFrame) -> pd.DataFrame:
     return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
 
 
-def _write(path, title: str, long: pd.DataFrame, provenance: dict) -> Path:
+def _write(path, title: str, long: pd.DataFrame, provenance: dict, standings: list[dict] | None, extra: dict) -> Path:
+    """`extra`: name of a sheet between the overview and the languages -> what fills it."""
     whole = long[long["category"].fillna("") == ""].reset_index(drop=True)
+    places = by_key(standings)
     book = Workbook()
     book.properties.title = f"{title} summary"
     book.properties.creator = "Vernacular"
     languages = sorted(whole["language"].fillna("").unique())
-    # our own two names come first, so that no language takes them
-    overview, last, *names = sheet_names(["overview", "provenance", *languages])
+    # our own names come first, so that no language takes them
+    overview, last, *names = sheet_names(["overview", "provenance", *extra, *languages])
     book.active.title = overview
     best_known = headline(whole).reset_index(drop=True)
     if best_known.empty:
         put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(whole) else "."))
     else:
         layout = grid(best_known, by_language=True)
-        write_grid(book.active, best_known, layout, levels=["language", "label"], comments=False)
-    for language, name in zip(languages, names, strict=True):
+        write_grid(book.active, best_known, layout, levels=["language", "label"], comments=False, places=places)
+    for fill, name in zip(extra.values(), names, strict=False):
+        fill(book.create_sheet(name))
+    for language, name in zip(languages, names[len(extra) :], strict=True):
         rows = whole[whole["language"].fillna("") == language].reset_index(drop=True)
-        write_grid(book.create_sheet(name), rows, grid(rows), levels=["label"], comments=True)
+        write_grid(book.create_sheet(name), rows, grid(rows), levels=["label"], comments=True, places=places)
     write_provenance(book.create_sheet(last), whole, provenance)
     with replacing(path) as temporary:
         book.save(temporary)

@@ -1,0 +1,117 @@
+"""One cell: text that stays text, a number with its format and mark, a comment, and the looks they share.
+
+Other people's names are written as text, whatever they start with: never as a formula, a link or an error value.
+"""
+
+import math
+
+import pandas as pd
+from openpyxl.comments import Comment
+from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
+from openpyxl.worksheet.properties import PageSetupProperties
+from openpyxl.worksheet.worksheet import Worksheet
+
+from vernacular.summary import marks
+from vernacular.summary.text import plain_text
+
+_FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: in the cell, in a comment
+_OTHER_FORMAT = ("0.000", "{:.3f}")
+# a mark is part of the number's format, so the cell still holds a number; the others leave as much room, "_x" is as
+# wide as x
+_MARKED = {marks.BEST: '" ●"', marks.SHARED: '" ○"', marks.NONE: "_ _●"}
+
+_FONT = {"name": "Calibri", "size": 11}  # a Font without a name falls back to a serif one in LibreOffice
+BOLD, GREY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
+GREEN, BOLD_GREEN = Font(**_FONT, color="0B5D2A"), Font(**_FONT, bold=True, color="0B5D2A")
+BOLD_GREY = Font(**_FONT, bold=True, color="767676")
+TITLE = Font(name="Calibri", bold=True, size=13)
+CENTRED = Alignment(horizontal="center", vertical="center", wrap_text=True)
+RULE = Side(style="thin", color="AAAAAA")
+GROUP_START = Border(left=RULE)
+_HEADER_FILL = PatternFill("solid", fgColor="DCE6F1")
+_BOXED = Border(left=RULE, right=RULE, top=RULE, bottom=RULE)
+
+
+def put_text(sheet: Worksheet, row: int, column: int, value):
+    """Write `value` as text that stays text, also when a person edits the cell; returns the cell."""
+    cell = sheet.cell(row, column)
+    text = plain_text(value)
+    cell.value = text
+    if cell.data_type != "s":  # openpyxl took it for a formula ("=…") or an error value ("#N/A")
+        cell.data_type = "s"
+    if text[:1] in tuple("=+-@"):
+        cell.quotePrefix = True
+    return cell
+
+
+def put_number(sheet: Worksheet, row: int, column: int, value: float, number_format: str):
+    """Write a number to its last digit; what is none (NaN) says n/a. Returns the cell."""
+    if not math.isfinite(value):  # Excel has no infinity, and a file that holds one does not open
+        cell = put_text(sheet, row, column, "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞")
+        cell.alignment = Alignment(horizontal="right")
+        return cell
+    cell = sheet.cell(row, column, repr(value))  # as digits, because openpyxl would write a float to 16 of its 17
+    cell.data_type = "n"
+    cell.number_format = number_format
+    return cell
+
+
+def number_format(unit, mark: int | None = None) -> str:
+    """The Excel format of a value of `unit`, with its mark where its column has marks (None: it has none)."""
+    plain = _FORMATS.get(unit, _OTHER_FORMAT)[0]
+    return plain if mark is None else plain + _MARKED[mark]
+
+
+def shown(value: float, unit) -> str:
+    """A value as words show it.
+
+    >>> shown(0.25, "share"), shown(1.5, "nats")
+    ('25.0%', '1.500')
+    """
+    return _FORMATS.get(unit, _OTHER_FORMAT)[1].format(value)
+
+
+def change(value: float, unit) -> str:
+    """A difference as words show it, shares in percentage points.
+
+    >>> change(-0.031, "share"), change(0.5, "nats")
+    ('-3.1 points', '+0.500')
+    """
+    if unit == "share":
+        return f"{100 * value:+.1f} points"
+    return f"{value:+.1f}" if unit == "percent" else f"{value:+.3f}"
+
+
+def metric_title(metric, unit, higher_is_better: bool | None) -> str:
+    """A metric's name with unit and direction.
+
+    >>> metric_title("accuracy", "share", True), metric_title("cosine", "cosine", None)
+    ('accuracy (share ↑)', 'cosine')
+    """
+    arrow = {True: "↑", False: "↓", None: ""}[higher_is_better]
+    unit = "" if pd.isna(unit) or unit == metric else unit
+    inside = " ".join(part for part in (unit, arrow) if part)
+    return f"{metric} ({inside})" if inside else str(metric)
+
+
+def direction(higher_is_better) -> bool | None:
+    """The same, with every way to say "missing" as None."""
+    return None if pd.isna(higher_is_better) else bool(higher_is_better)
+
+
+def style_header(cell):
+    """Give a cell the look of a header; returns it."""
+    cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, CENTRED, _BOXED
+    return cell
+
+
+def comment(text: str, lines: int | None = None) -> Comment:
+    """A comment high enough for its lines."""
+    return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
+
+
+def print_one_page_wide(sheet: Worksheet) -> None:
+    """Landscape, one page across and as many down as it takes."""
+    sheet.page_setup.orientation = "landscape"
+    sheet.page_setup.fitToHeight = 0
+    sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)

@@ -1,0 +1,153 @@
+"""Sheets that are lists: a row per comparison, a row per model and scope; one header row, so that pandas reads them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from openpyxl.formatting.rule import ColorScaleRule
+from openpyxl.styles import Alignment
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.worksheet import Worksheet
+
+from vernacular.summary.cells import (
+    BOLD,
+    comment,
+    metric_title,
+    number_format,
+    print_one_page_wide,
+    put_number,
+    put_text,
+    style_header,
+)
+from vernacular.summary.words import in_words
+
+
+class _Column(NamedTuple):
+    title: str
+    key: str | Callable[[dict], object]  # of the row, or made of it
+    width: int
+    about: str = ""  # the comment of the header
+    form: str | None = None  # Excel format; "unit": the one of the row's unit; "difference": the same with its sign
+
+
+_COMPARISONS = [
+    _Column("baseline", "baseline", 24),
+    _Column("candidate", "candidate", 24),
+    _Column("task", "task", 20),
+    _Column("language", "language", 10),
+    _Column("protocol", "protocol", 14),
+    _Column("shots", "shots", 7, form="0"),
+    _Column("seed", "seed", 7, form="0"),
+    _Column("style", "style", 12),
+    _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
+    _Column("baseline value", "baseline_value", 10, "over the items that both sides have", "unit"),
+    _Column("candidate value", "candidate_value", 10, "over the items that both sides have", "unit"),
+    _Column("difference", "difference", 11, "candidate - baseline; of a share in percentage points", "difference"),
+    _Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
+    _Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
+    _Column("p", "p_value", 9, "of the paired test named in the column test", "0.0000"),
+    _Column("p (Holm)", "p_holm", 9, "corrected for all headline comparisons of this pair of models", "0.0000"),
+    _Column("tests", "family", 7, "how many comparisons p (Holm) is corrected for", "0"),
+    _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
+    _Column("in words", lambda row: in_words(row), 70),
+    _Column("items", "n", 8, "items that both sides have a value for", "0"),
+    _Column("only candidate right", "only_candidate", 10, form="0"),
+    _Column("only baseline right", "only_baseline", 10, form="0"),
+    _Column("both right", "both_right", 8, form="0"),
+    _Column("both wrong", "both_wrong", 8, form="0"),
+    _Column("net gain", "net_gain", 8, "only candidate right - only baseline right", "+0;-0;0"),
+    _Column(
+        "smallest difference",
+        "smallest_difference",
+        12,
+        "what so many items would have shown with a power of 0.8",
+        "unit",
+    ),
+    _Column("test", "test", 26),
+]
+
+_OVERALL = [
+    _Column("scope", "scope", 10, "a language, or all of them"),
+    _Column("rank", "rank", 7, "1 + how many models are significantly better: models may share a rank", "0"),
+    _Column("model", "model", 34),
+    _Column(
+        "mean above chance",
+        "mean",
+        12,
+        "mean of (value - chance) / (1 - chance) over the evaluations that every model of the scope has: 0 is chance, "
+        "100 % is perfect",
+        "0.0%",
+    ),
+    _Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    _Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    _Column("win rate", "win_rate", 10, "share of (other model, evaluation) in which it is ahead, a tie half", "0.0%"),
+    _Column("evaluations", "n_evaluations", 12, "that the mean is over", "0"),
+    _Column("left out", "left_out", 10, "evaluations that some model lacks, or without a chance level", "0"),
+]
+
+
+def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
+    """Headline metrics of all items (rows of COMPARISONS), the order given kept; significant differences are bold."""
+    rows = [row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
+    if not rows:
+        put_text(sheet, 1, 1, "No comparisons of headline metrics.")
+        return
+    _write(sheet, _COMPARISONS, rows, frozen=3)
+    for line, row in enumerate(rows, 2):
+        if row["significant"]:
+            for title in ("difference", "in words"):
+                sheet.cell(line, 1 + [column.title for column in _COMPARISONS].index(title)).font = BOLD
+
+
+def write_across(sheet: Worksheet, overall: list[dict]) -> None:
+    """Across tasks (rows of OVERALL): all languages first, then each, by rank; a blue scale within each scope."""
+    if not overall:
+        put_text(sheet, 1, 1, "No results across tasks.")
+        return
+    last = float("inf")
+
+    def order(row: dict) -> tuple:
+        rank = last if row["rank"] is None else row["rank"]
+        return row["scope"] != "all", row["scope"], rank, -(row["mean"] or 0.0), row["model"].casefold()
+
+    rows = sorted(overall, key=order)
+    _write(sheet, _OVERALL, rows, frozen=4)
+    letter = get_column_letter(1 + [column.key for column in _OVERALL].index("mean"))
+    scale = ColorScaleRule(
+        start_type="num", start_value=0, start_color="FFFFFF", end_type="num", end_value=1, end_color="9ECAE1"
+    )
+    sheet.conditional_formatting.add(f"{letter}2:{letter}{len(rows) + 1}", scale)
+
+
+def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: int) -> None:
+    for place, column in enumerate(columns, 1):
+        header = style_header(put_text(sheet, 1, place, column.title))
+        if column.about:
+            header.comment = comment(column.about, lines=3)
+        letter = get_column_letter(place)
+        sheet.column_dimensions[letter].width = column.width
+        values = [column.key(row) if callable(column.key) else row[column.key] for row in rows]
+        sheet.column_dimensions[letter].hidden = all(value is None for value in values)
+        for line, (value, row) in enumerate(zip(values, rows, strict=True), 2):
+            if value is None:
+                continue
+            if isinstance(value, str):
+                cell = put_text(sheet, line, place, value)
+                cell.alignment = Alignment(vertical="top", wrap_text=column.width > 40)
+                continue
+            number = value if isinstance(value, int | np.integer) else float(value)
+            put_number(sheet, line, place, number, _format(column.form, row)).alignment = Alignment(vertical="top")
+    sheet.row_dimensions[1].height = 45
+    sheet.freeze_panes = sheet.cell(2, frozen)
+    sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
+    sheet.print_title_rows = "1:1"
+    print_one_page_wide(sheet)
+
+
+def _format(form: str | None, row: dict) -> str:
+    if form == "unit":
+        return number_format(row["unit"])
+    if form == "difference":
+        plain = number_format(row["unit"])
+        return f"+{plain};-{plain};{plain}"
+    return form or "General"
