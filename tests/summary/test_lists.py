@@ -43,9 +43,9 @@ def test_comparisons_are_the_headline_rows_over_all_items(leaderboard, compariso
     assert again["p (Holm)"].tolist() == [0.004, 0.6]
     assert again["significant"].tolist() == ["yes", "no"]
     assert again["net gain"].tolist() == [15, 15]
-    formats = [book["comparisons"].cell(row, 12).number_format for row in (2, 3)]
+    formats = [book["comparisons"].cell(row, 13).number_format for row in (2, 3)]
     assert formats == ["+0.0%;-0.0%;0.0%", "+0.000;-0.000;0.000"]
-    assert [book["comparisons"].cell(row, 12).font.bold for row in (2, 3)] == [True, False]
+    assert [book["comparisons"].cell(row, 13).font.bold for row in (2, 3)] == [True, False]
 
 
 def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboard, comparison_row, overall_row):
@@ -55,8 +55,8 @@ def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboar
     book, _ = leaderboard(comparisons=[row], overall=[overall_row(model="-m", mean=None, rank=None, win_rate=None)])
     sheet = book["comparisons"]
     assert [(sheet[at].value, sheet[at].data_type) for at in ("A2", "B2")] == [("=1+1", "s"), ("@x", "s")]
-    assert [sheet.cell(2, column).value for column in range(12, 19)] == [None] * 7
-    assert sheet.cell(2, 19).value == "Not comparable: no items in common."
+    assert [sheet.cell(2, column).value for column in range(13, 20)] == [None] * 7
+    assert sheet.cell(2, 10).value == "Not comparable: no items in common."
     assert book["across tasks"]["C2"].data_type == "s"
 
 

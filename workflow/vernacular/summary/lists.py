@@ -1,9 +1,9 @@
 """Sheets that are lists: a row per comparison, a row per model and scope; one header row, so that pandas reads them."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.styles import Alignment
 from openpyxl.utils import get_column_letter
@@ -40,6 +40,7 @@ _COMPARISONS = [
     _Column("seed", "seed", 7, form="0"),
     _Column("style", "style", 12),
     _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
+    _Column("in words", in_words, 80),
     _Column("baseline value", "baseline_value", 10, "over the items that both sides have", "unit"),
     _Column("candidate value", "candidate_value", 10, "over the items that both sides have", "unit"),
     _Column("difference", "difference", 11, "candidate - baseline; of a share in percentage points", "difference"),
@@ -49,7 +50,6 @@ _COMPARISONS = [
     _Column("p (Holm)", "p_holm", 9, "corrected for all headline comparisons of this pair of models", "0.0000"),
     _Column("tests", "family", 7, "how many comparisons p (Holm) is corrected for", "0"),
     _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
-    _Column("in words", lambda row: in_words(row), 70),
     _Column("items", "n", 8, "items that both sides have a value for", "0"),
     _Column("only candidate right", "only_candidate", 10, form="0"),
     _Column("only baseline right", "only_baseline", 10, form="0"),
@@ -132,11 +132,14 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
             if value is None:
                 continue
             if isinstance(value, str):
-                cell = put_text(sheet, line, place, value)
-                cell.alignment = Alignment(vertical="top", wrap_text=column.width > 40)
+                put_text(sheet, line, place, value).alignment = Alignment(vertical="top", wrap_text=column.width > 40)
+                lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
+                if lines > 1:  # LibreOffice does not find the height by itself
+                    sheet.row_dimensions[line].height = 15 * lines
                 continue
-            number = value if isinstance(value, int | np.integer) else float(value)
-            put_number(sheet, line, place, number, _format(column.form, row)).alignment = Alignment(vertical="top")
+            whole = isinstance(value, int)
+            cell = put_number(sheet, line, place, value if whole else float(value), _format(column.form, row))
+            cell.alignment = Alignment(vertical="top", horizontal="center" if whole else None)
     sheet.row_dimensions[1].height = 45
     sheet.freeze_panes = sheet.cell(2, frozen)
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
