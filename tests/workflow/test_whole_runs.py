@@ -6,7 +6,9 @@ The runs share one folder and stand in the order of the story: a first run, the 
 import copy
 import re
 
+import adapting
 import openpyxl
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -23,6 +25,14 @@ EVALUATIONS = [
     {"task": "serbian_cloze", "languages": ["sr"]},
     {"task": "target_word", "languages": ["en"]},
 ]
+
+
+ASKED = {
+    *(f"openbookqa.gl.{p}.{k}shot" for p in ("generation", "options", "letters") for k in (0, 2)),
+    "veritasqa.ca.generation.0shot", "veritasqa.ca.generation.0shot.simil-eval", "cola.es.acceptability.0shot",
+    "calame.gl.last_word.0shot", "xstorycloze.gl.minimal_pair.0shot", "palmx_culture.ar.letters.0shot",
+    "serbian_cloze.sr.cloze.0shot", "target_word.en.target_word.0shot",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +149,26 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
     assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
 
 
+def test_an_adapter_is_asked_in_the_job_of_its_base_and_compared_with_it(place):
+    adapting.train(place.folder / "causal", place.folder / "lora", steps=2)
+    place.config["models"]["tuned"] = {"base": "tiny", "adapter": "./lora"}
+    run = place.run()
+    assert run.returncode == 0, said(run)
+    log = (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
+    assert f"{len(ASKED)} evaluations computed, {len(ASKED)} evaluations found in the store" in log
+    results = place.results()
+    assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
+    assert results.query("model == 'tiny'")["adapter"].isna().all()
+    compared = pd.read_parquet(place.folder / "results" / "summary" / "comparisons.parquet")
+    assert set(zip(compared["baseline"], compared["candidate"], strict=True)) == {("tiny", "tuned")}
+    assert set(compared["evaluation"]) == ASKED
+
+
 def test_one_task_more_computes_that_task_alone(place):
     place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
     before = {p: pq.read_table(p) for p in place.folder.glob("results/tiny/tasks/*.parquet")}
     assert place.run().returncode == 0
-    assert "1 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
+    assert "2 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
     for path, table in before.items():
         assert pq.read_table(path).equals(table, check_metadata=True), path
 
@@ -160,7 +185,7 @@ def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
     assert "nobody/nothing" in run.stdout + run.stderr
     notes = place.notes()
     assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
-    assert set(place.results()["model"]) == {"tiny", "masked"}, "the summary of the rest is there"
+    assert set(place.results()["model"]) == {"tiny", "masked", "tuned"}, "the summary of the rest is there"
     assert place.planned()["items"] == 1, "the next run tries again"
 
 

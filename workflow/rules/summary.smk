@@ -1,6 +1,36 @@
-"""Metrics of all models -> tables and spreadsheets. REQUIRED INPUTS: results/{model}/metrics.parquet.
-OUTPUTS: results/summary/.
+"""Results of all models -> comparisons, tables and spreadsheets. REQUIRED INPUTS: results/{model}/metrics.parquet,
+results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/.
 """
+
+
+# did a model get better? differences on the same items with intervals and tests, and the items that were won and lost
+rule compare:
+    input:
+        metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
+        tasks=expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
+    output:
+        multiext("results/summary/comparisons", ".parquet", ".csv"),
+        multiext("results/summary/standings", ".parquet", ".csv"),
+        multiext("results/summary/overall", ".parquet", ".csv"),
+        changes=directory("results/comparisons"),
+    log:
+        "logs/compare/compare.log",
+    benchmark:
+        "benchmarks/compare/compare.tsv"
+    localrule: True
+    conda:
+        "../../envs/tables.yaml"
+    threads: 2
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=60,
+    params:
+        spec=spec("comparison", "statistics", "comparing.py", **specs.of_comparisons(CONFIG)),
+    message:
+        "compare: pairs of models on the same items, and each one's place"
+    shell:
+        "python -m vernacular compare --spec {params.spec:q} --results results --items-folder resources/items"
+        " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q}"
 
 
 # the tables people publish and send: long and wide CSV, Parquet, and the Excel workbooks

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular import asking, telling
+from vernacular import asking, comparing, telling
 from vernacular.errors import UserError
 
 
@@ -105,6 +105,13 @@ def _parser() -> argparse.ArgumentParser:
     compat.add_argument("--items-folder", type=Path, required=True)
     compat.add_argument("--tasks", type=Path, nargs="+", required=True)
     compat.add_argument("--out", type=Path, required=True)
+
+    compare = verb("compare", comparing.compare, "compare models on the items that both answered")
+    compare.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
+    compare.add_argument("--items-folder", type=Path, required=True)
+    compare.add_argument("--out", type=Path, required=True, help="folder of the tables")
+    compare.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
+    compare.add_argument("--threads", type=int, default=1)
 
     summary = verb("summary", telling.summary, "gather the values of all models into tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)

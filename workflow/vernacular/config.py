@@ -122,7 +122,9 @@ def load(paths, overrides: dict | None = None) -> Config:
     check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
     validate(raw, str(_SCHEMA))  # fills in the defaults
     models = with_bases(raw["models"])
-    for name in raw["joined"]:
+    for name, what in raw["joined"].items():
+        if not Path(what["results"]).expanduser().exists():
+            fail_at(("joined", name, "results"), f"there is no {what['results']}.")
         if name.casefold() in {model.casefold() for model in models}:
             fail_at(("joined", name), f'"{name}" is a model of this config; choose another name.')
     compared = pairs(

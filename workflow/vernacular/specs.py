@@ -106,6 +106,23 @@ def of_metrics(config: Config, name: str) -> dict:
     }
 
 
+def of_comparisons(config: Config) -> dict:
+    """Who is compared with whom, on what; results made elsewhere by the content of their files."""
+    names = ("items", "task", "language", "protocol", "shots", "seed", "style")
+    joined = {name: {**what, "files": _contents(Path(what["results"]))} for name, what in config.joined.items()}
+    return {
+        "models": list(config.models),
+        "pairs": config.comparisons,
+        "joined": joined,
+        "evaluations": {e.id: {key: getattr(e, key) for key in names} for e in config.evaluations.values()},
+    }
+
+
+def _contents(path: Path) -> dict[str, str]:
+    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    return {os.path.relpath(file, path): file_fingerprint(file) for file in files}
+
+
 def of_compat(config: Config) -> dict:
     chosen = [e for e in config.evaluations.values() if e.protocol in COMPAT]
     return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in chosen}}

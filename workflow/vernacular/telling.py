@@ -162,7 +162,8 @@ def timings(args) -> None:
     for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = ["items", "requests", "model", "encoder", "infer", "similarity", "metrics", "compat", "summary"]
+    order = ["items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics"]
+    order += ["compat", "compare", "summary", "report"]
     print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'largest, MB':>13}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         seconds = sum(float(row["s"]) for row in rows[stage])
