@@ -1,0 +1,67 @@
+"use strict";
+// Numbers as they are read. Shares are shown in per cent; the unrounded values stand in results.csv.
+vernacular.format = (() => {
+  const MINUS = "\u2212";
+  const NONE = "\u2013";
+  const OUTCOMES = ["wrong", "right", "tie", "not judged", "acceptable", "unacceptable"];
+
+  const minus = (text) => text.replace("-", MINUS);
+
+  function value(number, unit) {
+    if (number === null || number === undefined) return NONE;
+    if (unit === "share") return minus((100 * number).toFixed(1));
+    if (unit === "percent") return minus(number.toFixed(1));
+    const size = Math.abs(number);
+    if (size !== 0 && (size >= 1e6 || size < 1e-3)) return minus(number.toExponential(1));
+    return minus(number.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3));
+  }
+
+  function interval(low, high, unit) {
+    return low === null || high === null || low === undefined ? "" : `${value(low, unit)}\u2009–\u2009${value(high, unit)}`;
+  }
+
+  function signed(number, unit) {
+    if (number === null || number === undefined) return NONE;
+    const text = value(number, unit);
+    return number > 0 ? `+${text}` : text;
+  }
+
+  function probability(p) {
+    if (p === null || p === undefined) return NONE;
+    return p < 0.001 ? "< 0.001" : p.toFixed(3);
+  }
+
+  function unit(name) {
+    return { share: "%", percent: "%" }[name] ?? name;
+  }
+
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  function count(number) {
+    return number === null || number === undefined ? NONE : whole.format(number);
+  }
+
+  function seconds(number) {
+    if (number === null || number === undefined) return NONE;
+    if (number < 100) return `${number.toFixed(1)} s`;
+    if (number < 6000) return `${(number / 60).toFixed(1)} min`;
+    return `${(number / 3600).toFixed(1)} h`;
+  }
+
+  function bytes(number) {
+    if (number === null || number === undefined) return NONE;
+    return number >= 1e9 ? `${(number / 1e9).toFixed(2)} GB` : `${(number / 1e6).toFixed(1)} MB`;
+  }
+
+  // The beginning of a long text, never cutting a character in two.
+  function beginning(text, length) {
+    if (text.length <= length) return text;
+    return `${Array.from(text.slice(0, 2 * length)).slice(0, length).join("")}…`;
+  }
+
+  // For searching: whatever the case and the diacritics.
+  function folded(text) {
+    return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+  }
+
+  return { value, interval, signed, probability, unit, count, seconds, bytes, beginning, folded, OUTCOMES, NONE };
+})();

@@ -1,0 +1,137 @@
+"use strict";
+// One item as one model met it: the prompt as sent, the options with their scores, the answer, the surprisal of tokens.
+(() => {
+  const { el, data, load, names, format, items, surprisal, views } = vernacular;
+
+  views.set("item", async (index, route) => {
+    const number = index.evaluationNumber.get(route.parts[0]);
+    const setting = index.evaluations[number];
+    const model = index.modelNumber.get(route.parts[1]);
+    if (!setting || model === undefined) return vernacular.nothing("There is no such item.");
+    const task = await load(`e${number}/task`);
+    const own = await load(`e${number}/m${model}`);
+    const order = items.worstFirst(own.rows.map(items.row));
+    const found = await find(number, task, route.parts[2]);
+    const at = found ? order.findIndex((row) => row.place === found.place) : -1;
+    if (at < 0) return vernacular.nothing(`${index.models[model]} has no item “${route.parts[2] ?? ""}” in ${setting.id}.`);
+    const block = Math.floor(found.place / task.block);
+    const details = await load(`e${number}/m${model}b${block}`);
+    const detail = details.rows.find((row) => row[0] === found.place);
+    const row = order[at];
+    const around = [];
+    for (const step of [-1, 1]) around.push(await idOf(number, task, order[at + step]));
+    const address = (id, m = model) => names.address(["item", setting.id, index.models[m], id]);
+    const element = el("section", { class: "item" },
+      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)), " › ", el("a", { href: names.address(["items", setting.id, index.models[model]]) }, "Items of ", data(index.models[model]))),
+      el("h1", null, "Item ", data(format.beginning(found.item[0], 80))),
+      el("nav", { class: "around", "aria-label": "Other items, worst first" },
+        around[0] === null ? null : el("a", { class: "button", rel: "prev", href: address(around[0]) }, "← worse"),
+        el("span", null, `${at + 1} of ${order.length}`),
+        around[1] === null ? null : el("a", { class: "button", rel: "next", href: address(around[1]) }, "better →")),
+      el("p", { class: "verdict" }, items.badge(row.outcome), own.measure && row.measured !== null ? ` ${own.measure.replaceAll("_", " ")} ${format.signed(row.measured, "")}` : "", found.item[1] ? [" · ", data(found.item[1])] : null, detail[3] ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail[3]))] : null),
+      el("div", { class: "columns" },
+        el("div", null, prompt(found, detail, details, await load(`e${number}/shots`), setting), generation(detail, row, setting)),
+        el("div", null, options(found.item, detail, row, setting))),
+      tokens(found.item, detail, setting),
+      el("details", null, el("summary", null, "Every per-item value"), el("dl", { class: "values" }, details.values.map((name, i) => (detail[2][i] === null ? null : el("div", null, el("dt", null, name.replaceAll("_", " ")), el("dd", null, format.value(detail[2][i], "")))))))
+      , el("div", { class: "others" }));
+    return { title: `${found.item[0]} · ${setting.id}`, section: "leaderboard", element, after: () => others(index, task, number, found, model, address, element.querySelector(".others")) };
+  });
+
+  async function find(number, task, id) {
+    for (let block = 0; block * task.block < task.items; block++) {
+      const place = (await load(`e${number}/i${block}`)).findIndex((item) => item[0] === id);
+      if (place >= 0) return { place: block * task.block + place, item: (await load(`e${number}/i${block}`))[place] };
+    }
+    return null;
+  }
+
+  async function idOf(number, task, row) {
+    if (!row) return null;
+    const block = Math.floor(row.place / task.block);
+    return (await load(`e${number}/i${block}`))[row.place - block * task.block][0];
+  }
+
+  const sent = (text, setting, more) => el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
+
+  // As sent: the few-shot block folded away, then the item's own text; or what a chat template made of both.
+  function prompt({ item }, detail, details, shots, setting) {
+    const own = item[5] ?? item[2];
+    const wrap = detail[7] === null || detail[7] === undefined ? null : details.wraps[detail[7]];
+    const count = (text) => `${format.count(Array.from(text).length)} characters`;
+    if (wrap && wrap[1] === null) return section("Prompt as sent, through the chat template", sent(wrap[0], setting));
+    if (wrap) {
+      return section("Prompt as sent, through the chat template",
+        el("details", null, el("summary", null, `Before it: template${setting.shots ? " and solved examples" : ""}, ${count(wrap[0])}`), sent(wrap[0], setting)),
+        sent((item[7] ?? own).trim(), setting),
+        wrap[1] ? el("details", null, el("summary", null, `After it: ${count(wrap[1])}`), sent(wrap[1], setting)) : null);
+    }
+    const block = item[6] === null ? null : shots[item[6]];
+    return section("Prompt as sent", block ? el("details", null, el("summary", null, `Few-shot block, ${count(block)}`), sent(block, setting)) : null, sent(own, setting));
+  }
+
+  const section = (title, ...content) => el("section", null, el("h2", null, title), content);
+
+  function options(item, detail, row, setting) {
+    if (!item[3].length) return null;
+    const chosen = new Set(Array.isArray(row.chosen) ? row.chosen : []);
+    const right = new Set(item[4]);
+    const scores = detail[1] ?? [];
+    const known = scores.filter((score) => score !== null);
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const similar = setting.protocol === "generation";
+    const lines = item[3].map((text, i) => {
+      const score = scores[i] ?? null;
+      const part = score === null ? 0 : high > low ? 0.08 + 0.92 * ((score - low) / (high - low)) : 1;
+      return el("tr", { class: right.has(i) ? "gold" : null },
+        el("td", { class: "number" }, String(i + 1)),
+        el("th", { scope: "row", lang: setting.language }, data(text)),
+        el("td", null, right.has(i) ? el("span", { class: "badge right" }, "✓ right") : "", chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● chosen") : ""),
+        el("td", { class: "number score" }, format.value(score, ""), el("span", { class: "bar", "aria-hidden": "true", vars: { "--w": `${Math.round(100 * part)}%` } })));
+    });
+    return section(similar ? "Options, with their similarity to the answer" : "Options, with their log-likelihood (nats)",
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, ["#", "Option", "", similar ? "similarity" : "ln p"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", null, lines))));
+  }
+
+  function generation(detail, row, setting) {
+    const written = detail[5];
+    if (!written) return null;
+    const [answer, raw, reason, tokens] = written;
+    return section("What the model wrote",
+      sent(answer || "(nothing)", setting, { class: answer ? "sent wrote" : "sent wrote empty" }),
+      el("p", { class: "note" }, [`${tokens ?? format.NONE} tokens`, reason ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}` : null].filter(Boolean).join(", ")),
+      raw === null ? null : el("details", null, el("summary", null, "Everything it wrote"), sent(raw, setting)));
+  }
+
+  function tokens(item, detail, setting) {
+    if (!detail[6].length) return null;
+    const spans = new Map(item[8]);
+    const right = new Set(item[4]);
+    const drawn = detail[6].map((entry) => {
+      const [role] = entry;
+      const choice = /:(\d+)$/.exec(role);
+      const title = choice ? `option ${Number(choice[1]) + 1}` : role;
+      return el("div", { class: "span" }, el("h3", null, title, choice && right.has(Number(choice[1])) ? el("span", { class: "badge right" }, "✓ right") : null), surprisal.draw(spans.get(role) ?? "", entry, setting.language));
+    });
+    return section("Surprisal of what was scored, nats", el("p", { class: "note" }, "A bar per token under its word; the number is the word's surprisal. Rest on a bar to see the token."), drawn);
+  }
+
+  // What the other models did with it; many models only when asked.
+  async function others(index, task, number, found, model, address, place) {
+    const list = task.models.filter((m) => m !== model);
+    if (!list.length) return;
+    const draw = async () => {
+      const lines = [];
+      for (const m of list) {
+        const piece = await load(`e${number}/m${m}`);
+        const raw = piece.rows.find((row) => row[0] === found.place);
+        if (!raw) continue;
+        const row = items.row(raw);
+        lines.push(el("tr", null, el("th", { scope: "row" }, el("a", { href: address(found.item[0], m) }, data(index.models[m]))), el("td", null, items.badge(row.outcome)), el("td", null, data(items.answer(row.chosen, found.item))), el("td", { class: "number" }, format.value(row.measured, ""))));
+      }
+      place.replaceChildren(section("The other models on this item", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" }, el("table", null, el("thead", null, el("tr", null, ["Model", "Outcome", "Answer", "measure"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", null, lines)))));
+    };
+    if (list.length <= 12) await draw();
+    else place.append(el("button", { type: "button", onclick: draw }, `The ${list.length} other models on this item`));
+  }
+})();

@@ -1,0 +1,106 @@
+"use strict";
+// The items of one evaluation as one model answered them, worst first; pieces come in one after another.
+(() => {
+  const { el, data, load, names, format, table, views } = vernacular;
+  const SHOWN = { "": "all", wrong: "wrong", right: "right", tie: "tie", flagged: "flagged" };
+
+  // Rows of one model joined with the items' own pieces as they come: {item, outcome, badness, measured, flagged, answer}
+  function row([place, outcome, badness, measured, flagged, chosen]) {
+    return { place, outcome, badness, measured, flagged, chosen, item: null };
+  }
+
+  // What a model chose or wrote, as text.
+  function answer(chosen, item) {
+    if (!Array.isArray(chosen)) return chosen;
+    return chosen.map((i) => item[3][i] ?? `option ${i + 1}`).join(" = ");
+  }
+
+  const gold = (item) => item[4].map((i) => item[3][i]).join(" / ");
+
+  function badge(outcome) {
+    const name = format.OUTCOMES[outcome];
+    const sign = { wrong: "✗", right: "✓", tie: "=" }[name] ?? "·";
+    return el("span", { class: `badge ${name.replaceAll(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${sign} `), name);
+  }
+
+  // Worst first: by badness, what has none at the end; the order "next" and "previous" follow too.
+  function worstFirst(rows) {
+    return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.place - b.place);
+  }
+
+  vernacular.items = { row, answer, gold, badge, worstFirst };
+
+  views.set("items", async (index, route) => {
+    const number = index.evaluationNumber.get(route.parts[0]);
+    const setting = index.evaluations[number];
+    const model = index.modelNumber.get(route.parts[1]);
+    if (!setting || model === undefined) return vernacular.nothing(`There are no items of “${route.parts.join("” by “")}”.`);
+    const task = await load(`e${number}/task`);
+    if (!task.models.includes(model)) return vernacular.nothing(`${index.models[model]} has no answers in ${setting.id}; the provenance view says why.`);
+    const own = await load(`e${number}/m${model}`);
+    const rows = worstFirst(own.rows.map(row));
+    const made = list(index, setting, model, own, rows);
+    const progress = el("p", { class: "progress", role: "status" });
+    const element = el("section", null,
+      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
+      el("h1", null, "Items", el("small", null, " ", data(setting.task), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
+      filters(index, task, setting, model, made, route),
+      progress, made.element);
+    return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, made.grid, progress) };
+  });
+
+  function list(index, setting, model, own, rows) {
+    const measure = (own.measure ?? "").replaceAll("_", " ");
+    const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
+    const columns = [
+      { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
+      { title: "Item", heading: true, class: "prompt", key: (r) => r.item[2], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(r.item[2] || r.item[0], 220)) },
+      { title: "Right", class: "answer", key: (r) => gold(r.item), cell: (r) => data(format.beginning(gold(r.item), 120), { lang: setting.language }) },
+      { title: "Model's answer", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
+      { title: measure || "measure", class: "number", first: own.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
+      { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
+    ].filter((column) => (column.class !== "number" || own.measure) && (column.class !== "answer" || own.rows.some((r) => r[5].length)));
+    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Items are coming…" });
+  }
+
+  function filters(index, task, setting, model, made, route) {
+    const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item)}`;
+    const find = table.finder(made.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or answer" });
+    const state = { show: route.query.get("show") ?? "", find: find.value };
+    const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));
+    const sift = () => {
+      made.grid.search.fixed("show", state.show ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show) : null);
+      made.grid.draw();
+    };
+    find.addEventListener("input", () => { state.find = find.value; keep(); });
+    const element = el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
+      el("label", { for: "model" }, "Model", el("select", { id: "model", onchange: (event) => { location.hash = names.address(["items", setting.id, index.models[Number(event.target.value)]], state); } }, task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])))),
+      el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: (event) => { state.show = event.target.value; keep(); sift(); } }, Object.entries(SHOWN).map(([value, name]) => el("option", { value, selected: value === state.show }, name)))),
+      el("label", { for: "find" }, "Find", find));
+    if (state.show) sift();
+    if (state.find) find.dispatchEvent(new Event("input"));
+    return element;
+  }
+
+  // The items come block by block; the table grows with each, in the worst-first order of all that are there.
+  async function fill(number, task, rows, grid, progress) {
+    const blocks = new Map();
+    for (const each of rows) {
+      const block = Math.floor(each.place / task.block);
+      if (!blocks.has(block)) blocks.set(block, []);
+      blocks.get(block).push(each);
+    }
+    let there = [];
+    for (const [block, members] of [...blocks].sort(([a], [b]) => a - b)) {
+      const items = await load(`e${number}/i${block}`);
+      for (const each of members) each.item = items[each.place - block * task.block];
+      there = worstFirst([...there, ...members]);
+      if (!grid.table().node().isConnected) return; // another view is shown by now
+      progress.textContent = there.length < rows.length ? `${format.count(there.length)} of ${format.count(rows.length)} items are here …` : `${format.count(rows.length)} items, worst first`;
+      const sorted = grid.order().length > 0;
+      if (sorted) grid.rows.add(members);
+      else grid.clear().rows.add(there);
+      grid.draw(false);
+    }
+  }
+})();

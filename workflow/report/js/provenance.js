@@ -1,0 +1,43 @@
+"use strict";
+// Where everything comes from: models, data sets, how each evaluation was run, what went otherwise, and the time it took.
+(() => {
+  const { el, data, load, names, format, table, views } = vernacular;
+
+  views.set("provenance", async (index) => {
+    const all = await load("provenance");
+    const element = el("section", null,
+      el("h1", null, "Provenance"),
+      el("p", { class: "lead" }, `Vernacular ${all.version}${versions(all.runs)}`),
+      block("Models", all.models, [text("Model", "name", "name"), text("Source", "source"), text("Revision", "revision", "code"), text("Architecture", "architecture"), number("Size", "bytes", format.bytes), text("Fingerprint", "fingerprint", "code"), text("Not to be had", "unavailable")]),
+      block("Data sets", all["data sets"], [text("Task", "task", "name"), text("Language", "language"), text("From", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("Licence", "licence"), number("Rows read", "read"), number("Items", "items"), number("Left out", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
+      block("Runs", all.runs, runs(index)),
+      block("Notes", all.notes, [named("Model", "model", index.models), named("Evaluation", "evaluation", index.names), text("Kind", "kind"), text("Note", "note"), number("Count", "count")], "Nothing was left out, repaired, flagged or done another way."),
+      block("Time per job", all.jobs, [text("Stage", "stage", "name"), text("Job", "job"), number("Time", "seconds", format.seconds), number("CPU time", "cpu", format.seconds), number("Memory, MB", "memory")], "Snakemake's benchmark files were not given."));
+    return { title: "Provenance", element };
+  });
+
+  const text = (title, key, style) => ({ title, heading: style === "name", class: style ?? "", key: (row) => row[key], cell: (row) => (row[key] === null || row[key] === undefined ? "" : style === "code" ? el("code", { title: row[key] }, data(format.beginning(String(row[key]), 16))) : data(String(row[key]))) });
+  const number = (title, key, show = format.count) => ({ title, class: "number", first: "desc", key: (row) => row[key], cell: (row) => show(row[key]) });
+  const named = (title, key, list) => ({ title, key: (row) => list[row[key]], cell: (row) => data(list[row[key]]) });
+
+  function runs(index) {
+    return [
+      named("Model", "model", index.models), named("Evaluation", "evaluation", index.names),
+      text("Strategy", "strategy"), text("Fallback", "fallback"), text("Engine", "engine"), text("dtype", "dtype"), text("Device", "device"), text("Quantization", "quantization"),
+      number("Items", "items"), number("Requests", "requests"), number("Tokens read", "tokens"), number("Tokens written", "generated"), number("Time", "seconds", format.seconds),
+      { title: "Flagged", key: (row) => (row.flags ?? []).reduce((sum, [, count]) => sum + count, 0), cell: (row) => data((row.flags ?? []).map(([flag, count]) => `${flag}: ${count}`).join("; ")) },
+      number("Not asked", "unasked"), text("Why there are no values", "reason"),
+    ];
+  }
+
+  function versions(rows) {
+    const found = [...new Set(rows.flatMap((row) => [row.torch && `torch ${row.torch}`, row.transformers && `transformers ${row.transformers}`].filter(Boolean)))];
+    return found.length ? ` · ${found.join(" · ")}` : "";
+  }
+
+  function block(title, rows, columns, empty) {
+    const used = columns.filter((column) => column.heading || rows.some((row) => ![null, undefined, "", 0].includes(column.key(row))));
+    const content = rows.length ? table.make(used, rows, { class: "numbers plain", page: 50, label: title, caption: el("span", { class: "visually-hidden" }, title) }).element : el("p", { class: "note" }, empty ?? "None.");
+    return el("section", null, el("h2", null, title), content);
+  }
+})();

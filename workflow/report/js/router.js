@@ -1,0 +1,67 @@
+"use strict";
+// Views by the address after "#": shareable, and the back button works. "#/task/<evaluation>/<model>?key=value".
+(() => {
+  const { el, load, names, views, theme } = vernacular;
+  const main = document.getElementById("main");
+  let index = null;
+  let shown = 0; // counts addresses, so that a slow view does not draw over a later one
+  let before = null;
+
+  function parse(hash) {
+    const [path, search] = hash.replace(/^#\/?/, "").split("?");
+    try {
+      const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+      const query = new Map((search ?? "").split("&").filter(Boolean).map((pair) => {
+        const at = pair.indexOf("=");
+        return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
+      }));
+      return { view: parts[0] ?? "leaderboard", parts: parts.slice(1), query };
+    } catch (error) {
+      if (error instanceof URIError) return { view: "", parts: [], query: new Map() };
+      throw error;
+    }
+  }
+
+  async function show() {
+    const turn = ++shown;
+    const route = parse(location.hash);
+    const view = views.get(route.view);
+    document.body.dataset.ready = "no";
+    try {
+      index ??= names.read(await load("index"));
+      const drawn = view ? await view(index, route) : nothing(`There is no view called “${route.view}”.`);
+      if (turn !== shown) return;
+      main.replaceChildren(drawn.element);
+      document.title = `${drawn.title} · ${index.title}`;
+      for (const link of document.querySelectorAll("nav a")) {
+        if (link.hash === `#/${drawn.section ?? route.view}`) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      }
+      await drawn.after?.();
+      if (turn !== shown) return;
+      const page = `${route.view}/${route.parts.join("/")}`;
+      if (before !== null && before !== page) {
+        main.focus({ preventScroll: true });
+        scrollTo(0, 0);
+      }
+      before = page;
+      document.getElementById("status").textContent = drawn.title;
+    } catch (error) {
+      if (turn !== shown) return;
+      main.replaceChildren(nothing(error.message).element);
+      console.error(error);
+    }
+    document.body.dataset.ready = "yes";
+  }
+
+  function nothing(text) {
+    const back = el("a", { href: "#/leaderboard" }, "To the leaderboard");
+    return { title: "Not found", element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)) };
+  }
+
+  vernacular.nothing = nothing;
+  document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  addEventListener("hashchange", show);
+  theme.onchange(show);
+  show();
+})();

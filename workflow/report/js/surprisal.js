@@ -1,0 +1,84 @@
+"use strict";
+// Surprisal under the words of a text: each word whole (so that Arabic letters stay joined), a bar per token below it,
+// and the word's surprisal in nats.
+vernacular.surprisal = (() => {
+  const { el } = vernacular;
+  const UNSCORED = -1;
+  const TALLEST = 12; // nats; a bar does not grow beyond
+
+  // Cut `text` where its words end: at blanks, and inside a run without blanks (Chinese, Thai) where a word ends.
+  function words(characters, language) {
+    const found = [];
+    let start = 0;
+    for (let i = 1; i <= characters.length; i++) {
+      const ends = i === characters.length || (/\s/u.test(characters[i]) && !/\s/u.test(characters[i - 1]));
+      if (ends) {
+        found.push([start, i]);
+        start = i;
+      }
+    }
+    return found.flatMap(([from, to]) => (to - from > 24 ? cut(characters, from, to, language) : [[from, to]]));
+  }
+
+  function cut(characters, from, to, language) {
+    if (!Intl.Segmenter || to - from > 4000) return [[from, to]];
+    const pieces = [];
+    let at = from;
+    for (const part of new Intl.Segmenter(language || "und", { granularity: "word" }).segment(characters.slice(from, to).join(""))) {
+      const length = Array.from(part.segment).length;
+      pieces.push([at, at + length]);
+      at += length;
+    }
+    return pieces;
+  }
+
+  // Tokens as {from, to, nats}, those that share a character with the one before joined to it.
+  function tokens(skip, lengths, hundredths) {
+    const found = [];
+    let at = skip;
+    lengths.forEach((length, i) => {
+      const nats = hundredths[i] === UNSCORED ? null : hundredths[i] / 100;
+      const last = found.at(-1);
+      if (length === 0 && last) {
+        last.nats = last.nats === null || nats === null ? null : last.nats + nats;
+        last.tokens += 1;
+      } else {
+        found.push({ from: at, to: at + length, nats, tokens: 1 });
+        at += length;
+      }
+    });
+    return found;
+  }
+
+  // entry: [role, skip or the text itself, lengths, hundredths of nats]
+  function draw(span, entry, language) {
+    const [, skip, lengths, hundredths] = entry;
+    const own = typeof skip === "string";
+    const characters = Array.from(own ? skip : span);
+    const all = tokens(own ? 0 : skip, lengths, hundredths);
+    let next = 0;
+    const parts = words(characters, language).map(([from, to]) => {
+      const inside = [];
+      while (next < all.length && all[next].from < to) inside.push(all[next++]);
+      return word(characters, from, to, inside);
+    });
+    const known = all.filter((token) => token.nats !== null);
+    const total = known.reduce((sum, token) => sum + token.nats, 0);
+    const sum = `${total.toFixed(2)} nats over ${hundredths.length} token${hundredths.length === 1 ? "" : "s"}`;
+    return el("div", { class: "surprisal" }, el("p", { class: "words", dir: "auto", lang: language }, parts), el("p", { class: "sum" }, sum));
+  }
+
+  function word(characters, from, to, inside) {
+    const text = characters.slice(from, to).join("");
+    const bars = inside.map((token) => {
+      const piece = characters.slice(token.from, token.to).join("");
+      const height = token.nats === null ? 0 : Math.min(token.nats / TALLEST, 1);
+      return el("i", { vars: { "--h": height.toFixed(3) }, title: `${piece} — ${token.nats === null ? "not scored" : `${token.nats.toFixed(2)} nats`}` });
+    });
+    const scored = inside.filter((token) => token.nats !== null);
+    const sum = scored.length ? scored.reduce((total, token) => total + token.nats, 0).toFixed(1) : "";
+    return el("span", { class: "word" }, el("span", { class: "text" }, text.trim() || "\u00a0"), el("span", { class: "bars", "aria-hidden": "true" }, bars), el("span", { class: "nats" }, sum));
+  }
+
+  return { draw, words, tokens };
+})();

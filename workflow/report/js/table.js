@@ -1,0 +1,87 @@
+"use strict";
+// Tables by DataTables: sorting and paging are its own, cells are DOM nodes of ours, and the search is ours, because
+// DataTables reads the text it searches as HTML.
+vernacular.table = (() => {
+  const { el, format } = { el: vernacular.el, format: vernacular.format };
+
+  // Missing values stand last, whichever way a column is sorted.
+  function ordered(sign) {
+    return (a, b) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * (typeof a === "string" ? a.localeCompare(b) : a - b);
+    };
+  }
+  DataTable.ext.type.order["measure-pre"] = (value) => (value === "" || value === undefined ? null : value);
+  DataTable.ext.type.order["measure-asc"] = ordered(1);
+  DataTable.ext.type.order["measure-desc"] = ordered(-1);
+  DataTable.ext.errMode = "throw";
+
+  // columns: [{title: node or text, key: row -> number, text or null, cell: row -> node or text, class, sortable, first}]
+  // options: {caption, page: rows a page (0: all), order: [[column, "asc"]], class, foot: [node or text]}
+  function make(columns, rows, options = {}) {
+    const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
+    const foot = options.foot ? el("tfoot", null, el("tr", null, options.foot)) : null;
+    const table = el("table", { class: options.class }, el("caption", null, options.caption), el("thead", null, el("tr", null, head)), foot);
+    const holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" }, table);
+    const wrapper = el("div", { class: "tablebox" }, holder);
+    const paged = Boolean(options.page) && rows.length > options.page;
+    const grid = new DataTable(table, {
+      data: rows,
+      columns: columns.map((column) => ({
+        data: null,
+        type: "measure",
+        searchable: false,
+        orderable: column.sortable !== false,
+        orderSequence: column.first === "desc" ? ["desc", "asc"] : ["asc", "desc"],
+        className: column.class ?? "",
+        cellType: column.heading ? "th" : "td",
+        render: (row, use) => {
+          if (use === "display") return node(column.cell(row));
+          return column.key ? column.key(row) ?? null : null;
+        },
+        createdCell: (cell, _, row) => {
+          if (column.heading) cell.setAttribute("scope", "row");
+          column.dress?.(cell, row);
+        },
+      })),
+      order: options.order ?? [],
+      paging: paged || Boolean(options.growing),
+      pageLength: options.page || 100,
+      autoWidth: false,
+      deferRender: true,
+      layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null, bottom: paged || options.growing ? ["info", "paging"] : null },
+      language: { emptyTable: options.empty ?? "Nothing here.", zeroRecords: "Nothing matches.", entries: { _: "rows", 1: "row" } },
+    });
+    if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table lost its place");
+    return { element: wrapper, grid };
+  }
+
+  // A text field that filters `grid` by `textOf(row)`, whatever the case and diacritics; every word must occur.
+  function finder(grid, textOf, properties) {
+    const cache = new Map();
+    const text = (row) => {
+      if (!cache.has(row)) cache.set(row, format.folded(textOf(row)));
+      return cache.get(row);
+    };
+    const input = el("input", {
+      type: "search",
+      autocomplete: "off",
+      spellcheck: "false",
+      dir: "auto",
+      ...properties,
+      oninput: () => {
+        const words = format.folded(input.value).split(/\s+/u).filter(Boolean);
+        grid.search.fixed("find", words.length ? (_, row) => words.every((word) => text(row).includes(word)) : null);
+        grid.draw();
+      },
+    });
+    return input;
+  }
+
+  function node(content) {
+    if (content instanceof Node) return content;
+    return document.createTextNode(content === null || content === undefined ? "" : String(content));
+  }
+
+  return { make, finder };
+})();

@@ -1,0 +1,128 @@
+"use strict";
+// A task: every model's values, how the items came out, the distribution over items, and the values by category.
+(() => {
+  const { el, data, load, names, format, table, plot, views } = vernacular;
+  const OUTCOME_COLOURS = ["right", "tie", "wrong", "unjudged", "acceptable", "unacceptable"].map((name) => `outcome-${name}`);
+  const ORDER = [2, 0, 1, 3, 4, 5]; // of the outcome codes in stacked bars: right, tie, wrong, …
+
+  views.set("task", async (index, route) => {
+    const number = index.evaluationNumber.get(route.parts[0]);
+    const setting = index.evaluations[number];
+    if (!setting) return vernacular.nothing(`There is no evaluation “${route.parts[0] ?? ""}”.`);
+    const task = await load(`e${number}/task`);
+    const metric = chosenMetric(index, task, setting, route.query.get("metric"));
+    const model = index.modelNumber.get(route.parts[1]) ?? task.models[0];
+    const facts = index.metrics[metric];
+    const plots = el("div", { class: "plots" });
+    const element = el("section", null,
+      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard")),
+      el("h1", null, data(setting.task ?? setting.id), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
+      source(task),
+      metric === undefined ? el("p", null, "No value could be computed; the provenance view says why.") : [choices(index, task, setting, metric, model), plots],
+      values(index, task, setting, model),
+      el("details", null, el("summary", null, "Signatures: what has to be equal for values to be compared"), el("ul", { class: "signatures" }, task.signatures.map(([, text]) => el("li", null, el("code", null, text))))));
+    const after = metric === undefined ? null : () => draw(index, task, metric, facts, model, plots);
+    return { title: `${setting.id}`, section: "leaderboard", element, after };
+  });
+
+  function chosenMetric(index, task, setting, wanted) {
+    const known = [...new Set(task.cells.map((cell) => cell[1]))];
+    return known.find((metric) => index.metrics[metric].name === wanted) ?? setting.speaks ?? known[0];
+  }
+
+  function source(task) {
+    const set = task.dataset;
+    if (!set) return null;
+    const parts = [data(set.from), set.config, set.split && `split ${set.split}`, set.revision && `revision ${set.revision.slice(0, 12)}`, set.licence && `licence ${set.licence}`, `${format.count(task.items)} items`, set.dropped ? `${format.count(set.dropped)} rows left out` : null];
+    return el("p", { class: "lead" }, parts.filter(Boolean).flatMap((part, i) => (i ? [" · ", part] : [part])));
+  }
+
+  function choices(index, task, setting, metric, model) {
+    const go = (change) => { location.hash = names.address(["task", setting.id, index.models[change.model ?? model]], { metric: change.metric ?? index.metrics[metric].name }); };
+    const known = [...new Set(task.cells.map((cell) => cell[1]))].sort((a, b) => index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order);
+    return el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
+      el("label", { for: "metric" }, "Metric", el("select", { id: "metric", onchange: (event) => go({ metric: event.target.value }) }, known.map((m) => el("option", { value: index.metrics[m].name, selected: m === metric }, `${names.metric(index.metrics[m])} ${names.arrow(index.metrics[m])}`)))),
+      el("label", { for: "model" }, "Model", el("select", { id: "model", onchange: (event) => go({ model: Number(event.target.value) }) }, task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])))),
+      el("a", { class: "button", href: names.address(["items", setting.id, index.models[model]]) }, "Items, worst first"));
+  }
+
+  async function draw(index, task, metric, facts, model, place) {
+    const rows = task.cells.filter((cell) => cell[1] === metric && cell[2] !== null).sort((a, b) => (facts.higher === false ? a[2] - b[2] : b[2] - a[2]));
+    const scale = facts.unit === "share" ? 100 : 1;
+    const times = (number) => (number === null ? null : number * scale);
+    const lines = reference(rows, scale);
+    const named = (m) => index.models[m];
+    const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
+    const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ?? "", ` 95 % intervals.`, lines.length ? ` Dashed: ${lines.map((line) => line.line).join(", ")}.` : ""]);
+    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${rows.length} models; the table below has the same numbers.`)]];
+    const outcomes = task.outcomes.flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
+    waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", OUTCOME_COLOURS)]);
+    const distribution = task.distributions.find((row) => row[0] === model);
+    if (distribution) {
+      const [, measure, edges, counts] = distribution;
+      const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
+      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, OUTCOME_COLOURS)]);
+    }
+    const shown = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
+    const inCategories = task.categories.rows.filter((row) => row[1] === metric && shown.includes(row[0]) && row[3] !== null);
+    if (inCategories.length) {
+      const order = [...new Set(inCategories.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
+      const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
+      waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.")]);
+    }
+    for (const [holder, drawing] of waiting) {
+      place.append(holder);
+      await plot.put(holder, drawing);
+    }
+    if (inCategories.length) place.append(categoryTable(index, task, metric, facts));
+  }
+
+  const ABOUT = {
+    margin: "Score of the best right option minus that of the best wrong one: above 0 is right.",
+    surprisal_token: "Surprisal per token of the sentence, nats.",
+    surprisal: "Surprisal, nats.",
+    chrf: "chrF against the nearest right answer.",
+  };
+
+  function reference(rows, scale) {
+    const lines = [];
+    const chance = rows.find((row) => row[8] !== null)?.[8];
+    if (chance !== undefined) lines.push({ line: "chance", value: chance * scale });
+    const majority = rows.find((row) => row[9] !== null)?.[9];
+    if (majority !== undefined) lines.push({ line: "always the commonest answer", value: majority * scale });
+    return lines;
+  }
+
+  function values(index, task, setting, model) {
+    const metrics = [...new Set(task.cells.map((cell) => cell[1]))].sort((a, b) => index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order);
+    const of = new Map(task.cells.map((cell) => [`${cell[0]} ${cell[1]}`, cell]));
+    const columns = [{ title: "Model", heading: true, class: "name", key: (m) => index.models[m], cell: (m) => el("a", { href: names.address(["items", setting.id, index.models[m]]), "aria-current": m === model ? "true" : null }, data(index.models[m])) },
+      ...metrics.map((metric) => ({
+        title: el("span", { class: "heading", title: index.metrics[metric].about }, el("span", null, `${names.metric(index.metrics[metric])} ${names.arrow(index.metrics[metric])}`), el("span", { class: "metric" }, format.unit(index.metrics[metric].unit) ?? "")),
+        first: index.metrics[metric].higher === false ? "asc" : "desc",
+        key: (m) => of.get(`${m} ${metric}`)?.[2] ?? null,
+        cell: (m) => valueCell(of.get(`${m} ${metric}`), index.metrics[metric]),
+      }))];
+    return el("div", null, el("h2", null, "All values"), table.make(columns, task.models, { class: "numbers", label: "All values", caption: el("span", { class: "visually-hidden" }, "Values of every metric by model") }).element);
+  }
+
+  function valueCell(cell, facts) {
+    if (!cell || cell[2] === null) return format.NONE;
+    return el("span", { class: "static", title: `${format.count(cell[5])} items, ${cell[6]} flagged, ${cell[7] ?? 0} ties` }, el("span", { class: "value" }, format.value(cell[2], facts.unit)), el("span", { class: "interval" }, format.interval(cell[3], cell[4], facts.unit)));
+  }
+
+  function categoryTable(index, task, metric, facts) {
+    const rows = new Map();
+    for (const row of task.categories.rows.filter((each) => each[1] === metric)) {
+      if (!rows.has(row[2])) rows.set(row[2], new Map());
+      rows.get(row[2]).set(row[0], row);
+    }
+    const columns = [{ title: "Category", heading: true, class: "name", key: ([category]) => task.categories.names[category], cell: ([category]) => data(task.categories.names[category]) },
+      { title: "Items", class: "number", first: "desc", key: ([, of]) => Math.max(...[...of.values()].map((row) => row[6])), cell: ([, of]) => format.count(Math.max(...[...of.values()].map((row) => row[6]))) },
+      ...task.models.map((model) => ({ title: data(index.models[model]), first: "desc", key: ([, of]) => of.get(model)?.[3] ?? null, cell: ([, of]) => {
+        const row = of.get(model);
+        return row && row[3] !== null ? el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3], facts.unit)), el("span", { class: "interval" }, format.interval(row[4], row[5], facts.unit))) : format.NONE;
+      } }))];
+    return el("details", { open: rows.size <= 12 }, el("summary", null, "By category, in numbers"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(facts)} by category`) }).element);
+  }
+})();

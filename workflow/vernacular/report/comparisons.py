@@ -1,0 +1,80 @@
+"""Pieces of the comparison view: `p{i}`, a pair's differences, and `p{i}/e{k}`, items won and lost in an evaluation.
+
+Items are referred to by their place in the evaluation's own pieces, so that no prompt is stored twice; an item that
+only joined results have is written out.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vernacular import artifacts
+from vernacular.comparison.schema import CHANGES
+from vernacular.report.leaderboard import Names
+from vernacular.report.pieces import short, shorts, write_piece
+
+_NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
+            "smallest_difference")  # fmt: skip
+_COUNTS = ("n", "n_baseline", "n_candidate", "both_right", "both_wrong", "only_baseline", "only_candidate", "family")
+
+
+def write_pairs(
+    out: Path, comparisons: pa.Table, changes: dict, positions: dict, models: Names, evaluations: Names, metrics: Names
+) -> list[list]:
+    """Write every pair's pieces; returns [baseline, candidate, rows] per pair, sides as numbers of `models`.
+
+    comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions:
+    evaluation -> item_id -> place in the evaluation's pieces.
+    """
+    every = dict.fromkeys(zip(comparisons["baseline"].to_pylist(), comparisons["candidate"].to_pylist(), strict=True))
+    listed = []
+    for i, (baseline, candidate) in enumerate(every):
+        of_pair = pc.and_(pc.equal(comparisons["baseline"], baseline), pc.equal(comparisons["candidate"], candidate))
+        rows = [_row(row, evaluations, metrics) for row in comparisons.filter(of_pair).to_pylist()]
+        path = changes.get((baseline, candidate))
+        counts = _write_changes(out, i, path, positions, evaluations) if path else []
+        write_piece(out, f"p{i}", {"rows": rows, "changes": counts})
+        listed.append([models.number(baseline), models.number(candidate), len(rows)])
+    return listed
+
+
+def _row(row: dict, evaluations: Names, metrics: Names) -> dict:
+    return {
+        "evaluation": evaluations.number(row["evaluation"]),
+        "metric": metrics.number((row["protocol"], row["metric"])),
+        "category": row["category"],
+        "headline": row["headline"],
+        **{name: short(row[name]) for name in _NUMBERS},
+        **{name: row[name] for name in (*_COUNTS, "test", "significant", "better", "note")},
+    }
+
+
+def _write_changes(out: Path, pair: int, path: Path, positions: dict, evaluations: Names) -> list[list]:
+    """Write the won and lost items per evaluation; returns [evaluation, won, lost]."""
+    table, counts = artifacts.read(path, CHANGES), []
+    for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
+        known = positions.get(evaluation, {})
+        rows = table.filter(pc.equal(table["evaluation"], evaluation)).to_pylist()
+        number = evaluations.number(evaluation)
+        write_piece(out, f"p{pair}/e{number}", [_change(row, known.get(row["item_id"])) for row in rows])
+        tally = Counter(row["change"] for row in rows)
+        counts.append([number, tally["won"], tally["lost"]])
+    return counts
+
+
+def _change(row: dict, place: int | None) -> list:
+    """[place, change, by, baseline's answer, candidate's, their scores, the item itself where it has no place]."""
+    own = None if place is not None else [row["item_id"], row["category"] or "", row["prompt"], row["options"],
+                                          row["gold"]]  # fmt: skip
+    return [
+        place,
+        row["change"],
+        short(row["by"], 4),
+        row["baseline_prediction"],
+        row["candidate_prediction"],
+        shorts(row["baseline_scores"], 4),
+        shorts(row["candidate_scores"], 4),
+        own,
+    ]

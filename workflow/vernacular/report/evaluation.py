@@ -1,0 +1,162 @@
+"""One evaluation's pieces: its items in blocks, what each model did with them, and the distributions of the task view.
+
+`e{k}/task`      facts, values by category, outcomes and histograms per model
+`e{k}/shots`     the few-shot blocks, once for all items and models
+`e{k}/i{b}`      block b of the items, as `asked.Asked.items` lays them out
+`e{k}/m{j}`      model j: a short row per item, enough to list, sort and search
+`e{k}/m{j}b{b}`  model j, block b: scores, values, flags, answers and token surprisals, to look at one item
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from vernacular import artifacts
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.report.answers import Answers, judged
+from vernacular.report.asked import COLUMNS, Asked
+from vernacular.report.pieces import short, shorts, write_piece
+from vernacular.report.surprisal import packed
+from vernacular.requests.schema import REQUESTS
+
+BLOCK = 250  # items of one piece
+BINS = 24
+_LISTED = 160  # characters of a free answer in the list of items; the item itself shows all of it
+
+
+def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, str], results: Path) -> tuple:
+    """Write the pieces of `evaluation` but for `task`; models: number -> name.
+
+    Returns (content of the task piece, position of each item, facts of each model's run); one model's rows are held at
+    a time, beside the prompts of the evaluation.
+    """
+    asked, facts, task = Asked(), {}, {"outcomes": [], "distributions": [], "models": []}
+    requests = results / "requests" / f"{evaluation}.parquet"
+    asked.add_requests(artifacts.read(requests, REQUESTS).select(COLUMNS).to_pylist())
+    measured = {}
+    for model, name in models.items():
+        path = results / name / "tasks" / f"{evaluation}.parquet"
+        facts[model] = artifacts.metadata(path)
+        rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+        if not rows:
+            continue
+        asked.add_items(rows)
+        answers = judged(rows)
+        measured[model] = answers
+        task["models"].append(model)
+        task["outcomes"].append([model, *_counts(answers)])
+        listed = [_listed(asked, row, answers, i) for i, row in enumerate(rows)]
+        piece = {"measure": answers.measure, "higher": answers.higher_is_better, "rows": listed}
+        write_piece(out, f"e{number}/m{model}", piece)
+        _write_blocks(out, f"e{number}/m{model}", rows, asked, results / name, evaluation)
+    for block, start in enumerate(range(0, len(asked.items), BLOCK)):
+        write_piece(out, f"e{number}/i{block}", asked.items[start : start + BLOCK])
+    write_piece(out, f"e{number}/shots", asked.prefixes)
+    task |= {"items": len(asked.items), "block": BLOCK, "distributions": _distributions(measured)}
+    task["facts"] = next((note for note in facts.values() if "dataset" in note), {}).get("dataset")
+    return task, asked.position, facts
+
+
+def _listed(asked: Asked, row: dict, answers: Answers, i: int) -> list:
+    """[item, outcome, badness, measured, flagged, prediction]: options by number, free answers by their start."""
+    chosen = row["predicted"] if row["predicted"] and row["options"] else (row["prediction"] or "")[:_LISTED]
+    return [
+        asked.position[row["item_id"]],
+        answers.outcomes[i],
+        short(answers.badness[i], 4),
+        short(answers.measured[i], 4),
+        int(answers.flagged[i]),
+        chosen,
+    ]
+
+
+def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: Path, evaluation: str) -> None:
+    answered, tokens, sent = _answered(folder, evaluation, asked)
+    names = list(dict.fromkeys(key for row in rows for key in row["values"]))
+    blocks: dict[int, list] = {}
+    for row in rows:
+        position, item = asked.position[row["item_id"]], row["item_id"]
+        blocks.setdefault(position // BLOCK, []).append(
+            [
+                position,
+                shorts(row["option_scores"]),
+                [short(row["values"].get(key)) for key in names],
+                row["flag"],
+                row["prediction"] if row["options"] else None,
+                answered.get(item),
+                tokens.get(item, []),
+                sent.get(item),
+            ]
+        )
+    for block, content in blocks.items():
+        wraps: list = []
+        for entry in content:  # a chat template's beginning and end are the same for most items: kept once
+            if entry[-1] is not None:
+                if entry[-1] not in wraps:
+                    wraps.append(entry[-1])
+                entry[-1] = wraps.index(entry[-1])
+        write_piece(out, f"{name}b{block}", {"values": names, "wraps": wraps, "rows": content})
+
+
+def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, dict]:
+    """What the model wrote, its token surprisals, and how a chat template wrapped the prompt; each by item."""
+    path = folder / "generations" / f"{evaluation}.parquet"
+    if path.exists():
+        columns = ["item_id", "raw", "answer", "finish_reason", "n_tokens", "rendered"]
+        rows = artifacts.read(path, GENERATIONS).select(columns).to_pylist()
+        written = {
+            row["item_id"]: [
+                row["answer"],
+                None if row["raw"] == row["answer"] else row["raw"],
+                row["finish_reason"],
+                row["n_tokens"],
+            ]
+            for row in rows
+        }
+        wraps = {row["item_id"]: _wrap(row["rendered"], asked.own_text(row["item_id"])) for row in rows}
+        return written, {}, wraps
+    scores = artifacts.read(folder / "scores" / f"{evaluation}.parquet", SCORES)
+    tokens = packed(scores, asked.roles, lambda item, role: asked.spans.get((item, role)))
+    wraps = {}
+    if scores["rendered"].null_count < scores.num_rows:
+        for row in scores.select(["item_id", "role", "rendered", "offsets"]).to_pylist():
+            if row["rendered"] is not None and row["offsets"] and row["role"] in asked.roles:
+                before = row["rendered"][: row["offsets"][0][0]]
+                wraps.setdefault(row["item_id"], _wrap(before, asked.own_text(row["item_id"])))
+    return {}, tokens, wraps
+
+
+def _wrap(rendered: str | None, own: str | None) -> list[str] | None:
+    """[before, after]: what a chat template put around the item's own text; [whole, None] if that is not in it."""
+    if rendered is None:
+        return None
+    at = rendered.rfind(own.strip()) if own and own.strip() else -1
+    return [rendered, None] if at < 0 else [rendered[:at], rendered[at + len(own.strip()) :]]
+
+
+def _counts(answers: Answers) -> list[int]:
+    """How many items came out in each of the six ways, and how many are flagged."""
+    return [*(answers.outcomes.count(code) for code in range(6)), sum(answers.flagged)]
+
+
+def _distributions(measured: dict[int, Answers]) -> list[list]:
+    """[model, measure, edges, [[outcome, counts], …]] with the same edges for every model, so that they compare.
+
+    The outermost half per cent on both sides falls into the first and last bin: one odd item must not flatten the rest.
+    """
+    found = []
+    for measure in dict.fromkeys(answers.measure for answers in measured.values() if answers.measure):
+        of = {model: answers for model, answers in measured.items() if answers.measure == measure}
+        every = np.array([v for answers in of.values() for v in answers.measured if v is not None], dtype=float)
+        low, high = np.quantile(every, [0.005, 0.995])
+        edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+        for model, answers in of.items():
+            values = np.array([np.nan if v is None else v for v in answers.measured], dtype=float)
+            outcomes = np.array(answers.outcomes)
+            counts = []
+            for outcome in sorted(set(answers.outcomes)):
+                chosen = values[(outcomes == outcome) & np.isfinite(values)]
+                counts.append([int(outcome), np.histogram(np.clip(chosen, edges[0], edges[-1]), edges)[0].tolist()])
+            found.append([model, measure, shorts(edges.tolist(), 4), counts])
+    return found

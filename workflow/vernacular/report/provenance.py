@@ -1,0 +1,98 @@
+"""The piece `provenance`: models, data sets, how each evaluation was run, what went otherwise, what each job took."""
+
+import csv
+from pathlib import Path
+
+from vernacular.report.leaderboard import Names
+
+_MODEL = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "unavailable")
+
+
+def models(records: list[dict]) -> list[dict]:
+    """One row per model's record: where it comes from and what exactly it is."""
+    return [{name: record.get(name) for name in _MODEL} for record in records]
+
+
+def data_set(facts: dict | None) -> dict | None:
+    """Where one evaluation's items come from, from the `dataset` of its results' metadata."""
+    if not facts:
+        return None
+    source, rows = facts["source"], facts["rows"]
+    named = ("repository", "url", "file", "folder")
+    return {
+        "task": facts["task"],
+        "language": facts["language"],
+        "from": next((source[key] for key in named if source.get(key)), source["kind"]),
+        "kind": source["kind"],
+        "config": source.get("config"),
+        "split": source.get("split"),
+        "revision": source.get("revision"),
+        "sha256": source.get("sha256"),
+        "licence": source.get("licence"),
+        "read": rows["read"],
+        "items": rows["taken"],
+        "dropped": sum(rows["dropped"].values()),
+        "repaired": sum(rows["repaired"].values()),
+    }
+
+
+def run(model: int, evaluation: int, facts: dict) -> dict:
+    """How one model was asked one evaluation, from the metadata of its results."""
+    found = {"model": model, "evaluation": evaluation}
+    for key in ("unavailable", "not_applicable"):
+        if key in facts:
+            return found | {"reason": facts[key]}
+    inference = facts.get("inference", {})
+    engine, counters, machine = (inference.get(key, {}) for key in ("engine", "counters", "model"))
+    used = [each.get("used") for each in engine.get("strategies", [])] or [engine.get("strategy")]
+    return found | {
+        "strategy": ", ".join(dict.fromkeys(str(each) for each in used if each)),
+        "asked": engine.get("strategy_asked"),
+        "fallback": "; ".join(map(str, engine.get("fallback", []))),
+        "engine": engine.get("name") or f"scorer {engine.get('version', '')}".strip(),
+        "dtype": machine.get("dtype"),
+        "device": machine.get("device"),
+        "quantization": machine.get("quantization"),
+        "torch": machine.get("torch"),
+        "transformers": machine.get("transformers"),
+        "items": facts.get("items"),
+        "requests": counters.get("requests"),
+        "tokens": counters.get("tokens_computed"),
+        "generated": counters.get("tokens_generated"),
+        "seconds": counters.get("seconds"),
+        "flags": [[flag, count] for flag, count in facts.get("flags", {}).items()],
+        "unasked": len(facts.get("unasked", {})),
+    }
+
+
+def jobs(folder: Path | None) -> list[dict]:
+    """What every job took, from Snakemake's benchmark files: seconds, largest memory in MB, CPU seconds."""
+    found = []
+    for path in sorted(folder.glob("*/*.tsv")) if folder else []:
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file, delimiter="\t"):
+                figures = {name: _figure(row.get(key)) for name, key in _FIGURES.items()}
+                found.append({"stage": path.parent.name, "job": path.stem, **figures})
+    return found
+
+
+def note_rows(notes: list[dict], of_models: Names, evaluations: Names) -> list[dict]:
+    """The summary's notes with models and evaluations by number."""
+    return [
+        {
+            "model": of_models.number(note["model"]),
+            "evaluation": evaluations.number(note["evaluation"]),
+            "kind": note["kind"],
+            "note": note["note"],
+            "count": note["count"],
+        }
+        for note in notes
+    ]
+
+
+_FIGURES = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}
+
+
+def _figure(text: str | None) -> float | None:
+    """A figure of a benchmark file; jobs that were too short to look at have "-" or "NA"."""
+    return None if text in (None, "", "-", "NA") else round(float(text), 2)
