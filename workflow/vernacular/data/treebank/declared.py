@@ -42,6 +42,8 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
         if odd := [key for key in ("pattern", "forms") if key in source]:
             raise ConfigError(f"{where}: {odd[0]} belongs to a treebank, and this source names none.")
         return source
+    if prompt not in COLUMNS:
+        raise ConfigError(f'{where}: a treebank makes no items of prompt "{prompt}".{closest("", COLUMNS)}')
     if "pattern" not in source:
         raise ConfigError(f'{where}: the key "pattern" is missing.{closest("", ready_patterns())}')
     named = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]

@@ -74,12 +74,18 @@ def like(form: str, model: str) -> str:
     >>> like("cantan", "Canta"), like("cantan", "CANTA"), like("Häuser", "Haus"), like("é", "Son")
     ('Cantan', 'CANTAN', 'Häuser', 'É')
     """
-    cased = [letter for letter in model if letter.lower() != letter.upper()]
-    if len(cased) > 1 and all(letter == letter.upper() for letter in cased):
+    if _capitals(model):
         return form.upper()
-    if not form or not cased:
+    if not form or model == model.swapcase():
         return form
+    form = form.lower() if _capitals(form) else form
     return (form[0].title() if model[0] != model[0].lower() else form[0].lower()) + form[1:]
+
+
+def _capitals(form: str) -> bool:
+    """Is it written in capitals? One letter alone does not tell."""
+    cased = [letter for letter in form if letter.lower() != letter.upper()]
+    return len(cased) > 1 and all(letter == letter.upper() for letter in cased)
 
 
 def _without(feats, ignore) -> tuple:

@@ -1,0 +1,264 @@
+"""Treebanks as the source of a task: from the task file to items; and what a linguist is shown."""
+
+import csv
+import io
+import re
+
+import pytest
+from vernacular import artifacts
+from vernacular.data.load import WORKFLOW, load_items
+from vernacular.data.schema import ITEMS
+from vernacular.data.tasks import load_task
+from vernacular.data.treebank.declared import local_files
+from vernacular.data.treebank.explain import csv_text, explain
+from vernacular.data.treebank.extract import extract
+from vernacular.data.treebank.pattern import load_pattern
+from vernacular.errors import ConfigError, DataError
+
+# counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
+AGREEMENT = {
+    "gl": (
+        {
+            "subject-verb number": 22,
+            "subject-verb person": 12,
+            "adjective-noun gender": 15,
+            "adjective-noun number": 15,
+        },
+        10,
+    ),
+    "ca": (
+        {
+            "subject-verb number": 23,
+            "subject-verb person": 12,
+            "adjective-noun gender": 13,
+            "adjective-noun number": 15,
+        },
+        11,
+    ),
+    "es": (
+        {
+            "subject-verb number": 24,
+            "subject-verb person": 13,
+            "adjective-noun gender": 15,
+            "adjective-noun number": 17,
+        },
+        9,
+    ),
+    "pt": (
+        {
+            "subject-verb number": 22,
+            "subject-verb person": 12,
+            "adjective-noun gender": 15,
+            "adjective-noun number": 15,
+        },
+        10,
+    ),
+    "sr": (
+        {
+            "subject-verb number": 25,
+            "subject-verb person": 7,
+            "subject-participle gender": 5,
+            "adjective-noun gender": 8,
+            "adjective-noun number": 9,
+        },
+        15,
+    ),
+    "ar": (
+        {"subject-verb number": 14, "subject-verb person": 11, "adjective-noun gender": 10, "adjective-noun number": 8},
+        5,
+    ),
+}
+CASE = {
+    "sr": ({"case after a preposition": 10, "case of the object": 4}, 1),
+    "ar": ({"case after a preposition": 4, "case of the object": 3}, 2),
+}
+SAMPLES = [("treebank_agreement", code, *AGREEMENT[code]) for code in AGREEMENT] + [
+    ("treebank_case", code, *CASE[code]) for code in CASE
+]
+
+
+@pytest.mark.parametrize(("name", "language", "counts", "left_out"), SAMPLES)
+def test_ready_tasks_make_these_pairs_of_the_samples(tmp_path, name, language, counts, left_out):
+    rows, metadata = load_items(load_task(WORKFLOW / "tasks" / f"{name}.yaml"), language, source="samples")
+    artifacts.write(tmp_path / "items.parquet", ITEMS, rows, metadata)
+    found = {
+        category: sum(row["category"] == category for row in rows) for category in {row["category"] for row in rows}
+    }
+    assert found == counts
+    assert sum(metadata["rows"]["dropped"].values()) == left_out
+    assert metadata["rows"]["read"] == len(rows) + left_out
+    assert metadata["source"]["text_mismatches"] == 0
+    for row in rows:
+        assert row["context"].replace("[MASK]", row["choices"][0]) == row["extra"]["original_text"]
+
+
+TREEBANK = """\
+# sent_id = a
+# text = A nena canta.
+1\tA\to\tDET\t_\tGender=Fem|Number=Sing\t2\tdet\t_\t_
+2\tnena\tnena\tNOUN\t_\tGender=Fem|Number=Sing\t3\tnsubj\t_\t_
+3\tcanta\tcantar\tVERB\t_\tNumber=Sing|Person=3\t0\troot\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+# sent_id = b
+# text = Elas cantan
+1\tElas\tel\tPRON\t_\tGender=Fem|Number=Plur\t2\tnsubj\t_\t_
+2\tcantan\tcantar\tVERB\t_\tNumber=Plur|Person=3\t0\troot\t_\t_
+3\t!\t!\tPUNCT\t_\t_\t2\tpunct\t_\t_
+
+"""
+
+
+def task(folder, source, *, prompt="target_word", protocol="target_word", more=""):
+    (folder / "gl.conllu").write_text(TREEBANK, "utf-8")
+    (folder / "mine.yaml").write_text(
+        f"task: mine\ntitle: T\ncitation: C\nprotocols: [{protocol}]\nprompt: {prompt}\n{more}languages:\n  gl: {{source: {source}}}\n",
+        "utf-8",
+    )
+    return load_task(folder / "mine.yaml")
+
+
+SOURCE = "{treebank: gl.conllu, pattern: subject_verb_number}"
+
+
+def test_pairs_of_a_treebank_are_items_for_target_word(tmp_path):
+    rows, metadata = load_items(task(tmp_path, SOURCE), "gl")
+    first = rows[0]
+    assert first["item_id"] == "subject_verb_number#a#3"
+    assert (first["context"], first["choices"], first["gold"]) == ("A nena [MASK].", ["canta", "cantan"], [0])
+    assert (first["cluster_id"], first["category"]) == ("a", "subject-verb number")
+    wanted = {
+        "lemma": "cantar",
+        "features": "Number=Sing|Person=3",
+        "swapped": "Number=Plur",
+        "deprel": "root",
+        "distance": "1",
+    }
+    assert wanted.items() <= first["extra"].items()
+    assert {"sentence_id": "a", "match_id": "3", "prompt_text": "A nena"}.items() <= first["extra"].items()
+    assert metadata["source"]["patterns"] == ["subject_verb_number"]
+    assert metadata["warnings"] == [
+        "gl.conllu: 1 sentences whose `# text` is not their tokens put together (b…); the tokens count."
+    ]
+
+
+def test_pairs_of_a_treebank_are_minimal_pairs(tmp_path):
+    rows, _ = load_items(task(tmp_path, SOURCE, prompt="pair", protocol="minimal_pair"), "gl")
+    assert [row["choices"] for row in rows] == [["A nena canta.", "A nena cantan."], ["Elas cantan !", "Elas canta !"]]
+    assert rows[0]["gold"] == [0]
+
+
+def test_pairs_of_a_treebank_are_sentences_to_judge(tmp_path):
+    rows, _ = load_items(task(tmp_path, SOURCE, prompt="sentence", protocol="acceptability"), "gl")
+    assert [(row["context"], row["extra"]["label"], row["cluster_id"]) for row in rows] == [
+        ("A nena canta.", "1", "a"),
+        ("A nena cantan.", "0", "a"),
+        ("Elas cantan !", "1", "b"),
+        ("Elas canta !", "0", "b"),
+    ]
+    assert len({row["item_id"] for row in rows}) == 4
+
+
+def test_columns_may_be_chosen_all_the_same(tmp_path):
+    rows, _ = load_items(task(tmp_path, SOURCE, more="columns: {category: lemma}\n"), "gl")
+    assert {row["category"] for row in rows} == {"cantar"}
+
+
+def test_data_of_ones_own_take_the_place_of_the_treebank(tmp_path):
+    mine = task(tmp_path, SOURCE)
+    (tmp_path / "own" / "mine" / "gl").mkdir(parents=True)
+    for path in (tmp_path / "own.conllu", tmp_path / "own" / "mine" / "gl" / "x.conllu"):
+        path.write_text(TREEBANK.replace("sent_id = ", "sent_id = x-"), "utf-8")
+    for source in (tmp_path / "own.conllu", tmp_path / "own"):
+        assert [row["cluster_id"] for row in load_items(mine, "gl", source=str(source))[0]] == ["x-a", "x-b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("{treebank: gl.conllu}", r'mine\.yaml, line 7: languages\.gl\.source: the key "pattern" is missing'),
+        (
+            "{treebank: gl.conllu, pattern: subject_verb}",
+            r'source: found "subject_verb", expected the name of a ready pattern or a file',
+        ),
+        ("{treebank: gl.conllu, pattern: none.yaml}", r"none\.yaml: there is no such file"),
+        ("{file: gl.csv, pattern: subject_verb_number}", "pattern belongs to a treebank, and this source names none"),
+        ("{treebank: gl.conllu, file: gl.csv}", "found file and treebank, expected one of"),
+        (
+            "{treebank: {file: a, url: 'https://b'}, pattern: subject_verb_number}",
+            "an entry of treebank has either url or file",
+        ),
+        ("{treebank: {fil: a}, pattern: subject_verb_number}", r'treebank\.fil: unknown key\. Did you mean "file"'),
+        ("{treebank: [], pattern: subject_verb_number}", r"treebank: found \[\], expected entries: at least 1"),
+    ],
+)
+def test_mistake_in_the_source_is_named(tmp_path, source, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        task(tmp_path, source)
+
+
+def test_prompt_that_pairs_do_not_fit_says_which_do(tmp_path):
+    complaint = 'a treebank makes no items of prompt "question". Allowed: pair, sentence, target_word'
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        task(tmp_path, SOURCE, prompt="question", protocol="options")
+
+
+def test_missing_changed_and_useless_treebanks_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"none\.conllu: there is no such file"):
+        load_items(task(tmp_path, "{treebank: none.conllu, pattern: subject_verb_number}"), "gl")
+    wrong = "{treebank: gl.conllu, pattern: subject_verb_number, sha256: " + "a" * 64 + "}"
+    with pytest.raises(DataError, match=r"gl\.conllu: wrong checksum"):
+        load_items(task(tmp_path, wrong), "gl")
+    with pytest.raises(
+        DataError, match=r"gl\.conllu: not one pair; object_case: 0 words fit the target, 0 of them match"
+    ):
+        load_items(task(tmp_path, "{treebank: gl.conllu, pattern: object_case}"), "gl")
+
+
+def test_pattern_is_part_of_the_source_so_that_another_one_makes_other_items(tmp_path):
+    (tmp_path / "own.yaml").write_text("pattern: own\ntarget: {upos: VERB}\nswap: {Number: Plur}\n")
+    mine = task(
+        tmp_path,
+        "{treebank: 'g*.conllu', forms: ['https://x.org/y', gl.conllu], pattern: [own.yaml, subject_verb_number]}",
+    )
+    [source] = mine["languages"]["gl"]["source"]
+    assert [pattern["pattern"] for pattern in source["pattern"]] == ["own", "subject_verb_number"]
+    assert source["pattern"][0]["swap"] == [{"Number": "Plur"}]
+    assert local_files(source, tmp_path) == [tmp_path / "gl.conllu"] * 2
+
+
+def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
+    (tmp_path / "gl.conllu").write_text(TREEBANK + TREEBANK.replace("cantar", "=soñar"), "utf-8")
+    found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number"), load_pattern("object_case")])
+    assert explain(found, examples=1).splitlines() == [
+        "4 sentences, 14 words",
+        "2 of them where `# text` is not the tokens put together (b, b~2); the tokens count",
+        "",
+        "subject_verb_number (subject-verb number)",
+        "        4  words fit the target",
+        "        0    without the words related to it, or with a word forbidden",
+        "        4  matches",
+        "        4  pairs, 2 lemmas",
+        "    a  A nena [[canta|cantan]].",
+        "        cantar: Number=Sing|Person=3 -> Number=Plur",
+        "",
+        "object_case (case of the object)",
+        "        0  words fit the target",
+        "        0    without the words related to it, or with a word forbidden",
+        "        0  matches",
+        "        0  pairs, 0 lemmas",
+    ]
+
+
+def test_csv_is_read_back_by_a_task_of_the_kind_target_word(tmp_path):
+    (tmp_path / "gl.conllu").write_text(TREEBANK, "utf-8")
+    found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number")])
+    text = csv_text(found.rows)
+    assert text.splitlines()[0].startswith(
+        "sentence_id,match_id,form_grammatical,original_text,masked_text,prompt_text,form_ungrammatical,"
+    )
+    assert list(csv.DictReader(io.StringIO(text)))[1]["ungrammatical_text"] == "Elas canta !"
+    (tmp_path / "gl.csv").write_text(text, "utf-8")
+    columns = "columns: {context: masked_text, good: form_grammatical, bad: form_ungrammatical*}\n"
+    rows, _ = load_items(task(tmp_path, "{file: gl.csv}", more=columns), "gl")
+    assert [row["choices"] for row in rows] == [["canta", "cantan"], ["cantan", "canta"]]
