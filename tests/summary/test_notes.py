@@ -63,6 +63,7 @@ def test_each_data_set_is_listed_once_with_commit_hash_and_licence():
         {
             "task": "cola",
             "language": "gl",
+            "kind": "hub",
             "from": "a/b",
             "split": "test",
             "revision": "c0ffee",

@@ -46,6 +46,7 @@ def data_sets_of(told: dict) -> list[dict]:
             found[dataset["task"], dataset["language"]] = {
                 "task": dataset["task"],
                 "language": dataset["language"],
+                "kind": source["kind"],
                 "from": source.get("repository") or source.get("url") or source.get("file") or source["kind"],
                 "split": source.get("split"),
                 "revision": source.get("revision"),

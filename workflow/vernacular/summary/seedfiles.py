@@ -22,14 +22,16 @@ _IDENTITY = ["model", "adapter", "model_revision"]
 
 def harness_results(long: pd.DataFrame) -> list[dict]:
     """One harness-style result per model, from the rows over all items; `long` as `tables.collect` gives it."""
+    return [_one_model(rows) for rows in by_model(long)]
+
+
+def by_model(long: pd.DataFrame) -> list[list[dict]]:
+    """The rows over all items of each model (with adapter and revision), missing values None, models sorted by name."""
     whole = long[long["category"].fillna("") == ""].astype(object)
-    rows = whole.where(whole.notna(), None).to_dict("records")
     models: dict[tuple, list[dict]] = {}
-    for row in rows:
-        models.setdefault(tuple(row[name] for name in _IDENTITY), []).append(row)
-    return [
-        _one_model(models[identity]) for identity in sorted(models, key=lambda names: [name or "" for name in names])
-    ]
+    for row in whole.where(whole.notna(), None).to_dict("records"):
+        models.setdefault(tuple(row[name] or "" for name in _IDENTITY), []).append(row)
+    return [models[identity] for identity in sorted(models)]
 
 
 def write_harness(folder, long: pd.DataFrame) -> list[Path]:
@@ -42,11 +44,16 @@ def write_harness(folder, long: pd.DataFrame) -> list[Path]:
         while str(path).casefold() in {str(taken).casefold() for taken in paths}:
             count += 1
             path = Path(folder) / f"{stem}_{count}.json"
-        with replacing(path) as temporary:
-            text = json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)
-            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
-        paths.append(path)
+        paths.append(write_json(path, result))
     return paths
+
+
+def write_json(path, content: dict) -> Path:
+    """Write strict JSON, whole or not at all; half of a surrogate pair in a name becomes an escape."""
+    with replacing(path) as temporary:
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+    return Path(path)
 
 
 def _one_model(rows: list[dict]) -> dict:
