@@ -26,7 +26,7 @@ class Found:
     overall: list[dict]  # rows per OVERALL
 
 
-def pairs_of(asked: Iterable, models: list[str], joined: Iterable[str] = ()) -> list[Pair]:
+def pairs_of(asked: Iterable, models: list[str]) -> list[Pair]:
     """(baseline, candidate) pairs that the config's `comparisons` ask for, each once, in their order.
 
     An entry is {baseline, candidate}, a candidate of "all" standing for every other model, or "all_pairs". Results
@@ -76,7 +76,7 @@ def compare_all(
         there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
         compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
         ranked = {model: side for model, side in sides.items() if model not in outsiders}
-        placed = standings(items, ranked, metrics, facts, seed=seed, resamples=resamples)
+        placed = standings(items, ranked, metrics, facts, compared=compared, seed=seed, resamples=resamples)
         return compared, placed, (facts, metrics, items, ranked)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:

@@ -31,7 +31,7 @@ def majority_baseline(protocol: str, rows) -> float | None:
     often, in the order of the rows (that of the prompt for `letters`). None where the numbers of options differ.
 
     >>> row = {"options": ["a", "b"], "values": {}}
-    >>> majority_baseline("letters", [row | {"item_id": str(i), "prompt": "", "gold": [i == 0]} for i in range(4)])
+    >>> majority_baseline("letters", [row | {"item_id": str(i), "prompt": "", "gold": [int(i == 0)]} for i in range(4)])
     0.75
     """
     table = as_table(rows)

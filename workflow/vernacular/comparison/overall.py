@@ -22,7 +22,7 @@ from vernacular.statistics.intervals import resampled
 from vernacular.statistics.multiple import holm, places
 from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, resampled_means
 
-RESAMPLES = 2_000
+RESAMPLES = 1_000
 _SAME_BUT_SEED = ("task", "language", "protocol", "shots", "style")
 
 # an evaluation: its facts, its metrics, and its sides laid out over its items
@@ -36,13 +36,14 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
     lacks, or that has no metric with a chance level, is left out for all and counted.
     """
     languages = sorted({facts["language"] for facts, *_ in evaluations})
+    known: dict[tuple, tuple] = {}  # what one scope has computed of an evaluation serves the next
     rows = []
     for scope in [*languages, "all"]:
         of_scope = [each for each in evaluations if scope in ("all", each[0]["language"])]
         models = sorted({model for *_, sides in of_scope for model, side in sides.items() if side.has.any()})
         speaking = [each for each in of_scope if _speaker(each, models)]
         if models and speaking:
-            rows += _scope(scope, models, speaking, len(of_scope) - len(speaking), seed, resamples)
+            rows += _scope(scope, models, speaking, len(of_scope) - len(speaking), seed, resamples, known)
     return rows
 
 
@@ -68,13 +69,18 @@ def _shared(evaluation: Evaluation, metric: Metric, models: list[str]) -> np.nda
     return shared
 
 
-def _scope(scope: str, models: list[str], evaluations: list[Evaluation], left_out: int, seed, resamples) -> list[dict]:
+def _scope(
+    scope: str, models: list[str], evaluations: list[Evaluation], left_out: int, seed: int, resamples: int, known: dict
+) -> list[dict]:
     groups: dict[tuple, list[int]] = {}
     values, draws = [], []
     clusters = _clusters_of_data_sets(evaluations)
     for number, evaluation in enumerate(evaluations):
         groups.setdefault(tuple(evaluation[0][name] for name in _SAME_BUT_SEED), []).append(number)
-        value, drawn = _normalised(evaluation, models, clusters, seed, resamples)
+        key = (evaluation[0]["evaluation"], *models)
+        if key not in known:
+            known[key] = _normalised(evaluation, models, clusters, seed, resamples)
+        value, drawn = known[key]
         values.append(value)
         draws.append(drawn)
     weights = np.empty(len(evaluations))
@@ -135,7 +141,7 @@ def _normalised(evaluation: Evaluation, models, clusters, seed: int, resamples: 
         padded = np.append(codes, k - 1)  # so that clusters without items are counted too
         sums = cluster_sums(np.vstack([columns, np.zeros(len(models))]), padded)
         sizes = cluster_sums(np.append(np.ones(len(use)), 0.0)[:, None], padded)
-        counts = cluster_counts(k, resamples, np.random.default_rng(seed))
+        counts = cluster_counts(k, resamples, seed)
         draws = resampled_means(sums, np.repeat(sizes, len(models), axis=1), counts)
     return (value - chance) / (1 - chance), (draws - chance) / (1 - chance)
 

@@ -4,6 +4,7 @@ One column is one headline metric of one evaluation. All pairs of its models are
 Holm over the tests of the column: over those against the best for `shares_best`, over all pairs for `place`.
 """
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -21,16 +22,20 @@ def standings(
     metrics: list[Metric],
     facts: dict,
     *,
+    compared: Sequence[dict] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[dict]:
     """Rows per STANDINGS of one evaluation; nothing where fewer than two models have a value.
 
-    The best is by each model's own value. A model that shares no items with it is not told apart from it.
+    `compared`: rows of `compare_sides` for this evaluation, so that no pair is tested twice. The best is by each
+    model's own value. A model that shares no items with it is not told apart from it.
     """
     headline = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
-    pairs = list(combinations(sorted(sides), 2))
-    tested = compare_sides(items, sides, pairs, headline, facts, seed=seed, resamples=resamples, categories=False)
+    done = {frozenset((row["baseline"], row["candidate"])) for row in compared}
+    pairs = [pair for pair in combinations(sorted(sides), 2) if frozenset(pair) not in done]
+    rest = compare_sides(items, sides, pairs, headline, facts, seed=seed, resamples=resamples, categories=False)
+    tested = [row for row in [*compared, *rest] if not row["category"]]
     rows = []
     for metric in headline:
         own = {model: value for model in sorted(sides) if (value := _value(sides[model], metric)) is not None}

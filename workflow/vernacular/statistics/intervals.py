@@ -176,13 +176,17 @@ def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, ve
     order = np.argsort(codes, kind="stable")  # items of cluster c: order[starts[c] : starts[c] + sizes[c]]
     sizes = np.bincount(codes, minlength=n_clusters)
     starts = np.cumsum(sizes) - sizes
+    alone = n_clusters == len(codes) and bool((sizes == 1).all())
     values = np.empty(resamples)
     for rows in _chunks(resamples, len(codes)):
         drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters))
-        lengths = sizes[drawn].sum(axis=1)
+        lengths = np.full(len(drawn), n_clusters) if alone else sizes[drawn].sum(axis=1)
         for length in np.unique(lengths):
             same = np.flatnonzero(lengths == length)
-            items = order[_spans(starts[drawn[same]].ravel(), sizes[drawn[same]].ravel())].reshape(len(same), length)
+            if alone:
+                items = order[drawn]
+            else:
+                items = order[_spans(starts[drawn[same]].ravel(), sizes[drawn[same]].ravel())].reshape(-1, length)
             if vectorised:
                 values[rows.start + same] = statistic(*(array[items] for array in arrays))
             else:

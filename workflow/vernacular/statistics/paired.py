@@ -159,16 +159,19 @@ def cluster_sums(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(k, n)) @ values
 
 
-def cluster_counts(k: int, resamples: int, rng) -> np.ndarray:
-    """(resamples, k) how often each of k clusters comes in a draw of k with replacement.
+@lru_cache(maxsize=4)  # the evaluations of a run have few different sizes
+def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
+    """(resamples, k) how often each of k clusters comes in a draw of k with replacement; read-only.
 
-    The draws are those of `intervals.resampled` for the same generator state.
+    The draws are those of `intervals.resampled` for a generator of the same seed.
     """
+    rng = np.random.default_rng(seed)
     counts = np.empty((resamples, k), dtype=np.uint8 if k < 256 else np.uint16)
     for rows in _chunks(resamples, k):
         m = rows.stop - rows.start
         drawn = rng.integers(k, size=(m, k)) + k * np.arange(m)[:, None]
         counts[rows] = np.bincount(drawn.ravel(), minlength=m * k).reshape(m, k)
+    counts.setflags(write=False)
     return counts
 
 
@@ -193,7 +196,7 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
     """
     c = sums.shape[1]
     low, high = np.full(c, np.nan), np.full(c, np.nan)
-    counts = cluster_counts(len(sums), resamples, np.random.default_rng(seed)) if len(sums) >= 2 else None
+    counts = cluster_counts(len(sums), resamples, seed) if len(sums) >= 2 else None
     for columns in _chunks_of(c):
         use = np.arange(columns.start, columns.stop)[n_clusters[columns] >= 2]
         if not use.size:
@@ -202,7 +205,7 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
         for column, drawn in zip(use, draws.T, strict=True):
             if np.isnan(drawn).any():
                 own = sizes[:, column] > 0
-                again = cluster_counts(int(own.sum()), resamples, np.random.default_rng(seed))
+                again = cluster_counts(int(own.sum()), resamples, seed)
                 drawn = resampled_means(sums[own, column, None], sizes[own, column, None], again)[:, 0]
             if np.ptp(drawn) > 1e-12 * np.abs(drawn).max():
                 tail = expanded_tail(int(n_clusters[column]))

@@ -1,0 +1,41 @@
+"""Per-item results made by hand, for the tests of this folder."""
+
+FACTS = {
+    "evaluation": "t.gl.options.0shot",
+    "task": "t",
+    "language": "gl",
+    "protocol": "options",
+    "shots": 0,
+    "seed": 0,
+    "style": "default",
+}
+
+
+def row(item_id, right=None, *, scores=None, options=("yes", "no"), gold=(0,), prompt=None, **values):
+    """A row per TASK_RESULTS; `right` is its accuracy too, `values` are further per-item values."""
+    chosen = None
+    if scores:
+        top = max(scores)
+        chosen = [i for i, score in enumerate(scores) if score == top]
+    elif right is not None:
+        chosen = [gold[0]] if right else [next(i for i in range(len(options)) if i not in gold)]
+    return {
+        "item_id": item_id,
+        "cluster_id": values.pop("cluster", None),
+        "category": values.pop("category", None),
+        "prompt": f"is it {item_id}?" if prompt is None else prompt,
+        "options": list(options),
+        "gold": list(gold),
+        "option_scores": scores,
+        "prediction": " | ".join(options[i] for i in chosen) if chosen else None,
+        "predicted": chosen,
+        "correct": None if right is None else bool(right),
+        "tie": None if chosen is None else len(chosen) > 1,
+        "values": ({} if right is None else {"accuracy": float(right)}) | values,
+        "flag": None,
+    }
+
+
+def rows(rights, **same):
+    """One row per entry of `rights`; ids i00, i01, …"""
+    return [row(f"i{number:02}", right, **same) for number, right in enumerate(rights)]

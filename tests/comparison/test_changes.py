@@ -1,0 +1,100 @@
+import json
+
+from result_rows import row
+from vernacular import artifacts
+from vernacular.comparison.changes import changes
+from vernacular.comparison.schema import CHANGES
+from vernacular.comparison.serbian import serbian_json
+from vernacular.metrics.compat import serbian as result_lines
+
+WAS = [
+    row("a", True, scores=[-1.0, -2.0]),  # lost, margin 1 -> -3
+    row("b", True, scores=[-1.0, -1.5]),  # lost, margin 0.5 -> -0.5
+    row("c", False, scores=[-3.0, -1.0]),  # won, margin -2 -> 1
+    row("d", True, scores=[-1.0, -2.0]),  # stays right
+    row("e", False),  # won, scores unknown
+    row("f"),  # not known whether it was right
+]
+NOW = [
+    row("a", False, scores=[-4.0, -1.0]),
+    row("b", False, scores=[-1.5, -1.0]),
+    row("c", True, scores=[-1.0, -2.0]),
+    row("d", True, scores=[-1.0, -5.0]),
+    row("e", True),
+    row("f", True),
+]
+
+
+def test_lost_items_come_first_the_greatest_fall_on_top():
+    found = changes(WAS, NOW, "t.gl.options.0shot")
+    assert [(each["item_id"], each["change"], each["by"]) for each in found] == [
+        ("a", "lost", 4.0), ("b", "lost", 1.0), ("c", "won", 3.0), ("e", "won", None),
+    ]  # fmt: skip
+    assert found[0]["baseline_prediction"] == "yes"
+    assert found[0]["candidate_prediction"] == "no"
+    assert found[0]["candidate_scores"] == [-4.0, -1.0]
+
+
+def test_changes_fit_the_schema(tmp_path):
+    artifacts.write(tmp_path / "c.parquet", CHANGES, changes(WAS, NOW, "e"), {})
+    assert artifacts.read(tmp_path / "c.parquet", CHANGES).num_rows == 4
+
+
+def test_an_item_asked_otherwise_did_not_change():
+    assert changes([row("a", True)], [row("a", False, prompt="else?")], "e") == []
+    assert changes([row("a", True)], [row("b", False)], "e") == []
+
+
+def test_serbian_comparison_in_the_keys_and_spelling_of_the_tool():
+    was = [row("a", True, prompt="Vidim __."), row("b", False, prompt="Čitam __."), row("c", True)]
+    now = [row("a", False, prompt="Vidim __."), row("b", True, prompt="Čitam __."), row("c", True)]
+    text = serbian_json(was, now, {"a": 7, "b": 2, "c": 1})
+    assert "Čitam" in text
+    assert text.startswith('{\n  "summary": {\n    "total": 3,')
+    found = json.loads(text)
+    assert found == {
+        "summary": {
+            "total": 3, "base_correct": 2, "adapter_correct": 2, "both_correct": 1, "both_wrong": 0,
+            "adapter_only": 1, "base_only": 1, "net_gain": 0,
+        },
+        "examples": [
+            {"prompt": "Čitam __.", "base_predicted": "no", "adapter_predicted": "yes", "correct": "yes",
+             "change": "adapter_fixed"},
+            {"prompt": "Vidim __.", "base_predicted": "yes", "adapter_predicted": "no", "correct": "yes",
+             "change": "adapter_wrong"},
+        ],
+    }  # fmt: skip
+    assert list(found["summary"])[-1] == "net_gain"
+
+
+def test_serbian_comparison_lists_all_changes():
+    was = [row(f"i{i}", False) for i in range(25)]
+    now = [row(f"i{i}", True) for i in range(25)]
+    assert len(json.loads(serbian_json(was, now))["examples"]) == 25
+
+
+def test_serbian_comparison_counts_as_the_result_lines_of_each_side_do():
+    """What the tool would count from `compat`'s lines: a tie and an item without scores are not correct."""
+    sides = [
+        [row("a", True, scores=[-1.0, -2.0]), row("b", False, scores=[-1.0, -1.0]), row("c")],
+        [
+            row("a", False, scores=[-2.0, -1.0]),
+            row("b", True, scores=[-1.0, -2.0]),
+            row("c", True, scores=[-1.0, -2.0]),
+        ],
+    ]
+    lines = []
+    for side in sides:
+        pairs = [({"context": r["prompt"], "choices": r["options"], "gold": r["gold"]}, r) for r in side]
+        lines.append([json.loads(line) for line in result_lines.files(pairs)["results.jsonl"].splitlines()])
+    found = json.loads(serbian_json(*sides))
+    assert found["summary"]["base_correct"] == sum(line["is_correct"] for line in lines[0])
+    assert found["summary"]["adapter_correct"] == sum(line["is_correct"] for line in lines[1])
+    flips = [(b, a) for b, a in zip(*lines, strict=True) if b["is_correct"] != a["is_correct"]]
+    assert [(e["base_predicted"], e["adapter_predicted"]) for e in found["examples"]] == [
+        (b["predicted"], a["predicted"]) for b, a in flips
+    ]
+
+
+def test_no_right_answers_no_serbian_comparison():
+    assert serbian_json([row("a", gold=())], [row("a", gold=())]) is None

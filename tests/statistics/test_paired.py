@@ -1,0 +1,232 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from vernacular.metrics.corpus import auc, difsur_of_labels
+from vernacular.statistics import paired
+from vernacular.statistics.intervals import expanded_tail, resampled
+from vernacular.statistics.paired import (
+    cluster_counts,
+    cluster_sums,
+    corpus_difference,
+    exact_sign_flip,
+    mean_differences,
+    random_sign_flip,
+    resampled_means,
+    smallest_difference,
+)
+
+
+def one_column(values, codes=None, *, right_wrong=False, resamples=1000):
+    values = np.asarray(values, dtype=float)[:, None]
+    codes = np.arange(len(values)) if codes is None else codes
+    return mean_differences(values, codes, np.array([right_wrong]), resamples=resamples, seed=0)
+
+
+@pytest.mark.parametrize(("won", "lost"), [(15, 7), (3, 0), (1, 9), (40, 25), (200, 150)])
+def test_mid_p_without_clusters_is_mcnemars(won, lost):
+    exact = mcnemar([[11, lost], [won, 13]], exact=True).pvalue
+    mid_p = exact - stats.binom.pmf(min(won, lost), won + lost, 0.5)
+    assert exact_sign_flip([1] * won + [-1] * lost + [0] * 24) == pytest.approx(mid_p, rel=1e-9)
+
+
+def test_equally_many_won_and_lost_is_no_difference():
+    assert exact_sign_flip([1, 1, -1, -1]) == 1.0
+    assert exact_sign_flip([]) == 1.0
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=10))
+def test_exact_sign_flip_is_what_all_signs_give(gains):
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(gains))).reshape(len(gains), -1)
+    sums, observed = np.abs(np.array(gains) @ signs), abs(sum(gains))
+    known = 1.0 if observed == 0 else np.mean(sums > observed) + np.mean(sums == observed) / 2
+    assert exact_sign_flip(gains) == pytest.approx(known, abs=1e-12)
+
+
+def test_random_signs_come_near_all_signs():
+    values = np.random.default_rng(0).normal(0.5, 1, 12)
+    signs = np.array(np.meshgrid(*[[-1, 1]] * 12)).reshape(12, -1)
+    known = np.mean(np.abs(values @ signs) >= abs(values.sum()) - 1e-9)
+    assert random_sign_flip(values[:, None], permutations=20_000, seed=0)[0] == pytest.approx(known, abs=0.01)
+
+
+def test_a_permutation_p_is_never_zero():
+    assert random_sign_flip(np.ones((60, 1)), permutations=99, seed=0)[0] == 0.01
+
+
+def test_interval_agrees_with_scipy_on_unclustered_pairs():
+    rng = np.random.default_rng(1)
+    was = rng.exponential(size=70)
+    now = was + rng.normal(0.2, 0.5, 70)
+    ours = one_column(now - was, resamples=20_000)
+    known = stats.bootstrap(
+        [now, was],
+        lambda x, y, axis=-1: x.mean(axis=axis) - y.mean(axis=axis),
+        paired=True,
+        n_resamples=20_000,
+        method="percentile",
+        confidence_level=1 - 2 * expanded_tail(70),  # the same cut of the same distribution
+        rng=2,
+    )
+    width = known.confidence_interval.high - known.confidence_interval.low
+    assert (ours.low[0], ours.high[0]) == pytest.approx(tuple(known.confidence_interval), abs=0.03 * width)
+    assert ours.se[0] == pytest.approx(known.standard_error, rel=0.03)
+
+
+def test_standard_error_without_clusters_is_that_of_the_mean():
+    values = np.random.default_rng(3).normal(size=50)
+    assert one_column(values).se[0] == pytest.approx(stats.sem(values))
+
+
+def test_columns_are_what_each_alone_would_be():
+    rng = np.random.default_rng(4)
+    table = rng.normal(size=(60, 5))
+    table[rng.random(table.shape) < 0.2] = np.nan
+    codes = np.arange(60) // 3
+    together = mean_differences(table, codes, np.zeros(5, dtype=bool), resamples=300, seed=0)
+    for column in range(5):
+        alone = mean_differences(table[:, [column]], codes, np.array([False]), resamples=300, seed=0)
+        for name in ("value", "low", "high", "p", "se", "n_clusters"):
+            assert getattr(together, name)[column] == pytest.approx(getattr(alone, name)[0])
+
+
+def test_blocks_of_columns_and_rows_change_nothing(monkeypatch):
+    table = np.random.default_rng(5).normal(size=(40, 7))
+    given = (table, np.arange(40), np.zeros(7, dtype=bool))
+    whole = mean_differences(*given, resamples=200, seed=0)
+    monkeypatch.setattr(paired, "_CELLS", 300)
+    monkeypatch.setattr(paired, "_COLUMNS", 3)
+    cluster_counts.cache_clear()
+    parts = mean_differences(*given, resamples=200, seed=0)
+    assert parts.low == pytest.approx(whole.low)
+    assert parts.p == pytest.approx(whole.p)
+
+
+def test_a_column_that_a_resample_may_miss_draws_its_own_clusters():
+    values = np.full(100, np.nan)
+    values[[3, 50, 77]] = [1.0, 2.0, 4.0]
+    found, alone = one_column(values), one_column([1.0, 2.0, 4.0])
+    assert (found.low[0], found.high[0]) == (alone.low[0], alone.high[0])
+    assert found.n_clusters[0] == 3
+
+
+def test_no_spread_has_no_interval():
+    for values, p in (([0.0] * 20, 1.0), ([1.0] * 20, 2 * 0.5**20 / 2)):
+        found = one_column(values, right_wrong=True)
+        assert np.isnan(found.low[0])
+        assert found.p[0] == pytest.approx(p)
+
+
+def test_one_cluster_is_no_evidence():
+    found = one_column([1.0, 1.0, 0.0], np.zeros(3, dtype=int), right_wrong=True)
+    assert found.value[0] == pytest.approx(2 / 3)
+    assert np.isnan([found.low[0], found.p[0], found.se[0]]).all()
+
+
+def test_copies_of_an_answer_are_one_answer_to_the_clustered_test():
+    once = np.array([1.0] * 9 + [-1.0] * 2 + [0.0] * 10)
+    copied = one_column(np.repeat(once, 6), np.repeat(np.arange(21), 6), right_wrong=True)
+    alone = one_column(once, right_wrong=True)
+    assert copied.p[0] == pytest.approx(alone.p[0])
+    assert copied.se[0] == pytest.approx(alone.se[0])
+
+
+def test_draws_are_those_of_corpus_statistics():
+    values, codes = np.arange(12.0), np.arange(12) // 3
+    sums = np.bincount(codes, weights=values)[:, None]
+    means = resampled_means(sums, np.full((4, 1), 3.0), cluster_counts(4, 50, 8))
+    same = resampled(lambda x: x.mean(-1), [values], codes, 4, 50, np.random.default_rng(8), True)
+    assert means[:, 0] == pytest.approx(same)
+
+
+def test_clusters_in_any_order_have_their_sums():
+    values = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]])
+    assert cluster_sums(values, np.array([1, 0, 1])).tolist() == [[2.0, 20.0], [5.0, 50.0]]
+    assert cluster_sums(values, np.array([2, 0, 1])).tolist() == [[2.0, 20.0], [4.0, 40.0], [1.0, 10.0]]
+
+
+def test_smallest_difference_is_found_in_four_of_five_data_sets():
+    rng = np.random.default_rng(6)
+    n, worlds = 100, 600
+    true = smallest_difference(1 / np.sqrt(n), n)
+    found = mean_differences(
+        rng.normal(true, 1, (n, worlds)), np.arange(n), np.zeros(worlds, dtype=bool), resamples=400, seed=0
+    )
+    assert np.mean(found.p < 0.05) == pytest.approx(0.8, abs=0.05)
+    assert np.isnan(smallest_difference(0.0, n))
+
+
+def test_corpus_difference_of_equal_draws():
+    assert corpus_difference(0.0, np.zeros(50), 30)[2] == 1.0
+    assert np.isnan(corpus_difference(0.0, np.array([0.0, np.nan]), 30)).all()
+    assert np.isnan(corpus_difference(0.1, np.arange(10.0), 1)).all()
+
+
+# --- honest under the null, and covering: nominal 5 % and 95 %, by simulation ---------------------------------------
+
+_WORLDS = 600
+
+
+def _binary(rng, codes):
+    """Two models equally good; the items of a cluster are easy or hard together, for each model its own way."""
+    k = codes.max() + 1
+    easy = rng.normal(size=k)
+    sides = [(easy + rng.normal(size=k))[codes] + rng.normal(size=len(codes)) > -0.5 for _ in range(2)]
+    return sides[1].astype(float) - sides[0]
+
+
+def _normal(rng, codes):
+    return rng.normal(size=codes.max() + 1)[codes] + rng.normal(size=len(codes))
+
+
+def _simulated(draw, drawn_by, tested_by, right_wrong):
+    rng = np.random.default_rng(30)
+    table = np.column_stack([draw(rng, drawn_by) for _ in range(_WORLDS)])
+    found = mean_differences(table, tested_by, np.full(_WORLDS, right_wrong), resamples=500, seed=1)
+    return np.mean(found.p < 0.05), np.mean((found.low <= 0) & (0 <= found.high))
+
+
+@pytest.mark.parametrize("n", [100, 500])
+@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize(("draw", "right_wrong"), [(_binary, True), (_normal, False)])
+def test_two_equal_models_differ_in_five_of_a_hundred_worlds(n, size, draw, right_wrong):
+    codes = np.arange(n) // size
+    false, covered = _simulated(draw, codes, codes, right_wrong)
+    assert 0.025 <= false <= 0.07
+    assert 0.90 <= covered <= 0.97
+
+
+@pytest.mark.parametrize(("draw", "right_wrong"), [(_binary, True), (_normal, False)])
+def test_ignoring_clusters_would_find_what_is_not_there(draw, right_wrong):
+    false, covered = _simulated(draw, np.arange(100) // 5, np.arange(100), right_wrong)
+    assert false > 0.12
+    assert covered < 0.88
+
+
+def test_clusters_of_unequal_size_are_honest_too():
+    codes = np.repeat(np.arange(200), np.random.default_rng(31).integers(1, 12, 200))[:500]
+    false, covered = _simulated(_binary, codes, codes, True)
+    assert 0.025 <= false <= 0.07
+    assert 0.90 <= covered <= 0.97
+
+
+@pytest.mark.parametrize("statistic", [auc, difsur_of_labels])
+@pytest.mark.parametrize("size", [1, 5])
+def test_corpus_statistics_of_two_equal_models(statistic, size):
+    """Both models tell the labels apart equally well; their values differ in spread within clusters."""
+    rng = np.random.default_rng(32)
+    codes, label = np.arange(100) // size, (np.arange(100) % 2).astype(float)
+    k, worlds = codes.max() + 1, 200
+    false = []
+    for _ in range(worlds):
+        easy = rng.normal(size=k)[codes]
+        was = 10 + easy + rng.normal(size=100) + 0.8 * (label == 0)
+        now = 10 + 0.5 * easy + np.sqrt(1.75) * rng.normal(size=100) + 0.8 * (label == 0)
+        draws = [resampled(statistic, [x, label], codes, k, 100, np.random.default_rng(0), True) for x in (was, now)]
+        difference = float(statistic(now, label) - statistic(was, label))
+        low, high, p, _ = corpus_difference(difference, draws[1] - draws[0], k)
+        assert (p < 0.05) == (not low <= 0 <= high)
+        false.append(p < 0.05)
+    assert 0.015 <= np.mean(false) <= 0.09

@@ -1,0 +1,97 @@
+"""lm-eval's sample files (`--log_samples`, `samples_{task}_{time}.jsonl`) as answers.
+
+A line holds `doc` (the data set's row), `arguments` (what was asked: context and continuation, or context and settings)
+and `filtered_resps` ((log-likelihood, greedy) per continuation, or the written answer), besides lm-eval's own metrics.
+With several filters, the first named in the file counts.
+"""
+
+import json
+from pathlib import Path
+
+from vernacular.comparison.outside import Answer, lines_of
+from vernacular.errors import DataError
+from vernacular.yamlfile import shown
+
+
+def is_sample(row: dict) -> bool:
+    return "doc" in row and "filtered_resps" in row and "arguments" in row
+
+
+def samples_in(path: Path) -> list[Answer]:
+    """Answers of one sample file. Raises DataError naming file and line where a line is no sample of lm-eval's."""
+    answers, chosen = [], None
+    for number, row in lines_of(path):
+        where = f"{shown(path)}, line {number}"
+        if not is_sample(row):
+            raise DataError(f"{where}: no sample of lm-eval: doc, arguments or filtered_resps is missing.")
+        chosen = chosen if answers else row.get("filter")
+        if row.get("filter") == chosen:
+            answers.append(_answer(where, row))
+    return answers
+
+
+def shots_of(path: Path) -> int | None:
+    """How many demonstrations the samples had, from the results file beside them; None where there is none."""
+    task, _, moment = path.stem.removeprefix("samples_").rpartition("_")
+    beside = path.with_name(f"results_{moment}.json")
+    try:
+        found = json.loads(beside.read_text("utf-8"))["n-shot"].get(task)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _answer(where: str, row: dict) -> Answer:
+    asked = [(str(context), rest) for context, rest in map(_pair, _arguments(where, row["arguments"]))]
+    said = row["filtered_resps"]
+    said = said if isinstance(said, list) else [said]
+    texts = [*_leaves(row["doc"]), *dict.fromkeys(context for context, _ in asked)]
+    if not asked or not isinstance(asked[0][1], str):  # written answers: settings stand where the continuation would
+        prediction = said[0] if said and isinstance(said[0], str) else None
+        return Answer(where, tuple(texts), prediction=prediction, correct=_own(row, "exact_match"))
+    try:
+        pairs = [(float(loglik), _true(greedy)) for loglik, greedy in said]
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
+    own = _own(row, "acc")
+    if len(pairs) > len(asked):
+        raise DataError(f"{where}: {len(pairs)} responses to {len(asked)} requests.")
+    # acc_mutual_info asks each continuation again without the question: those come last and are left aside
+    if len(asked) % 2 == 0 and {context for context, _ in asked[len(asked) // 2 :]} == {""} != {asked[0][0]}:
+        asked = asked[: len(asked) // 2]
+    asked, pairs = asked[: len(pairs)], pairs[: len(asked)]
+    texts += [continuation for _, continuation in asked]
+    greedy = pairs[0][1] if len(pairs) == 1 else None
+    return Answer(where, tuple(texts), None, tuple(asked), tuple(loglik for loglik, _ in pairs), greedy, None, own)
+
+
+def _arguments(where: str, arguments) -> list:
+    """The requests in order: {"gen_args_0": {"arg_0": …, "arg_1": …}, …}, before 0.4.4 a list of lists."""
+    if isinstance(arguments, dict):
+        named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
+        return [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
+    if isinstance(arguments, list):
+        return arguments
+    raise DataError(f"{where}: arguments: expected what was asked, found {type(arguments).__name__}.")
+
+
+def _pair(request) -> tuple:
+    return (request[0], request[1]) if len(request) > 1 else ("", request[0])
+
+
+def _leaves(value) -> list[str]:
+    """All texts of a document, in their order."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [text for each in value for text in _leaves(each)] if isinstance(value, list) else []
+
+
+def _own(row: dict, metric: str) -> bool | None:
+    value = row.get(metric)
+    return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
+
+
+def _true(value) -> bool:
+    return str(value).casefold() == "true"

@@ -1,0 +1,160 @@
+"""Results from elsewhere as one side of a comparison: an earlier run's, a person's own file, lm-eval's samples.
+
+They become rows like those of our own results, with our item's id, prompt, options and gold, and what they say of the
+model. Right and wrong are judged by our rules: where there are log-likelihoods, a tie with a wrong option is not right.
+What is matched, and what is not, is told in a note per file and evaluation.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular import artifacts
+from vernacular.comparison.harness import is_sample, samples_in, shots_of
+from vernacular.comparison.judged import JUDGED, row_of
+from vernacular.comparison.match import LEAST, Matched, match
+from vernacular.comparison.outside import Answer, answers_in, lines_of
+from vernacular.comparison.sides import as_table
+from vernacular.errors import DataError, closest
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.yamlfile import shown
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One of our evaluations, for others' results to be joined to."""
+
+    protocol: str
+    shots: int
+    rows: pa.Table  # TASK_RESULTS of any of our models
+    items: list[dict]  # rows per ITEMS
+
+
+def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    """({evaluation: TASK_RESULTS}, notes) of a file or a folder of files; `references`: our evaluations by name.
+
+    Files: our own Parquet (a model's folder, or its `tasks`), lm-eval's `samples_*.jsonl`, or a person's CSV, TSV or
+    JSONL (columns in `outside`). A file that does not name its evaluation is joined to every one whose items it
+    answers: at least 80 % of its items, or of ours, have to match. Raises DataError where that is none.
+    """
+    path = Path(path)
+    found: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for file in _files(path):
+        tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
+        for evaluation, table in tables.items():
+            if evaluation in found:
+                raise DataError(f"{shown(file)}: a second file with results of {evaluation}; name one of them.")
+            found[evaluation] = table
+        notes += said
+    if not found:
+        raise DataError("\n".join(notes) or f"{shown(path)}: nothing that can be joined.")
+    return found, notes
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{shown(path)}: there is no such file or folder.")
+    if parquet := sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet")):
+        return parquet
+    samples = sorted(path.rglob("samples_*.jsonl"))
+    others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
+    if not (files := samples or others):
+        raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
+    return files
+
+
+def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
+    evaluation = artifacts.metadata(file).get("evaluation", file.stem)
+    table = artifacts.read(file, TASK_RESULTS)
+    if evaluation not in references:
+        return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
+    ours = _keys(references[evaluation].rows)
+    theirs = _keys(table)
+    same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
+    possible = min(len(ours), len(theirs))
+    told = f"{shown(file)}: {same} of {len(theirs)} items match {evaluation}"
+    if not possible or same / possible < LEAST:
+        return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
+    return {evaluation: table}, [told]
+
+
+def _keys(table: pa.Table) -> dict[str, tuple]:
+    columns = (table.column(name).to_pylist() for name in ("item_id", "prompt", "options", "gold"))
+    return {item_id: (prompt, options, gold) for item_id, prompt, options, gold in zip(*columns, strict=True)}
+
+
+def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    first = next(lines_of(file), (0, {}))[1]
+    if not first:
+        raise DataError(f"{shown(file)}: no results in it.")
+    shots = None
+    if is_sample(first):
+        shots = shots_of(file)
+        named: dict[str | None, list[Answer]] = {None: samples_in(file)}
+    else:
+        named = answers_in(file)
+    tables, notes = {}, []
+    for evaluation, answers in named.items():
+        if evaluation is not None and evaluation not in references:
+            raise DataError(f"{shown(file)}: evaluation {evaluation!r}.{closest(evaluation, references)}")
+        if evaluation is None and file.stem in references:
+            evaluation = file.stem
+        candidates = [evaluation] if evaluation else [
+            name
+            for name, reference in references.items()
+            if reference.protocol in JUDGED and shots in (None, reference.shots) and _askable(answers[0], reference)
+        ]  # fmt: skip
+        refused = []
+        for name in candidates:
+            if references[name].protocol not in JUDGED:
+                raise DataError(
+                    f"{shown(file)}: {name}: results of {references[name].protocol} cannot be joined from such a file."
+                )
+            prompts = {item_id: key[0] for item_id, key in _keys(references[name].rows).items()}
+            matched = match(answers, references[name].items, prompts)
+            told = _told(file, name, matched)
+            if matched.share < LEAST:
+                refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
+                continue
+            tables[name], judged = _rows(matched, references[name])
+            unknown = "" if shots is not None or not is_sample(first) else "; its number of demonstrations is not known"
+            notes.append(f"{told}{judged}{unknown}")
+        if refused and not tables:
+            notes.append(max(refused)[1])
+    return tables, notes or [f"{shown(file)}: none of the evaluations asks for answers of this kind."]
+
+
+def _askable(answer: Answer, reference: Reference) -> bool:
+    """Scored options are no written answers, and neither is a single scored word."""
+    if answer.scores is None:
+        return answer.prediction is None or reference.protocol != "last_word"
+    if reference.protocol == "last_word":
+        return len(answer.scores) == 1
+    return len(answer.scores) > 1 and reference.protocol != "generation"
+
+
+def _told(file: Path, evaluation: str, matched: Matched) -> str:
+    rest = {"of no item": matched.unmatched, "of several": matched.ambiguous, "repeated": matched.repeated}
+    more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
+    told = f"{shown(file)}: {len(matched.answers)} of {matched.n_answers} answers match the {matched.n_items} items of "
+    return told + evaluation + (f" ({more})" if more else "")
+
+
+def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
+    by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["values"]).to_pylist()}
+    rows, counts = [], Counter()
+    for item_id, answer in matched.answers.items():
+        row, otherwise = row_of(by_id[item_id], answer, reference.protocol)
+        counts["unread"] += row["flag"] is not None
+        counts["otherwise"] += otherwise
+        rows.append(row)
+    said = f"; {counts['unread']} could not be read" if counts["unread"] else ""
+    if counts["otherwise"]:
+        said += f"; {counts['otherwise']} are judged otherwise by the file itself (a tie is not right here)"
+    return as_table(rows), said
