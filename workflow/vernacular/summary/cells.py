@@ -26,6 +26,7 @@ GREEN, BOLD_GREEN = Font(**_FONT, color="0B5D2A"), Font(**_FONT, bold=True, colo
 BOLD_GREY = Font(**_FONT, bold=True, color="767676")
 TITLE = Font(name="Calibri", bold=True, size=13)
 CENTRED = Alignment(horizontal="center", vertical="center", wrap_text=True)
+RIGHT = Alignment(horizontal="right")
 RULE = Side(style="thin", color="AAAAAA")
 GROUP_START = Border(left=RULE)
 _HEADER_FILL = PatternFill("solid", fgColor="DCE6F1")
@@ -44,15 +45,12 @@ def put_text(sheet: Worksheet, row: int, column: int, value):
     return cell
 
 
-def put_number(sheet: Worksheet, row: int, column: int, value: float, number_format: str):
+def put_number(sheet: Worksheet, row: int, column: int, value: float):
     """Write a number to its last digit; what is none (NaN) says n/a. Returns the cell."""
     if not math.isfinite(value):  # Excel has no infinity, and a file that holds one does not open
-        cell = put_text(sheet, row, column, "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞")
-        cell.alignment = Alignment(horizontal="right")
-        return cell
+        return put_text(sheet, row, column, "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞")
     cell = sheet.cell(row, column, repr(value))  # as digits, because openpyxl would write a float to 16 of its 17
     cell.data_type = "n"
-    cell.number_format = number_format
     return cell
 
 

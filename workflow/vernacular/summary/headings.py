@@ -52,16 +52,20 @@ def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: li
     for level in range(1, last):
         sheet.merge_cells(start_row=level, end_row=level, start_column=1, end_column=len(RUN))
     sheet.cell(1, 1).comment = comment("\n".join(LEGEND), lines=20)
-    for position in range(len(layout.columns)):
+    names = ("metric", "unit", "higher_is_better", "signature", "chance", "majority")
+    facts = {name: long[name].astype(object).to_numpy() for name in names}
+    headings = {key: layout.columns[key].tolist() for key in levels}
+    for position, rule in enumerate(rules):
         column = len(RUN) + 1 + position
         cells = layout.cells[:, position]
-        rows = long.iloc[cells[cells >= 0]]
-        about = rows.iloc[0]
+        here = {name: values[cells[cells >= 0]] for name, values in facts.items()}
         for level, key in enumerate(levels, 1):
-            style_header(put_text(sheet, level, column, layout.columns[key].iloc[position]))
-        text = metric_title(about["metric"], about["unit"], direction(about["higher_is_better"]))
+            style_header(put_text(sheet, level, column, headings[key][position]))
+        unit = here["unit"][0]
+        text = metric_title(here["metric"][0], unit, direction(here["higher_is_better"][0]))
         title = style_header(put_text(sheet, last, column, text))
-        lines = [rules[position], *_baselines(rows), *sorted({plain_text(text) for text in rows["signature"].dropna()})]
+        signatures = sorted({plain_text(text) for text in set(here["signature"]) if not pd.isna(text)})
+        lines = [rule, *_baselines(here, unit), *signatures]
         title.comment = comment("\n".join(line for line in lines if line), lines=8)
         sheet.column_dimensions[get_column_letter(column)].width = max(12, min(22, len(text) + 2))
     for level in range(1, last):
@@ -70,26 +74,25 @@ def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: li
     sheet.row_dimensions[last].height = 45
 
 
-def starts_group(layout: Grid, position: int, keys: list[str]) -> bool:
-    """Whether the column at `position` says something else in `keys` than the one before it."""
-    here, before = layout.columns[keys].iloc[position], layout.columns[keys].iloc[max(0, position - 1)]
-    return position == 0 or tuple(here) != tuple(before)
+def group_starts(layout: Grid, keys: list[str]) -> list[bool]:
+    """(C,) whether each column says something else in `keys` than the one before it."""
+    said = list(zip(*(layout.columns[key].tolist() for key in keys), strict=True))
+    return [at == 0 or said[at] != said[at - 1] for at in range(len(said))]
 
 
 def _merge_runs_of_equals(sheet: Worksheet, layout: Grid, keys: list[str], level: int) -> None:
     """Merge neighbouring header cells that say the same, within the same headings above."""
-    starts = [at for at in range(len(layout.columns)) if starts_group(layout, at, keys)]
+    starts = [at for at, new in enumerate(group_starts(layout, keys)) if new]
     for start, end in zip(starts, [*starts[1:], len(layout.columns)], strict=True):
         if end - start > 1:
             columns = {"start_column": len(RUN) + 1 + start, "end_column": len(RUN) + end}
             sheet.merge_cells(start_row=level, end_row=level, **columns)
 
 
-def _baselines(rows: pd.DataFrame) -> list[str]:
+def _baselines(here: dict, unit) -> list[str]:
     found = []
     for name in ("chance", "majority"):
-        known = rows[rows[name].notna()]
-        levels = sorted({shown(level, unit) for level, unit in zip(known[name], known["unit"], strict=True)})
+        levels = sorted({shown(level, unit) for level in set(here[name]) if not pd.isna(level)})
         if levels:
             found.append(f"{name}: {', '.join(levels)}")
     return found

@@ -138,7 +138,8 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
                     sheet.row_dimensions[line].height = 15 * lines
                 continue
             whole = isinstance(value, int)
-            cell = put_number(sheet, line, place, value if whole else float(value), _format(column.form, row))
+            cell = put_number(sheet, line, place, value if whole else float(value))
+            cell.number_format = _format(column.form, row)
             cell.alignment = Alignment(vertical="top", horizontal="center" if whole else None)
     sheet.row_dimensions[1].height = 45
     sheet.freeze_panes = sheet.cell(2, frozen)

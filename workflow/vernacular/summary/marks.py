@@ -6,6 +6,8 @@ best value is not told apart from it. That one errs on the side of sharing the p
 intervals would; a paired comparison decides better.
 """
 
+from collections import Counter
+
 import numpy as np
 
 NONE, SHARED, BEST = 0, 1, 2
@@ -56,9 +58,10 @@ def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, d
     marks, paired = marks.copy(), np.zeros(len(marks), dtype=bool)
     best = {keys[run] for run in np.flatnonzero(marks == BEST)}
     known = np.isfinite(np.asarray(values, dtype=float))
+    times = Counter(keys)
     for run in np.flatnonzero(known):
         place = places.get(keys[run])
-        if place is None or keys.count(keys[run]) > 1 or (place["best"], *keys[run][1:]) not in best:
+        if place is None or times[keys[run]] > 1 or (place["best"], *keys[run][1:]) not in best:
             continue
         paired[run] = True
         if marks[run] != BEST:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary import cells as looks
 from vernacular.summary import marks
-from vernacular.summary.headings import starts_group, write_headers, write_runs
+from vernacular.summary.headings import group_starts, write_headers, write_runs
 from vernacular.summary.scales import add_scale
 from vernacular.summary.tables import RUN, Grid
 from vernacular.summary.text import plain_text
@@ -40,7 +41,7 @@ def write_grid(
     numbers = {name: layout.take(long[name]) for name in _FLOATS}
     keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1] is the missing one
     units, directions = long["unit"].tolist(), long["higher_is_better"].tolist()
-    rules = []
+    starts, like, rules = group_starts(layout, levels), _Styles(), []
     for position in range(len(layout.columns)):
         at = layout.cells[:, position]
         some = at[at >= 0][0]
@@ -52,19 +53,18 @@ def write_grid(
         rules.append(_rule(standing, paired, column["value"]))
         at_chance = marks.near_chance(column["ci_low"], column["ci_high"], column["chance"])
         at_chance |= marks.near_chance(column["ci_low"], column["ci_high"], column["majority"])
-        group_start, letter = starts_group(layout, position, levels), len(RUN) + position + 1
+        marked = bool(standing.any())
+        group_start, letter = starts[position], len(RUN) + position + 1
         for run in range(len(layout.runs)):
-            if group_start:
-                sheet.cell(first + run, letter).border = looks.GROUP_START
             if at[run] < 0:
+                if group_start:
+                    like(sheet.cell(first + run, letter), "General", None, group_start)
                 continue
-            mark = int(standing[run]) if standing.any() else None
+            mark = int(standing[run]) if marked else None
             here = {name: float(values[run]) for name, values in column.items()}
-            form = looks.number_format(unit, mark)
-            cell = looks.put_number(sheet, first + run, letter, here["value"], form)
-            font = (_GREY_FONTS.get(mark, looks.GREY)) if at_chance[run] else _FONTS.get(mark)
-            if font is not None:
-                cell.font = font
+            cell = looks.put_number(sheet, first + run, letter, here["value"])
+            font = _GREY_FONTS.get(mark, looks.GREY) if at_chance[run] else _FONTS.get(mark)
+            like(cell, looks.number_format(unit, mark), font, group_start)
             if comments:
                 place = places[names[run]] if paired[run] else None
                 cell.comment = looks.comment(describe(here, unit, place))
@@ -77,6 +77,27 @@ def write_grid(
     sheet.auto_filter.ref = f"A{first - 1}:{last}{first - 1 + len(layout.runs)}"
     sheet.print_title_rows = f"1:{first - 1}"
     looks.print_one_page_wide(sheet)
+
+
+class _Styles:
+    """Gives cells their look; alike ones share it, because openpyxl takes longer over a style than over the cell."""
+
+    def __init__(self):
+        self._made = {}
+
+    def __call__(self, cell, number_format: str, font, group_start: bool) -> None:
+        key = (number_format, id(font), group_start, cell.data_type)
+        if key in self._made:
+            cell._style = copy(self._made[key])
+            return
+        cell.number_format = number_format
+        if font is not None:
+            cell.font = font
+        if group_start:
+            cell.border = looks.GROUP_START
+        if cell.data_type == "s":  # "n/a" stands where numbers do
+            cell.alignment = looks.RIGHT
+        self._made[key] = cell._style
 
 
 def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
