@@ -173,6 +173,12 @@ def test_data_of_ones_own_take_the_place_of_the_treebank(tmp_path):
         assert [row["cluster_id"] for row in load_items(mine, "gl", source=str(source))[0]] == ["x-a", "x-b"]
 
 
+def test_treebank_beside_the_task_file_needs_no_samples(tmp_path):
+    assert len(load_items(task(tmp_path, SOURCE), "gl", source="samples")[0]) == 2
+    with pytest.raises(DataError, match=r"mine \(gl\): no samples are shipped"):
+        load_items(task(tmp_path, "{treebank: 'https://x.org/y', pattern: object_case}"), "gl", source="samples")
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [

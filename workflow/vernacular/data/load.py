@@ -8,6 +8,7 @@ from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
 from vernacular.data.files import FORMATS, read_rows
 from vernacular.data.items import make_items, sample
+from vernacular.data.treebank.declared import is_local as is_local_treebank
 from vernacular.errors import ConfigError, DataError, closest
 from vernacular.fingerprint import file_fingerprint
 
@@ -73,7 +74,7 @@ def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[li
     """(rows, few-shot rows, provenance), with the columns checked; of several sources the first that can be had."""
     if source == "samples" and (found := _samples(task, language, entry, root / "samples")):
         return found
-    if source == "samples" and "file" not in entry["source"][0]:
+    if source == "samples" and "file" not in entry["source"][0] and not is_local_treebank(entry["source"][0]):
         raise DataError(
             f"{task['task']} ({language}): no samples are shipped for it; take the real set with data: hub."
         )

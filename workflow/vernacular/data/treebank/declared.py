@@ -61,6 +61,12 @@ def local_files(source: dict, folder) -> list[Path]:
     return [entry["file"] for entry in named if "file" in entry]
 
 
+def is_local(source: dict) -> bool:
+    """Is it a treebank, all on this disk?"""
+    named = _listed(source.get("treebank", []))
+    return bool(named) and not any("url" in entry if isinstance(entry, dict) else "://" in entry for entry in named)
+
+
 def called(source: dict) -> str:
     """What to call the source in a complaint."""
     named = _listed(source["treebank"])

@@ -19,6 +19,7 @@ class Forms:
     def __init__(self, sentences: Iterable[Sentence], tables: Iterable[Inflections] = ()):
         self.tables = list(tables)
         self._attested: dict[tuple[str, str], dict[tuple, Counter]] = {}
+        self._answers: dict[tuple, Counter] = {}
         self._counts: Counter = Counter()
         for sentence in sentences:
             for word in sentence.words.values():
@@ -47,11 +48,15 @@ class Forms:
     def attested(self, lemma: str, upos: str, feats: dict, ignore=()) -> Counter:
         """Counts in the treebanks; capitals aside, under the spelling seen most often."""
         wanted = _without(feats.items(), ignore)
+        asked = (lemma, upos, wanted, tuple(ignore))  # a treebank asks for the same few words again and again
+        if asked in self._answers:
+            return self._answers[asked]
         found: Counter = Counter()
         for bundle, forms in self._attested.get((lemma, upos), {}).items():
             if _without(bundle, ignore) == wanted:
                 found += forms
-        return _merged(found)
+        self._answers[asked] = _merged(found)
+        return self._answers[asked]
 
     def listed(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> Counter:
         """Forms in the tables, with the count of their spelling in the treebanks under any reading, plus one."""
