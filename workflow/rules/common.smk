@@ -1,5 +1,6 @@
 """Config and helpers for every stage. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
 
+import functools
 import json
 import re
 import sys
@@ -23,11 +24,15 @@ except UserError as error:
     sys.exit(1)
 
 
+# What these parts of the package do, read once a run and not once a job: it is most of the time that planning takes.
+@functools.cache
+def code_of(*parts):
+    return code_fingerprint(*[PACKAGE / part for part in parts])
+
+
 # All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set.
 def spec(*code, **values):
-    return json.dumps(
-        {**values, "code": code_fingerprint(*[PACKAGE / part for part in code])}, sort_keys=True, ensure_ascii=False
-    )
+    return json.dumps({**values, "code": code_of(*code)}, sort_keys=True, ensure_ascii=False)
 
 
 # One file per evaluation; a {{wildcard}} in the pattern stays one

@@ -79,8 +79,9 @@ rule infer:
         spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
     message:
         "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
+    # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
-        "python -m vernacular infer --spec {params.spec:q} --models {input.models:q} --requests {input.requests:q}"
+        "exec python -m vernacular infer --spec {params.spec:q} --models {input.models:q} --requests {input.requests:q}"
         " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q}"
 
 

@@ -47,13 +47,15 @@ rule similarity:
     resources:
         mem_mb=lambda wildcards, attempt: 6000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
+        gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
         spec=spec("metrics/similarity", **specs.of_similarity(CONFIG)),
         folder=above_output(1),
     message:
         "similarity: compare what {wildcards.model} generated with the options"
+    # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
-        "python -m vernacular similarity --spec {params.spec:q} --model {input.model:q}"
+        "exec python -m vernacular similarity --spec {params.spec:q} --model {input.model:q}"
         " --encoders {input.encoders:q}"
         " --items-folder resources/items --requests-folder results/requests"
         " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"

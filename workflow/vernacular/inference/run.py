@@ -13,7 +13,7 @@ from vernacular.artifacts import Kind
 from vernacular.errors import ModelError, UserError
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.shards import cut
-from vernacular.inference.store import StopFlag, Stopped, Store, evaluation_key, stoppable
+from vernacular.inference.store import StopFlag, Stopped, Store, StoreError, evaluation_key, stoppable
 from vernacular.requests.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
@@ -37,8 +37,8 @@ def run_group(
     """Have `records` (a base and its adapters) answer shard k of n of every evaluation (id -> requests file).
 
     The answers go to the store. Returns by model how each evaluation was done (FOUND, COMPUTED, NOTHING) and what
-    failed (the reason); a failure costs its evaluation and no other. Raises Stopped when a signal asks for it: what is
-    finished is kept.
+    failed (the reason); a failure costs its evaluation and no other. Raises Stopped when a signal asks for it (what is
+    finished is kept), and StoreError where the store cannot be written.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
@@ -121,7 +121,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[
         bar.set_postfix_str(question.evaluation)
         try:
             table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
-        except Stopped:
+        except (Stopped, StoreError):  # what cannot be kept need not be computed: a full disk ends the job
             raise
         except UserError as error:
             failed[question.evaluation] = str(error)

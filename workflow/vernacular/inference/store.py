@@ -40,6 +40,10 @@ class Stopped(UserError):
     """The run was asked to stop (SIGTERM, SIGUSR1, SIGINT); what was finished is in the journal."""
 
 
+class StoreError(ArtifactError):
+    """The store cannot be read or written (a full disk, no permission): nothing that is computed could be kept."""
+
+
 class StopFlag:
     """True once a signal asked to stop; `name` is that signal."""
 
@@ -132,8 +136,9 @@ class Journal:
     """Finished batches of one evaluation: `done(batch)` gives them back, `add(batch, rows)` keeps one.
 
     A batch's name is a hash of its content (the caller's duty), so that a batch found here is the very one asked for.
-    Rows are JSON-like dicts; floats come back bit for bit. A part is written every `seconds`, and on a stop signal.
-    With folder None nothing is written: for runs without a store.
+    Rows are JSON-like dicts; floats come back bit for bit. A part is written on a stop signal, and after 1 second, 2, 4
+    and so on up to every `seconds`: a kill costs half of what was done, or `seconds` of work, whichever is less, and a
+    long evaluation leaves few parts. With folder None nothing is written: for runs without a store.
     """
 
     def __init__(self, folder: Path | None, key: str = "", *, stop: StopFlag | None = None, seconds: float = 20.0):
@@ -142,6 +147,7 @@ class Journal:
         self._done: dict[str, list[dict]] = {}
         self._unwritten: dict[str, list[dict]] = {}
         self._written_at = time.monotonic()
+        self._wait = min(1.0, seconds)
         if folder is not None and folder.exists():
             with _reading(folder):
                 parts = sorted(folder.glob("*.part"))
@@ -166,11 +172,12 @@ class Journal:
             raise Stopped(
                 f"stopped by {self.stop.name}: {self.known} finished batches are kept; the next run goes on from there."
             )
-        if time.monotonic() - self._written_at >= self.seconds:
+        if time.monotonic() - self._written_at >= self._wait:
             self.flush()
+            self._wait = min(2 * self._wait, self.seconds)
 
     def flush(self) -> None:
-        """Write what is not yet on disk as one part. Raises ArtifactError if the store cannot be written."""
+        """Write what is not yet on disk as one part. Raises StoreError if the store cannot be written."""
         if self.folder is not None and self._unwritten:
             body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
             name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.part"  # sorted by time, unique among processes
@@ -213,7 +220,7 @@ def _writing(place: Path):
     try:
         yield
     except OSError as error:
-        raise ArtifactError(f"the store cannot be written at {place}: {error.strerror or error}.") from error
+        raise StoreError(f"the store cannot be written at {place}: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager
@@ -221,4 +228,4 @@ def _reading(place: Path):
     try:
         yield
     except OSError as error:
-        raise ArtifactError(f"the store cannot be read at {place}: {error.strerror or error}.") from error
+        raise StoreError(f"the store cannot be read at {place}: {error.strerror or error}.") from error
