@@ -23,12 +23,12 @@ vernacular.cells = (() => {
   }
 
   function against(cell, facts, spread, reference) {
-    if (!reference || reference.value === null || cell.value === null) return { shown: null, low: null, high: null, unit: facts.unit, heat: 0, signed: true };
+    if (!reference || reference.value === null || cell.value === null) return { shown: null, low: null, high: null, unit: facts.unit, heat: 0, signed: true, against: true };
     const paired = reference.paired?.(cell) ?? null;
     const shown = paired ? paired.difference : cell.value - reference.value;
     const width = facts.unit === "share" ? 0.3 : Math.max(spread[1] - spread[0], 1e-9);
     const heat = facts.higher === null ? 0 : clamp((facts.higher ? shown : -shown) / width);
-    return { shown, low: paired?.low ?? null, high: paired?.high ?? null, unit: facts.unit, heat, signed: true, significant: paired?.significant ?? null, unpaired: !paired };
+    return { shown, low: paired?.low ?? null, high: paired?.high ?? null, unit: facts.unit, heat, signed: true, significant: paired?.significant ?? null, against: true };
   }
 
   const clamp = (x) => Math.max(-1, Math.min(1, x));
@@ -47,7 +47,7 @@ vernacular.cells = (() => {
     if (cell.chance !== null) parts.push(`chance ${format.value(cell.chance, facts.unit)}`);
     if (cell.mark === BEST) parts.push("best of its column");
     else if (cell.mark) parts.push("not told apart from the best");
-    if (nearChance(cell)) parts.push("not told apart from chance");
+    if (nearChance(cell) && !look.against) parts.push("not told apart from chance");
     return parts.join(", ");
   }
 
@@ -68,7 +68,7 @@ vernacular.cells = (() => {
     element.classList.add("heat");
     element.classList.toggle("cold", look.heat < 0);
     element.classList.toggle("best", cell.mark === BEST);
-    element.classList.toggle("near-chance", nearChance(cell) && !look.unpaired);
+    element.classList.toggle("near-chance", nearChance(cell) && !look.against);
     element.classList.toggle("significant", look.significant === true);
     element.style.setProperty("--heat", `${Math.round(100 * Math.abs(look.heat))}%`);
   }

@@ -2,7 +2,7 @@
 // Two models on the same items: differences with paired intervals, and the items that were won and lost.
 (() => {
   const { el, data, load, names, format, table, plot, items, views } = vernacular;
-  const VERDICTS = ["better-candidate", "better-baseline", "unjudged"].map((name) => `verdict-${name}`);
+  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not told apart", "verdict-unjudged"]];
 
   views.set("comparison", async (index, route) => {
     if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No two models are compared. Name pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
@@ -35,7 +35,7 @@
     const whole = pair.rows.filter((row) => row.category === "");
     const headline = whole.filter((row) => row.headline && row.difference !== null);
     const counts = new Map(pair.changes.map(([evaluation, won, lost]) => [evaluation, { won, lost }]));
-    const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. Filled shapes tell which side is significantly better (Holm over the headline metrics).")));
+    const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A side is better where the difference is significant (Holm over all headline metrics of the pair).")));
     const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, pair));
     const after = async () => {
       if (!headline.length) return;
@@ -47,7 +47,7 @@
           label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
         }));
         figure.append(el("h3", null, unit === "share" ? "percentage points" : format.unit(unit) ?? ""));
-        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${points.length} values between ${candidate} and ${baseline}; the table below has the same numbers.`, VERDICTS));
+        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${points.length} values between ${candidate} and ${baseline}; the table below has the same numbers.`, { field: "verdict", colours: VERDICTS }));
       }
     };
     return { title: `${candidate} against ${baseline}`, element, after };

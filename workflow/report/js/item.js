@@ -90,7 +90,7 @@
         el("td", { class: "number score" }, format.value(score, ""), el("span", { class: "bar", "aria-hidden": "true", vars: { "--w": `${Math.round(100 * part)}%` } })));
     });
     return section(similar ? "Options, with their similarity to the answer" : "Options, with their log-likelihood (nats)",
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, ["#", "Option", "", similar ? "similarity" : "ln p"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", null, lines))));
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, ["#", "Option", ""].map((text) => el("th", { scope: "col" }, text)), el("th", { scope: "col", class: "number" }, similar ? "similarity" : "ln p"))), el("tbody", null, lines))));
   }
 
   function generation(detail, row, setting) {
@@ -110,10 +110,10 @@
     const drawn = detail[6].map((entry) => {
       const [role] = entry;
       const choice = /:(\d+)$/.exec(role);
-      const title = choice ? `option ${Number(choice[1]) + 1}` : role;
+      const title = choice ? `Option ${Number(choice[1]) + 1}` : role.charAt(0).toUpperCase() + role.slice(1);
       return el("div", { class: "span" }, el("h3", null, title, choice && right.has(Number(choice[1])) ? el("span", { class: "badge right" }, "✓ right") : null), surprisal.draw(spans.get(role) ?? "", entry, setting.language));
     });
-    return section("Surprisal of what was scored, nats", el("p", { class: "note" }, "A bar per token under its word; the number is the word's surprisal. Rest on a bar to see the token."), drawn);
+    return section("Surprisal of what was scored, nats", el("p", { class: "note" }, "A bar per token under its word; the number is the word's surprisal. Rest on a bar to see the token."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
   }
 
   // What the other models did with it; many models only when asked.
@@ -122,14 +122,16 @@
     if (!list.length) return;
     const draw = async () => {
       const lines = [];
+      let measure = "";
       for (const m of list) {
         const piece = await load(`e${number}/m${m}`);
+        measure = (piece.measure ?? "").replaceAll("_", " ");
         const raw = piece.rows.find((row) => row[0] === found.place);
         if (!raw) continue;
         const row = items.row(raw);
         lines.push(el("tr", null, el("th", { scope: "row" }, el("a", { href: address(found.item[0], m) }, data(index.models[m]))), el("td", null, items.badge(row.outcome)), el("td", null, data(items.answer(row.chosen, found.item))), el("td", { class: "number" }, format.value(row.measured, ""))));
       }
-      place.replaceChildren(section("The other models on this item", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" }, el("table", null, el("thead", null, el("tr", null, ["Model", "Outcome", "Answer", "measure"].map((text) => el("th", { scope: "col" }, text)))), el("tbody", null, lines)))));
+      place.replaceChildren(section("The other models on this item", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" }, el("table", null, el("thead", null, el("tr", null, ["Model", "Outcome", "Answer"].map((text) => el("th", { scope: "col" }, text)), el("th", { scope: "col", class: "number" }, measure))), el("tbody", null, lines)))));
     };
     if (list.length <= 12) await draw();
     else place.append(el("button", { type: "button", onclick: draw }, `The ${list.length} other models on this item`));

@@ -39,7 +39,7 @@
     if (!task.models.includes(model)) return vernacular.nothing(`${index.models[model]} has no answers in ${setting.id}; the provenance view says why.`);
     const own = await load(`e${number}/m${model}`);
     const rows = worstFirst(own.rows.map(row));
-    const made = list(index, setting, model, own, rows);
+    const made = list(index, task, setting, model, own);
     const progress = el("p", { class: "progress", role: "status" });
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
@@ -49,7 +49,7 @@
     return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, made.grid, progress) };
   });
 
-  function list(index, setting, model, own, rows) {
+  function list(index, task, setting, model, own) {
     const measure = (own.measure ?? "").replaceAll("_", " ");
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
     const columns = [
@@ -59,7 +59,7 @@
       { title: "Model's answer", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
       { title: measure || "measure", class: "number", first: own.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
       { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
-    ].filter((column) => (column.class !== "number" || own.measure) && (column.class !== "answer" || own.rows.some((r) => r[5].length)));
+    ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || own.measure) && (column.class !== "answer" || own.rows.some((r) => r[5].length)));
     return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Items are coming…" });
   }
 

@@ -131,7 +131,7 @@
         dress: (element, model) => column.cells.has(model) && cells.dress(element, column.cells.get(model), look(column.cells.get(model))),
       });
     }
-    const made = table.make(list, models, { class: "board", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"]] : [[0, "asc"]] });
+    const made = table.make(list, models, { class: "board", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"], [2, "desc"]] : [[0, "asc"]] });
     return { ...made, text: (model) => index.models[model], what: "models" };
   }
 
@@ -184,9 +184,9 @@
 
   function legend(chosen, models) {
     const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " darker is better: shares from 0 to 100 %, other units from the column's worst to its best" : " teal is better, ochre is worse; the sign says it too"),
+      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " stronger is better: shares from 0 to 100 %, other units from the column's worst to its best" : " teal is better, ochre is worse; the sign says it too"),
       el("li", null, "Second line: 95 % interval. Third line: items, and ", el("span", { class: "flag" }, "⚑ flagged"), " ones among them."),
-      el("li", null, el("em", null, "Slanted and grey"), ": not told apart from chance."),
+      chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Slanted and grey"), ": not told apart from chance."),
       models > 1 ? el("li", null, "★ best of its column, ☆ not told apart from the best (paired tests on the same items, Holm over the column).") : null,
       chosen.scale === "baseline" ? el("li", null, "Underlined: a significant difference. Differences without an interval are of pairs that config.yaml does not compare.") : null,
       chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 always right. Metrics without a chance level show –.") : null,

@@ -26,20 +26,38 @@ vernacular.plot = (() => {
     };
   }
 
-  // sets: {rows: […], lines: […]}; domain: the colours of a named scale. The description is what a screen reader says.
-  async function draw(name, sets, description, colours) {
+  // Scales that name their values keep those that occur, so that a legend speaks of nothing else.
+  function narrow(part, values) {
+    for (const inner of Object.values(part)) {
+      if (inner === null || typeof inner !== "object") continue;
+      if (inner.scale?.domain) inner.scale.domain = values;
+      narrow(inner, values);
+    }
+  }
+
+  // sets: {rows: […], lines: […]}. The description is what a screen reader says. scale: {field: of the rows, colours:
+  // [[value, name of a colour in the style sheet], …]}.
+  async function draw(name, sets, description, scale) {
     library ??= script("lib/vega.js");
     const place = el("div", { class: "plot", role: "img", "aria-label": description });
     const specifications = await load("plots");
     await library;
     const specification = structuredClone(specifications[name]);
-    specification.datasets = { lines: [], ...sets };
+    specification.datasets = { ...sets };
+    if (!sets.lines?.length && specification.layer) specification.layer = specification.layer.filter((layer) => layer.data?.name !== "lines");
+    specification.autosize = { type: "fit-x", contains: "padding" };
     const settings = config();
-    if (colours) settings.range.category = colours.map(colour);
+    if (scale) {
+      const present = new Set(sets.rows.map((row) => row[scale.field]));
+      const shown = scale.colours.filter(([value]) => present.has(value));
+      narrow(specification, shown.map(([value]) => value));
+      settings.range.category = shown.map(([, named]) => colour(named));
+    }
     place.render = async () => {
       const view = await vegaEmbed(place, specification, {
         mode: "vega-lite",
         renderer: "svg",
+        logLevel: 1, // errors; Vega-Lite warns of heights by step, which are meant
         actions: false,
         ast: true,
         defaultStyle: false,

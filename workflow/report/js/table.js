@@ -41,6 +41,7 @@ vernacular.table = (() => {
         },
         createdCell: (cell, _, row) => {
           if (column.heading) cell.setAttribute("scope", "row");
+          else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title; // beside it on a phone
           column.dress?.(cell, row);
         },
       })),

@@ -2,8 +2,8 @@
 // A task: every model's values, how the items came out, the distribution over items, and the values by category.
 (() => {
   const { el, data, load, names, format, table, plot, views } = vernacular;
-  const OUTCOME_COLOURS = ["right", "tie", "wrong", "unjudged", "acceptable", "unacceptable"].map((name) => `outcome-${name}`);
-  const ORDER = [2, 0, 1, 3, 4, 5]; // of the outcome codes in stacked bars: right, tie, wrong, …
+  const ORDER = [1, 2, 0, 3, 4, 5]; // of the outcome codes in stacked bars: right, tie, wrong, …
+  const OUTCOME_COLOURS = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replace("not judged", "unjudged")}`]);
 
   views.set("task", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
@@ -53,15 +53,15 @@
     const lines = reference(rows, scale);
     const named = (m) => index.models[m];
     const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
-    const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ?? "", ` 95 % intervals.`, lines.length ? ` Dashed: ${lines.map((line) => line.line).join(", ")}.` : ""]);
+    const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ? `${facts.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
     const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${rows.length} models; the table below has the same numbers.`)]];
-    const outcomes = task.outcomes.flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
-    waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", OUTCOME_COLOURS)]);
+    const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
+    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", { field: "outcome", colours: OUTCOME_COLOURS })]);
     const distribution = task.distributions.find((row) => row[0] === model);
     if (distribution) {
       const [, measure, edges, counts] = distribution;
       const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
-      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, OUTCOME_COLOURS)]);
+      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { field: "outcome", colours: OUTCOME_COLOURS })]);
     }
     const shown = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
     const inCategories = task.categories.rows.filter((row) => row[1] === metric && shown.includes(row[0]) && row[3] !== null);
@@ -70,11 +70,15 @@
       const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
       waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.")]);
     }
-    for (const [holder, drawing] of waiting) {
-      place.append(holder);
-      await plot.put(holder, drawing);
-    }
+    place.append(...waiting.map(([holder]) => holder)); // all of them first: a plot measures its column when it is put
+    for (const [holder, drawing] of waiting) await plot.put(holder, drawing);
     if (inCategories.length) place.append(categoryTable(index, task, metric, facts));
+  }
+
+  // the outcomes in the order of the values drawn beside them
+  function ranked(task, rows) {
+    const at = new Map(rows.map((row, i) => [row[0], i]));
+    return [...task.outcomes].sort((a, b) => (at.get(a[0]) ?? rows.length) - (at.get(b[0]) ?? rows.length));
   }
 
   const ABOUT = {

@@ -50,7 +50,7 @@ def metric_facts(protocol: str, name: str, row) -> dict:
 
 
 def cells(rows: pd.DataFrame, models: Names, metrics: Names) -> list[list]:
-    """[model, metric, value, low, high, n, flagged, ties, chance, majority] for one evaluation's rows over all items."""
+    """[model, metric, value, low, high, n, flagged, ties, chance, majority] of one evaluation, over all items."""
     return [
         [
             models.number(row["model"]),

@@ -26,10 +26,7 @@ def _values():
     y = alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
     tip = [alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"), alt.Tooltip("n:Q", title="items")]
-    lines = alt.Chart(alt.NamedData("lines")).encode(x=alt.X("value:Q"))
-    marked = lines.mark_rule(strokeDash=[4, 3]).encode(
-        tooltip=[alt.Tooltip("line:N")], strokeDash=alt.StrokeDash("line:N", title=None)
-    )
+    marked = _lines()
     interval = rows.mark_rule(strokeWidth=2).encode(y=y, x=alt.X("low:Q", title=None), x2="high:Q")
     return (
         marked + interval + rows.mark_point(filled=True, size=70, opacity=1).encode(y=y, x=x, tooltip=tip)
@@ -41,13 +38,12 @@ def _categories():
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("category:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     offset = alt.YOffset("model:N", sort=None)
-    colour = alt.Color("model:N", title=None, sort=None, legend=alt.Legend(orient="top", columns=3, labelLimit=220))
-    shape = alt.Shape("model:N", title=None, sort=None)
+    legend = alt.Legend(orient="top", columns=2, labelLimit=220)  # the same for both, so that it is drawn once
+    colour = alt.Color("model:N", title=None, sort=None, legend=legend)
+    shape = alt.Shape("model:N", title=None, sort=None, legend=legend)
     tip = [alt.Tooltip("category:N"), alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"),
            alt.Tooltip("n:Q", title="items")]  # fmt: skip
-    lines = alt.Chart(alt.NamedData("lines")).mark_rule().encode(
-        x="value:Q", strokeDash=alt.StrokeDash("line:N", title=None), tooltip=[alt.Tooltip("line:N")]
-    )  # fmt: skip
+    lines = _lines()
     interval = rows.mark_rule(strokeWidth=1.5).encode(
         y=y, yOffset=offset, x=alt.X("low:Q", title=None), x2="high:Q", color=colour
     )
@@ -57,13 +53,19 @@ def _categories():
     return (lines + interval + points).properties(width="container", height=alt.Step(10))
 
 
+def _lines():
+    """Dashed upright lines: chance, and whatever else a value is to be held against."""
+    lines = alt.Chart(alt.NamedData("lines")).mark_rule(strokeDash=[4, 3])
+    return lines.encode(x=alt.X("value:Q", title=None), tooltip=[alt.Tooltip("line:N")])
+
+
 def _distribution():
     """A histogram over items, stacked by how they came out."""
     rows = alt.Chart(alt.NamedData("rows"))
-    bars = rows.mark_bar(stroke=None).encode(
-        x=alt.X("start:Q", title=None, axis=alt.Axis(grid=False)),
+    bars = rows.mark_bar(orient="vertical").encode(
+        x=alt.X("start:Q", bin="binned", title=None, axis=alt.Axis(grid=False)),
         x2="end:Q",
-        y=alt.Y("count:Q", title="items", stack="zero"),
+        y=alt.Y("count:Q", title="items", stack="zero", axis=alt.Axis(tickMinStep=1)),
         color=alt.Color("outcome:N", title=None, sort=OUTCOMES, legend=alt.Legend(orient="top"),
                         scale=alt.Scale(domain=OUTCOMES)),
         order=alt.Order("order:Q"),
@@ -94,15 +96,18 @@ def _differences():
     """Candidate minus baseline per evaluation with intervals; filled where significant, hollow where not."""
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
-    colour = alt.Color("verdict:N", title=None, legend=alt.Legend(orient="top"),
+    legend = alt.Legend(orient="top")
+    colour = alt.Color("verdict:N", title=None, legend=legend,
                        scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"]))  # fmt: skip
-    zero = alt.Chart(alt.NamedData("lines")).mark_rule().encode(x="value:Q")
-    interval = rows.mark_rule(strokeWidth=2).encode(y=y, x=alt.X("low:Q", title=None), x2="high:Q", color=colour)
+    zero = alt.Chart(alt.NamedData("lines")).mark_rule().encode(x=alt.X("value:Q", axis=alt.Axis(orient="top")))
+    interval = rows.mark_rule(strokeWidth=2).encode(
+        y=y, x=alt.X("low:Q", title=None, axis=alt.Axis(orient="top")), x2="high:Q", color=colour
+    )
     tip = [alt.Tooltip("evaluation:N"), alt.Tooltip("label:N", title="difference"), alt.Tooltip("p:N", title="p"),
            alt.Tooltip("verdict:N")]  # fmt: skip
     points = rows.mark_point(filled=True, size=70, opacity=1).encode(
-        y=y, x=alt.X("value:Q", title=None), color=colour, tooltip=tip,
-        shape=alt.Shape("verdict:N", title=None,
+        y=y, x=alt.X("value:Q", title=None, axis=alt.Axis(orient="top")), color=colour, tooltip=tip,
+        shape=alt.Shape("verdict:N", title=None, legend=legend,
                         scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"])),
     )  # fmt: skip
     return (zero + interval + points).properties(width="container", height=alt.Step(22))
