@@ -1,5 +1,6 @@
 """Pattern files: those shipped are sound, mistakes in one's own are named; UniMorph tables; GREW where it is there."""
 
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 from vernacular.data.treebank import grew
 from vernacular.data.treebank.extract import extract
 from vernacular.data.treebank.match import Request
-from vernacular.data.treebank.pattern import load_pattern, ready_patterns
+from vernacular.data.treebank.pattern import WORKFLOW, load_pattern, ready_patterns
 from vernacular.data.treebank.sentences import read_sentences
 from vernacular.data.treebank.unimorph import Inflections, features
 from vernacular.errors import ConfigError, DataError
@@ -199,3 +200,11 @@ def test_without_grew_the_message_says_what_our_patterns_cover(tmp_path, monkeyp
         DataError, match=r"grewpy is not installed.*\nPatterns of ours need neither: constraints on upos"
     ):
         grew.search([], [], load(tmp_path, REQUEST))
+
+
+def test_pattern_in_the_documentation_is_sound(tmp_path):
+    text = (WORKFLOW.parent / "docs" / "treebanks.md").read_text("utf-8")
+    [(name, example)] = re.findall(r"<!-- my_tasks/(\S+) -->\n```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / name).write_text(example, "utf-8")
+    assert load_pattern(name, tmp_path)["swap"] == [{"Gender": "Masc"}, {"Gender": "Fem"}]
+    assert all(f"`{ready}`" in text for ready in ready_patterns())
