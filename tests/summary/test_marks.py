@@ -23,6 +23,10 @@ def test_the_only_value_is_not_called_best():
     assert standing([0.7, NAN], [0.6, NAN], [0.8, NAN], True).tolist() == [0, 0]
 
 
+def test_nothing_stands_out_where_all_are_the_same():
+    assert standing([0.0, 0.0, NAN], [0.0, 0.0, NAN], [0.3, 0.3, NAN], True).tolist() == [0, 0, 0]
+
+
 def test_equal_bests_are_all_best():
     assert standing([0.5, 0.5, 0.1], [NAN] * 3, [NAN] * 3, True).tolist() == [2, 2, 0]
 

@@ -108,8 +108,9 @@ def comment(text: str, lines: int | None = None) -> Comment:
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
-def print_one_page_wide(sheet: Worksheet) -> None:
-    """Landscape, one page across and as many down as it takes."""
+def print_landscape(sheet: Worksheet, columns: int = 1) -> None:
+    """Landscape, a page across for each twenty `columns` and as many down as it takes."""
     sheet.page_setup.orientation = "landscape"
+    sheet.page_setup.fitToWidth = -(-columns // 20)
     sheet.page_setup.fitToHeight = 0
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)

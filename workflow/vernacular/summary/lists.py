@@ -14,7 +14,7 @@ from vernacular.summary.cells import (
     comment,
     metric_title,
     number_format,
-    print_one_page_wide,
+    print_landscape,
     put_number,
     put_text,
     style_header,
@@ -145,7 +145,7 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
     sheet.freeze_panes = sheet.cell(2, frozen)
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
     sheet.print_title_rows = "1:1"
-    print_one_page_wide(sheet)
+    print_landscape(sheet)
 
 
 def _format(form: str | None, row: dict) -> str:

@@ -18,8 +18,8 @@ Key = tuple[str, str, str]  # model, evaluation, metric
 def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
     """(R,) of NONE, SHARED or BEST for the values of one column, all arrays (R,), NaN where missing.
 
-    Nothing stands out where neither direction is better, or where fewer than two runs have a value. Equal bests are all
-    BEST. A value without an interval is BEST or NONE.
+    Nothing stands out where neither direction is better, where fewer than two runs have a value, or where all values
+    are the same. Equal bests are all BEST. A value without an interval is BEST or NONE.
 
     >>> standing([0.70, 0.66, 0.50, float("nan")], [0.65, 0.61, 0.45, 0], [0.75, 0.71, 0.55, 1], True).tolist()
     [2, 1, 0, 0]
@@ -27,7 +27,7 @@ def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
     values, low, high = (np.asarray(array, dtype=float) for array in (values, low, high))
     marks = np.full(len(values), NONE)
     known = np.isfinite(values)
-    if higher_is_better is None or known.sum() < 2:
+    if higher_is_better is None or len(np.unique(values[known])) < 2:
         return marks
     best = values[known].max() if higher_is_better else values[known].min()
     marks[known & (low <= best) & (best <= high)] = SHARED

@@ -6,7 +6,7 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.summary.cells import TITLE, print_one_page_wide, put_text
+from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.headings import LEGEND
 from vernacular.summary.seeds import between_seeds
 from vernacular.summary.tables import sortable
@@ -44,7 +44,7 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
         row += 2
     for letter, width in zip("ABCDE", (34, 24, 44, 20, 60), strict=True):
         sheet.column_dimensions[letter].width = width
-    print_one_page_wide(sheet)
+    print_landscape(sheet)
 
 
 def _lines(content):

@@ -76,7 +76,8 @@ def write_grid(
     sheet.freeze_panes = sheet.cell(first, _FROZEN + 1)
     sheet.auto_filter.ref = f"A{first - 1}:{last}{first - 1 + len(layout.runs)}"
     sheet.print_title_rows = f"1:{first - 1}"
-    looks.print_one_page_wide(sheet)
+    sheet.print_title_cols = "A:A"
+    looks.print_landscape(sheet, len(RUN) + len(layout.columns))
 
 
 class _Styles:
