@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from vernacular.data.treebank.pattern import load_pattern, ready_patterns
+from vernacular.data.treebank.unimorph import TAGS
 from vernacular.errors import ConfigError, closest
+from vernacular.fingerprint import file_fingerprint
 
 _KEPT = (
     "sentence_id",
@@ -36,7 +38,8 @@ COLUMNS = {
 def resolve(source: dict, folder, prompt: str, where: str) -> dict:
     """The source with its patterns read, so that their mistakes show before anything runs and their content counts.
 
-    Any other source comes back as it is. `where` begins the complaint. Raises ConfigError.
+    `each` says whether a row is a pair or one of its sentences. Any other source comes back as it is. Raises
+    ConfigError, which begins with `where`.
     """
     if "treebank" not in source:
         if odd := [key for key in ("pattern", "forms") if key in source]:
@@ -52,7 +55,9 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
         for entry in _listed(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
                 raise ConfigError(f"{where}: an entry of {key} has either url or file.")
-    return {**source, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}
+    # the table of tags decides what a list of forms gives
+    tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
+    return {**source, **tags, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}
 
 
 def local_files(source: dict, folder) -> list[Path]:

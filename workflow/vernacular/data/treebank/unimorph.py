@@ -11,7 +11,7 @@ import yaml
 from vernacular.data.treebank.pattern import READY
 from vernacular.errors import DataError
 
-_TAGS = READY / "unimorph" / "tags.yaml"
+TAGS = READY / "unimorph" / "tags.yaml"
 
 
 class Inflections:
@@ -87,5 +87,5 @@ def features(tags: list[str]) -> dict[str, str] | None:
 
 @cache
 def _table() -> dict:
-    table = yaml.safe_load(_TAGS.read_text("utf-8"))
+    table = yaml.safe_load(TAGS.read_text("utf-8"))
     return table | {"tags": {str(tag): feats for tag, feats in table["tags"].items()}}
