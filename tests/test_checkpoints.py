@@ -100,7 +100,7 @@ def test_a_gguf_file_is_converted_once_and_one_cut_short_is_refused(tmp_path):
     first = checkpoints.content_of(source)
     parent = tmp_path / "converted"
     out = parent / f"{source.stem}.{first[:12]}"
-    out.mkdir()
+    out.mkdir(parents=True)
     (out / "converted_from.json").write_text(json.dumps({"identity": first, "file": source.name}))
     assert checkpoints._converted(source, parent, first, True) == out, "a folder made from the same file is kept"
     (tmp_path / "cut.gguf").write_bytes(source.read_bytes()[:100_000])
