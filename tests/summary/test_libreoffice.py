@@ -21,7 +21,7 @@ def test_libreoffice_reads_the_same_numbers_and_no_formula(
         {"model": name, "task": task, "language": language, "value": (i + 1) / 7, "metric": metric, "unit": unit}
         for i, name in enumerate(names)
         for task, metric, unit in (("belebele", "accuracy", "share"), ("galcola", "mcc", "score"))
-        for language in ("gl", "a/b")
+        for language in ("gl", "a'b/c")
     ]
     path = write_leaderboard(
         tmp_path / "leaderboard.xlsx",

@@ -80,6 +80,20 @@ def change(value: float, unit) -> str:
     return f"{value:+.1f}" if unit == "percent" else f"{value:+.3f}"
 
 
+def p_shown(value: float) -> str:
+    """A p-value as words show it.
+
+    >>> p_shown(0.0421), p_shown(1e-9)
+    ('p 0.042', 'p < 0.001')
+    """
+    return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
+
+
+def finite(value) -> bool:
+    """Whether there is a number to show."""
+    return value is not None and math.isfinite(value)
+
+
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
     """A metric's name with unit and direction.
 

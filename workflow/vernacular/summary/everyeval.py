@@ -8,7 +8,6 @@ left out and counted in `source_metadata`.
 Follows the schema's version 0.3.0; nothing in it breaks 0.2.2, its last version before.
 """
 
-import math
 import re
 import time
 import uuid
@@ -18,6 +17,7 @@ import pandas as pd
 
 from vernacular import __version__
 from vernacular.fingerprint import fingerprint
+from vernacular.summary.cells import finite
 from vernacular.summary.seedfiles import by_model, write_json
 from vernacular.summary.text import plain_text
 
@@ -57,7 +57,7 @@ def write_every_eval_ever(
 
 
 def _record(rows: list[dict], model: dict, data_sets: dict[tuple, dict], stamp: str) -> dict:
-    sayable = [row for row in rows if row["higher_is_better"] is not None and _finite(row["value"])]
+    sayable = [row for row in rows if row["higher_is_better"] is not None and finite(row["value"])]
     undirected = sum(row["higher_is_better"] is None for row in rows)
     left_out = {
         "left out, no better direction": undirected,
@@ -120,7 +120,7 @@ def _result(row: dict, data_set: dict) -> dict:
         metric |= {"score_type": "continuous", "min_score": bounds[0], "max_score": bounds[1]}
     asked = ("task", "language", "protocol", "shots", "seed", "style")
     uncertainty = {"num_samples": row["n"]}
-    if _finite(row["ci_low"]) and _finite(row["ci_high"]):
+    if finite(row["ci_low"]) and finite(row["ci_high"]):
         interval = {"lower": row["ci_low"], "upper": row["ci_high"], "confidence_level": 0.95}
         uncertainty["confidence_interval"] = interval
     return {
@@ -153,10 +153,6 @@ def _source(row: dict, data_set: dict) -> dict:
 def _texts(details: dict) -> dict[str, str]:
     """The format wants text for every further detail; what is not known is left out."""
     return {key: str(value) for key, value in details.items() if value is not None}
-
-
-def _finite(value) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _folder_name(name: str) -> str:

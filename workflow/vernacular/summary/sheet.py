@@ -110,8 +110,8 @@ def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
     lines += [", ".join(levels)] if levels else []
     named = {"n": "items", "n_flagged": "flagged", "n_ties": "ties"}
     lines.append(", ".join(f"{name} {here[key]:.0f}" for key, name in named.items() if here[key] > 0 or key == "n"))
-    if place and place["best"] != place["model"] and place["difference"] is not None:
-        p = "" if place["p_holm"] is None else f", p {place['p_holm']:.3g} (Holm)"
+    if place and place["best"] != place["model"] and looks.finite(place["difference"]):
+        p = f", {looks.p_shown(place['p_holm'])} (Holm)" if looks.finite(place["p_holm"]) else ""
         lines.append(f"{looks.change(place['difference'], unit)} against the best, {plain_text(place['best'])[:80]}{p}")
     return "\n".join(lines)
 

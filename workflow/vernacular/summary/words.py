@@ -1,8 +1,6 @@
 """A comparison in one sentence: who is better, by how much, how sure; or what so few items could not have shown."""
 
-import math
-
-from vernacular.summary.cells import change, shown
+from vernacular.summary.cells import change, finite, shown
 from vernacular.summary.text import plain_text
 
 
@@ -47,4 +45,4 @@ def _size(value: float, unit) -> str:
 
 def _number(value) -> float | None:
     """None for whatever is missing or no finite number."""
-    return None if value is None or not math.isfinite(value) else float(value)
+    return float(value) if finite(value) else None
