@@ -1,0 +1,286 @@
+"""Task files and rows written for this project in the shapes that lm-eval's own have, for tests against that tool.
+
+`write(folder)` lays them out; `tests/data/lm_eval_golden/make.py` has lm-eval itself run them.
+"""
+
+import json
+import textwrap
+from pathlib import Path
+
+QUIZ = [
+    ("O río de Lugo é", ["o Miño", "o Sil grande", "o Ulla", "o Eo"], "A"),
+    ("A cadela", ["canta", "ladra moito", "voa", "le"], "B"),
+    ("كم عدد الأيام؟", ["سبعة", "ثمانية أيام", "تسعة", "عشرة"], "A"),
+    ("Cae a choiva 🌧️ e", ["queima", "molla as rúas", "seca", "arde"], "B"),
+    ("O gato dorme no", ["río", "mar fondo", "tellado", "sol"], "C"),
+    ("O gato dorme no", ["río", "mar fondo", "tellado", "sol"], "C"),
+    ("Dous e dous son", ["un", "catro", "dez", "cen mil"], "B"),
+    ("O pan faise con", ["fariña", "area", "pedras brancas", "fume"], "A"),
+]
+PAIRS = [
+    ("O gato dorme no tellado.", "O gato dormen no tellado."),
+    ("As cadelas ladran na rúa.", "As cadelas ladra na rúa."),
+    ("A choiva cae amodo.", "A choiva caen amodo."),
+    ("A choiva cae amodo.", "A choiva caen amodo."),
+    ("Nobody has seen them.", "Nobody have seen them."),
+    ("Jutros smo otišli.", "Jutros smo otišao."),
+]
+NLI = [
+    ("O gato dorme .", "O animal descansa", 0),
+    ("Chove na vila .", "Fai sol", 2),
+    ("A nena le un libro .", "A nena está na casa", 1),
+    ("", "Isto non ten premisa", 1),
+    ("Os nenos cantan ( moito ) .", "Hai música", 0),
+]
+LAST = [
+    ("O gato dorme no tellado e a cadela ladra na", "rúa"),
+    ("A choiva cae amodo sobre a", "vila"),
+    ("The keys to the cabinet are on the", "table"),
+    ("Aquest matí hem anat al mercat i hem comprat", "pomes"),
+    ("دღეს", "დილით"),
+]
+
+# name -> (content of the YAML file; rows by split)
+TASKS: dict[str, tuple[str, dict[str, list[dict]]]] = {
+    "letters": (
+        r"""
+        include: _letters_template_yaml
+        task: letters
+        dataset_kwargs: {data_files: {test: letters.test.jsonl}}
+        fewshot_split: test
+        test_split: test
+        """,
+        {"test": [{"passage": "Un texto curto.", "question": f" {q} ", **{f"answer{n + 1}": o for n, o in enumerate(options)},
+                   "right": str("ABCD".index(a) + 1)} for q, options, a in QUIZ]},
+    ),
+    "texts": (
+        r"""
+        task: texts
+        dataset_path: json
+        dataset_kwargs: {data_files: {train: texts.train.jsonl, validation: texts.validation.jsonl}, trust_remote_code: true}
+        output_type: multiple_choice
+        training_split: train
+        validation_split: validation
+        test_split: null
+        doc_to_text: stem
+        doc_to_target: "{{choices.label.index(key.lstrip())}}"
+        doc_to_choice: "{{choices.text}}"
+        should_decontaminate: true
+        doc_to_decontamination_query: stem
+        metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+          - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+          - {metric: acc_bytes, aggregation: mean, higher_is_better: true}
+        metadata: {version: 1.0}
+        """,
+        {split: [{"stem": q, "choices": {"text": options, "label": list("ABCD")}, "key": f" {a}"} for q, options, a in rows]
+         for split, rows in (("train", QUIZ[::-1]), ("validation", QUIZ[:6]))},
+    ),
+    "pairs": (
+        r"""
+        include: _pairs_template_yaml
+        dataset_kwargs: {data_files: pairs.train.jsonl}
+        task: pairs
+        """,
+        {"train": [{"good": good, "bad": bad} for good, bad in PAIRS]},
+    ),
+    "glued": (
+        r"""
+        task: glued
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: glued.test.jsonl}}
+        output_type: multiple_choice
+        test_split: test
+        process_docs: !function glued_functions.process_docs
+        doc_to_text: ''
+        doc_to_target: label
+        doc_to_choice: '{{[one+", verdadeiro? Si, "+other, one+", verdadeiro? Ademais, "+other,
+          one+", verdadeiro? Non, "+other]}}'
+        target_delimiter: ''
+        metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+          - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+        """,
+        {"test": [{"one": one, "other": other, "label": label} for one, other, label in NLI]},
+    ),
+    "contexts": (
+        r"""
+        task: contexts
+        dataset_path: json
+        dataset_kwargs: {data_files: {train: contexts.train.jsonl}}
+        output_type: multiple_choice
+        training_split: train
+        validation_split: train
+        doc_to_text: right
+        doc_to_target: "{{ending}}"
+        doc_to_choice: "{{[one, other]}}"
+        metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+        """,
+        {"train": [{"one": f"{q} {options[0]}", "other": f"{q} {options[1]}", "ending": "e xa está.", "right": n % 2}
+                   for n, (q, options, _) in enumerate(QUIZ[:5])]},
+    ),
+    "several": (
+        r"""
+        task: several
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: several.test.jsonl, train: several.train.jsonl}}
+        output_type: multiple_choice
+        training_split: train
+        test_split: test
+        fewshot_split: train
+        description: "Estas son preguntas de {{topic}}.\n\n"
+        doc_to_text: "P: {{question}}\nR:\n"
+        doc_to_target: right
+        doc_to_choice: options
+        fewshot_delimiter: "\n##\n"
+        fewshot_config: {doc_to_text: "Pregunta: {{question}}", doc_to_target: "{{options[right[0]]}}", target_delimiter: " = "}
+        metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+          - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+        """,
+        {split: [{"question": q, "options": options, "right": ["ABCD".index(a), 3], "topic": "todo"} for q, options, a in rows]
+         for split, rows in (("test", QUIZ[:6]), ("train", QUIZ[2:]))},
+    ),
+    "mutual": (
+        r"""
+        task: mutual
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: texts.validation.jsonl}}
+        output_type: multiple_choice
+        test_split: test
+        fewshot_split: test
+        fewshot_config: {sampler: first_n}
+        doc_to_text: "{{stem|regex_replace('[aeiou]', '_')}}"
+        doc_to_target: "{{choices.text['ABCD'.index(key.strip())]}}"
+        doc_to_choice: "{{choices.text}}"
+        gen_prefix: "Resposta:"
+        metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+          - {metric: acc_mutual_info, aggregation: mean, higher_is_better: true}
+        """,
+        {},
+    ),
+    "truth": (
+        r"""
+        task: truth
+        dataset_path: json
+        dataset_kwargs: {data_files: {validation: truth.validation.jsonl}}
+        output_type: multiple_choice
+        validation_split: validation
+        num_fewshot: 0
+        doc_to_text: "{% set start = 'Q: Que?\nA: Nada.\n\n' %}{{start + 'Q: ' + question + '\nA:'}}"
+        doc_to_target: 0
+        doc_to_choice: "{{mc2_targets.choices}}"
+        process_results: !function glued_functions.process_results_mc2
+        metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+        """,
+        {"validation": [{"question": q, "mc2_targets": {"choices": options, "labels": [1, 1, 0, 0] if n % 2 else [1, 0, 0, 0]}}
+                        for n, (q, options, _) in enumerate(QUIZ[:6])]},
+    ),
+    "last": (
+        r"""
+        task: last
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: last.test.jsonl}}
+        output_type: loglikelihood
+        test_split: test
+        doc_to_text: "{{text}}"
+        doc_to_target: "{{' '+word}}"
+        metric_list:
+          - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+        """,
+        {"test": [{"text": text, "word": word} for text, word in LAST]},
+    ),
+    "written": (
+        r"""
+        task: written
+        dataset_path: csv
+        dataset_kwargs: {data_files: {train: written.train.csv, test: written.test.csv}}
+        output_type: generate_until
+        training_split: train
+        test_split: test
+        doc_to_text: "{% if answer != None %}Pregunta: {{question}}\nResposta: {% else %}{{question}}{% endif %}"
+        doc_to_target: '{{answer|string}}'
+        target_delimiter: ""
+        generation_kwargs: {do_sample: false, until: ["Pregunta:", "a"], max_gen_toks: 6}
+        filter_list:
+          - name: remove_whitespace
+            filter: [{function: remove_whitespace}, {function: take_first}]
+        metric_list:
+          - {metric: exact_match, aggregation: mean, higher_is_better: true, ignore_case: true, ignore_punctuation: true}
+        """,
+        {},
+    ),
+}  # fmt: skip
+
+OTHERS = {
+    "_letters_template_yaml": r"""
+        dataset_path: json
+        fewshot_config: {sampler: first_n}
+        output_type: multiple_choice
+        tag: quizzes
+        doc_to_text: "P: {{passage}}\nQ: {{question.strip()}}\nA: {{answer1}}\nB: {{answer2}}\nC: {{answer3}}\nD: {{answer4}}\nAnswer:"
+        doc_to_choice: ["A", "B", "C", "D"]
+        doc_to_target: "{{['1', '2', '3', '4'].index(right)}}"
+        metric_list:
+          - {metric: acc, aggregation: mean, higher_is_better: true}
+          - {metric: acc_norm, aggregation: mean, higher_is_better: true}
+        """,
+    "_pairs_template_yaml": r"""
+        dataset_path: json
+        output_type: multiple_choice
+        validation_split: train
+        doc_to_text: ""
+        doc_to_target: 0
+        doc_to_choice: "{{[good, bad]}}"
+        num_fewshot: 0
+        metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+        """,
+    "glued_functions.py": """
+        import no_such_package
+        import numpy as np
+        from no_such_package.inside import rouge
+
+
+        def process_docs(dataset):
+            def tidy(doc):
+                doc["one"] = doc["one"].replace(" .", "").strip()
+                return doc
+
+            return dataset.filter(lambda doc: doc["one"] not in [None, ""]).map(tidy)
+
+
+        def process_results_mc2(doc, results):
+            lls, _ = zip(*results)
+            split = list(doc["mc2_targets"]["labels"]).index(0)
+            true, false = np.exp(np.array(lls[:split])), np.exp(np.array(lls[split:]))
+            return {"acc": sum(true / (sum(true) + sum(false)))}
+
+
+        def uses_it(dataset):
+            return rouge(dataset)
+        """,
+    "written.train.csv": "question,answer\nDous e dous,4\nTres e un,4\nUn e un,2\nCatro e un,5\n",
+    "written.test.csv": "question,answer\nCinco e un,6\nDez e un,11\nOito e un,9\n",
+}  # fmt: skip
+PROTOCOL = {"last": "last_word", "written": "generation"}
+
+
+def write(folder: Path, *, harness: bool = False) -> None:
+    """Every file into `folder`. `harness`: as lm-eval must have it, which imports what its modules import."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in OTHERS.items():
+        text = _flush(text)
+        if harness:
+            text = "\n".join(line for line in text.split("\n") if "no_such_package" not in line)
+        (folder / name).write_text(text, "utf-8")
+    for name, (content, splits) in TASKS.items():
+        (folder / f"{name}.yaml").write_text(_flush(content), "utf-8")
+        for split, rows in splits.items():
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (folder / f"{name}.{split}.jsonl").write_text(lines, "utf-8")
+
+
+def _flush(text: str) -> str:
+    return textwrap.dedent(text.lstrip("\n"))
