@@ -214,6 +214,19 @@ def test_feature_may_be_taken_away_and_others_ignored(tmp_path):
     assert pairs.left_out == {"has the value to swap to already": 1}
 
 
+def test_form_that_is_right_in_another_number_is_no_wrong_form(tmp_path):
+    # "bez rezolucije, bez rezolucija": the nominative singular is the genitive plural, which is as right
+    rows = [
+        ["rezolucije rezolucija NOUN Case=Gen|Number=Sing 0 root"],
+        ["rezolucija rezolucija NOUN Case=Nom|Number=Sing 0 root"],
+        ["rezolucija rezolucija NOUN Case=Gen|Number=Plur 0 root"],
+    ]
+    text = "pattern: mine\ntarget: {upos: NOUN, feats: {Case: Gen, Number: Sing}}\nswap: {Case: Nom}\n"
+    assert len(pairs_of(tmp_path, text, *rows).rows) == 1
+    pairs = pairs_of(tmp_path, text + "open: [Number]\n", *rows)
+    assert pairs.left_out == {"syncretic: right and wrong form are spelt alike": 1}
+
+
 def test_word_without_lemma_has_no_other_forms(tmp_path):
     pairs = pairs_of(
         tmp_path,

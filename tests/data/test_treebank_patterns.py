@@ -38,6 +38,7 @@ def test_defaults_are_filled_in(tmp_path):
         "without": [],
         "swap": [{"Number": "Plur"}],
         "ignore": [],
+        "open": [],
         "limits": {},
     }
 

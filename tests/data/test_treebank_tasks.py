@@ -69,8 +69,8 @@ AGREEMENT = {
     ),
 }
 CASE = {
-    "sr": ({"case after a preposition": 10, "case of the object": 4}, 1),
-    "ar": ({"case after a preposition": 4, "case of the object": 3}, 2),
+    "sr": ({"case after a preposition": 10, "case of the object": 6}, 1),
+    "ar": ({"case after a preposition": 4, "case of the object": 3}, 1),
 }
 SAMPLES = [("treebank_agreement", code, *AGREEMENT[code]) for code in AGREEMENT] + [
     ("treebank_case", code, *CASE[code]) for code in CASE

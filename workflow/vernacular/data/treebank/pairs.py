@@ -68,12 +68,12 @@ def wrong_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[s
     """([(form, the features swapped for it)], None), or ([], why there is none); the most frequent form for each swap.
 
     The wrong form has the target's lemma and part of speech, the swapped features, and all others equal but those to
-    ignore. A swap that gives a form which is also right is left out.
+    ignore. A swap that gives a form which is also right (perhaps with another value of an open feature) is left out.
     """
     ignore = pattern["ignore"]
     if target.lemma in ("_", ""):
         return [], NO_LEMMA
-    right = forms.right(target, ignore)
+    right = forms.right(target, [*ignore, *pattern["open"]])
     reasons, wrong, spelt = set(), [], {target.form.lower()}
     for swap in pattern["swap"]:
         feats = {name: value for name, value in {**target.feats, **swap}.items() if value is not None}
@@ -98,7 +98,8 @@ def wrong_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[s
 def marked(sentence: Sentence, word: Word) -> str:
     """The word in [[ ]] with the text around it; of a word inside a multiword token, the text and then the word."""
     if word.start is None:
-        return f"{around(sentence.text, '', '')}  [[{word.form}]]"
+        at = max((other.end for other in sentence.words.values() if other.end and other.id < word.id), default=0)
+        return f"{around(sentence.text[:at], '', sentence.text[at:])}  [[{word.form}]]"
     return around(sentence.text[: word.start], f"[[{word.form}]]", sentence.text[word.end :])
 
 
