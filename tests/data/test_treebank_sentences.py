@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from vernacular.data.treebank.sentences import read_sentences
 from vernacular.errors import DataError
@@ -120,6 +120,7 @@ FORMS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_si
 TOKENS = st.lists(st.tuples(FORMS, st.integers(1, 3), st.booleans()), min_size=1, max_size=12)
 
 
+@settings(deadline=None)  # a file is written each time
 @given(tokens=TOKENS)
 def test_any_text_is_rebuilt_from_its_tokens(tmp_path_factory, tokens):
     """Tokens are (surface, number of words in it, is there a blank behind it)."""

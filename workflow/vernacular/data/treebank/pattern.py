@@ -17,8 +17,8 @@ def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
     """A ready pattern by its name, or one of a file (`….yaml`, beside `folder`), with every default filled in.
 
     Keys: pattern (its name), phenomenon, target, related, without, swap (list of alternatives: feature -> value, None
-    for "without it"), ignore, open, limits; or grew with the target's name. Raises ConfigError with file, line and key, or,
-    for an unknown name, with `where` in front.
+    for "without it"), ignore, open, limits; or grew with the target's name. Raises ConfigError with file, line and key,
+    or, for an unknown name, with `where` in front.
     """
     path = _path(name, Path(folder), where)
     content, lines = yamlfile.read(path)
