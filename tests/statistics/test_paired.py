@@ -185,7 +185,7 @@ def _simulated(draw, drawn_by, tested_by, right_wrong):
     rng = np.random.default_rng(30)
     table = np.column_stack([draw(rng, drawn_by) for _ in range(_WORLDS)])
     found = mean_differences(table, tested_by, np.full(_WORLDS, right_wrong), resamples=500, seed=1)
-    return np.mean(found.p < 0.05), np.mean((found.low <= 0) & (0 <= found.high))
+    return np.mean(found.p < 0.05), np.mean((found.low <= 0) & (found.high >= 0))
 
 
 @pytest.mark.parametrize("n", [100, 500])

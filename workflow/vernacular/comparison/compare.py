@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vernacular.comparison.family import with_families
+from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sides import Items, Side, align
 from vernacular.metrics.types import Metric
 from vernacular.statistics.intervals import cluster_codes, resampled
@@ -59,7 +60,7 @@ def compare_sides(
 ) -> list[dict]:
     """Rows per COMPARISONS of one evaluation for any pairs of its sides; family, Holm and signature are left open.
 
-    A metric that neither side has a value for gives no row, unless none has any: then the headline ones stand with n 0.
+    A metric that a side has no value for gives no row, unless all lack one: then the headline ones stand with n 0.
     """
     rows = []
     for shared, group in _by_shared_items(sides, pairs):
@@ -70,7 +71,7 @@ def compare_sides(
         for category, where in places.items():
             shown = [metric for metric in metrics if metric.headline or not category]
             rows += _part(items, sides, group, shown, where, category, seed, resamples)
-    return [facts | row for row in rows]
+    return [row | facts for row in rows]
 
 
 def _by_shared_items(sides: dict[str, Side], pairs: Iterable[Pair]) -> list[tuple[np.ndarray, list[Pair]]]:
@@ -90,7 +91,7 @@ def _part(items, sides, pairs: list[Pair], metrics, where: np.ndarray, category:
     rows: dict[tuple[Pair, str], dict] = {}
     for pair in pairs:
         sides_known = [[sides[model].known(metric)[at].any() for model in pair] for metric in metrics]
-        present = [metric for metric, known in zip(metrics, sides_known, strict=True) if any(known)]
+        present = [metric for metric, known in zip(metrics, sides_known, strict=True) if all(known)]
         for metric in present or [metric for metric in metrics if metric.headline]:
             rows[pair, metric.name] = _counted(items, sides, pair, metric, at, category)
     by_name = {metric.name: metric for metric in metrics}
@@ -110,7 +111,7 @@ def _counted(items: Items, sides, pair: Pair, metric: Metric, at: np.ndarray, ca
     in_category = items.categories == category if category else np.ones(len(items.ids), dtype=bool)
     known = [side.known(metric) & in_category for side in (one, other)]
     both = at[known[0][at] & known[1][at]]
-    row = {
+    row = dict.fromkeys(COMPARISONS.schema.names) | {
         "baseline": pair[0],
         "candidate": pair[1],
         "category": category,

@@ -14,13 +14,13 @@ def with_families(rows: list[dict]) -> list[dict]:
     families: dict[tuple, list[dict]] = {}
     for row in rows:
         row |= {"p_holm": None, "family": None}
-        if row["headline"] and not row["category"] and row.get("p_value") is not None:
+        if row["headline"] and not row["category"] and row["p_value"] is not None:
             families.setdefault((row["baseline"], row["candidate"]), []).append(row)
     for family in families.values():
         for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
             row |= {"p_holm": float(adjusted), "family": len(family)}
     for row in rows:
-        p = row.get("p_value") if row["family"] is None else row["p_holm"]
+        p = row["p_value"] if row["family"] is None else row["p_holm"]
         row["significant"] = p is not None and p < ALPHA
         row["better"] = _better(row)
     return rows

@@ -93,50 +93,59 @@ def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
     first = next(lines_of(file), (0, {}))[1]
     if not first:
         raise DataError(f"{shown(file)}: no results in it.")
-    shots = None
-    if is_sample(first):
-        shots = shots_of(file)
-        named: dict[str | None, list[Answer]] = {None: samples_in(file)}
-    else:
-        named = answers_in(file)
+    sampled = is_sample(first)
+    shots = shots_of(file) if sampled else None
+    named = {None: samples_in(file)} if sampled else answers_in(file)
     tables, notes = {}, []
     for evaluation, answers in named.items():
-        if evaluation is not None and evaluation not in references:
-            raise DataError(f"{shown(file)}: evaluation {evaluation!r}.{closest(evaluation, references)}")
-        if evaluation is None and file.stem in references:
-            evaluation = file.stem
-        candidates = [evaluation] if evaluation else [
-            name
-            for name, reference in references.items()
-            if reference.protocol in JUDGED and shots in (None, reference.shots) and _askable(answers[0], reference)
-        ]  # fmt: skip
+        evaluation = evaluation or (file.stem if file.stem in references else None)
         refused = []
-        for name in candidates:
-            if references[name].protocol not in JUDGED:
-                raise DataError(
-                    f"{shown(file)}: {name}: results of {references[name].protocol} cannot be joined from such a file."
-                )
-            prompts = {item_id: key[0] for item_id, key in _keys(references[name].rows).items()}
-            matched = match(answers, references[name].items, prompts)
+        for name in _candidates(file, evaluation, references, answers[0], shots, sampled):
+            reference = references[name]
+            prompts = {item_id: key[0] for item_id, key in _keys(reference.rows).items()}
+            matched = match(answers, reference.items, prompts)
             told = _told(file, name, matched)
             if matched.share < LEAST:
                 refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
                 continue
-            tables[name], judged = _rows(matched, references[name])
-            unknown = "" if shots is not None or not is_sample(first) else "; its number of demonstrations is not known"
-            notes.append(f"{told}{judged}{unknown}")
+            tables[name], judged = _rows(matched, reference)
+            notes.append(told + judged + ("; with how many demonstrations is not known" * (sampled and shots is None)))
         if refused and not tables:
             notes.append(max(refused)[1])
-    return tables, notes or [f"{shown(file)}: none of the evaluations asks for answers of this kind."]
+    if not notes:
+        with_shots = f" with {shots} demonstrations" if shots is not None else ""
+        notes = [f"{shown(file)}: no evaluation asks for answers of this kind{with_shots}, so it is not joined."]
+    return tables, notes
 
 
-def _askable(answer: Answer, reference: Reference) -> bool:
-    """Scored options are no written answers, and neither is a single scored word."""
+def _candidates(
+    file, evaluation: str | None, references, answer: Answer, shots: int | None, sampled: bool
+) -> list[str]:
+    """The evaluations that a file's answers may be of: the one it names, or all that ask for such answers."""
+    if evaluation is None:
+        return [
+            name
+            for name, reference in references.items()
+            if shots in (None, reference.shots) and reference.protocol in _protocols(answer, sampled)
+        ]
+    if evaluation not in references:
+        raise DataError(f"{shown(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
+    if references[evaluation].protocol not in JUDGED:
+        raise DataError(
+            f"{shown(file)}: {evaluation}: results of {references[evaluation].protocol} can only be joined as Parquet."
+        )
+    return [evaluation]
+
+
+def _protocols(answer: Answer, sampled: bool) -> tuple[str, ...]:
+    """Protocols that ask for an answer of this kind."""
     if answer.scores is None:
-        return answer.prediction is None or reference.protocol != "last_word"
-    if reference.protocol == "last_word":
-        return len(answer.scores) == 1
-    return len(answer.scores) > 1 and reference.protocol != "generation"
+        return ("generation",) if sampled else tuple(name for name in JUDGED if name != "last_word")
+    if len(answer.scores) == 1:
+        return ("last_word",)
+    if all(len(continuation.strip()) == 1 for _, continuation in answer.asked):
+        return ("letters",)
+    return ("cloze", "minimal_pair", "options", "target_word")
 
 
 def _told(file: Path, evaluation: str, matched: Matched) -> str:

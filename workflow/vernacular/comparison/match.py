@@ -43,10 +43,10 @@ def match(answers: list[Answer], items: list[dict], prompts: dict[str, str]) -> 
         if answer.item_id in prompts and not answer.texts:
             outcome[number] = _take(found, [answer.item_id], answer)
     for fold in (as_written, normalised):
-        index = _Index(items, prompts, fold)
-        for number, answer in enumerate(answers):
-            if outcome.get(number, "unmatched") == "unmatched":
-                outcome[number] = _take(found, index.about(answer), answer)
+        left = [number for number in range(len(answers)) if outcome.get(number, "unmatched") == "unmatched"]
+        index = _Index(items if left else [], prompts, fold)
+        for number in left:
+            outcome[number] = _take(found, index.about(answers[number]), answers[number])
     counts = Counter(outcome.values())
     return Matched(found, len(answers), len(prompts), counts["unmatched"], counts["ambiguous"], counts["repeated"])
 

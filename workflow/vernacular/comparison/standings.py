@@ -60,8 +60,7 @@ def _column(metric: Metric, own: dict[str, float], tested: list[dict]) -> list[d
     best = max(models, key=lambda model: sign * own[model])
     against: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p
     for row in tested:
-        difference, p = row.get("difference"), row.get("p_value")
-        difference, p = (float("nan") if x is None else x for x in (difference, p))
+        difference, p = (float("nan") if row[name] is None else row[name] for name in ("difference", "p_value"))
         against[row["candidate"], row["baseline"]] = difference, p
         against[row["baseline"], row["candidate"]] = -difference, p
     unknown = (float("nan"), float("nan"))
