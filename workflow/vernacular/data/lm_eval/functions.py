@@ -1,7 +1,7 @@
 """Their `!function` tags: Python of a task's author, run only where our task file says `trust_functions: true`.
 
 The module beside the YAML file is imported as it is. What it imports is taken from this environment; modules of lm_eval
-itself from the tree that the file lies in, where lm_eval is not installed. A package that is not there at all is stood
+itself from the tree that the file lies in, where lm_eval is not installed. A module that is not there at all is stood
 in for, and complained of only if the function comes to use it: the modules of task families import what any of their
 tasks may need.
 """
@@ -64,48 +64,62 @@ def _from_file(path: Path, digest: str):
 
 @contextlib.contextmanager
 def _lenient_imports(path: Path):
-    """Within: absent packages are stood in for, and `lm_eval` is found around `path` where it is not installed."""
-    finder = _Absent(_not_installed(path) - {"lm_eval"})
+    """Within: absent modules are stood in for, and `lm_eval` is found around `path` where it is not installed."""
     root = next((parent for parent in path.parents if parent.name == "lm_eval"), None)
     if root and "lm_eval" not in sys.modules and importlib.util.find_spec("lm_eval") is None:
         package = types.ModuleType("lm_eval")  # its own __init__ asks for its installed version
         package.__path__ = [str(root)]
         sys.modules["lm_eval"] = package
+    finder = _Absent({name for name in _imported(path) if not _is_there(name)})
     sys.meta_path.append(finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
-            del sys.modules[name]  # so that others see that the package is not there
+            del sys.modules[name]  # so that others see that it is not there
+            parent, _, child = name.rpartition(".")
+            if isinstance(vars(sys.modules.get(parent, finder)).get(child), _StandIn):
+                delattr(sys.modules[parent], child)
 
 
-def _not_installed(path: Path) -> set[str]:
-    """The packages that a module imports and this environment has not."""
+def _imported(path: Path) -> set[str]:
+    """The modules that a file imports, by their full names."""
     named = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            named |= {alias.name.split(".")[0] for alias in node.names}
+            named |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            named.add(node.module.split(".")[0])
-    return {name for name in named if name not in sys.modules and importlib.util.find_spec(name) is None}
+            named.add(node.module)
+    return named
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # a package around it is not there
+        return False
 
 
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last finder asked: finds `packages`, and what is in them."""
+    """The last finder asked: finds `modules` and the packages around them, if nobody else does."""
 
-    def __init__(self, packages: set[str]):
-        self.packages = packages
+    def __init__(self, modules: set[str]):
+        self.names = {module[:end] for module in modules for end in _ends(module)}
 
     def find_spec(self, name, path=None, target=None):
-        wanted = name.split(".")[0] in self.packages
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if wanted else None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name in self.names else None
 
     def create_module(self, spec):
         return _StandIn(spec.name)
 
     def exec_module(self, module):
         pass
+
+
+def _ends(name: str) -> list[int]:
+    """Where each package's name ends in a module's full name."""
+    return [at for at, letter in enumerate(name) if letter == "."] + [len(name)]
 
 
 class _StandIn(types.ModuleType):
@@ -121,5 +135,4 @@ class _StandIn(types.ModuleType):
         return _StandIn(f"{self.__name__}.{name}")
 
     def __call__(self, *args, **kwargs):
-        package = self.__name__.split(".")[0]
-        raise ConfigError(f"a trusted function needs the Python package {package} ({self.__name__}); install it.")
+        raise ConfigError(f"a trusted function needs {self.__name__}, which is not installed in this environment.")
