@@ -4,6 +4,7 @@ Other people's names are written as text, whatever they start with: never as a f
 """
 
 import math
+from copy import copy
 
 import pandas as pd
 from openpyxl.comments import Comment
@@ -27,10 +28,31 @@ BOLD_GREY = Font(**_FONT, bold=True, color="767676")
 TITLE = Font(name="Calibri", bold=True, size=13)
 CENTRED = Alignment(horizontal="center", vertical="center", wrap_text=True)
 RIGHT = Alignment(horizontal="right")
+TOP, TOP_WRAPPED = Alignment(vertical="top"), Alignment(vertical="top", wrap_text=True)
+TOP_CENTRED = Alignment(vertical="top", horizontal="center")
 RULE = Side(style="thin", color="AAAAAA")
 GROUP_START = Border(left=RULE)
 _HEADER_FILL = PatternFill("solid", fgColor="DCE6F1")
 _BOXED = Border(left=RULE, right=RULE, top=RULE, bottom=RULE)
+
+
+class Styles:
+    """Gives cells their look; alike ones share it, because openpyxl takes longer over a style than over the cell."""
+
+    def __init__(self):
+        self._made = {}
+
+    def __call__(self, cell, **looks) -> None:
+        """Set the attributes of `cell` named in `looks`; None leaves one as it is. The looks are constants, by `id`."""
+        quoted = cell.quotePrefix
+        key = (quoted, *looks, *(value if isinstance(value, str) else id(value) for value in looks.values()))
+        if key in self._made:
+            cell._style = copy(self._made[key])
+            return
+        for name, value in looks.items():
+            if value is not None:
+                setattr(cell, name, value)
+        self._made[key] = cell._style
 
 
 def put_text(sheet: Worksheet, row: int, column: int, value):

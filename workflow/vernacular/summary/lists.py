@@ -5,12 +5,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from openpyxl.formatting.rule import ColorScaleRule
-from openpyxl.styles import Alignment
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import (
     BOLD,
+    TOP,
+    TOP_CENTRED,
+    TOP_WRAPPED,
+    Styles,
     comment,
     metric_title,
     number_format,
@@ -120,6 +123,7 @@ def write_across(sheet: Worksheet, overall: list[dict]) -> None:
 
 
 def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: int) -> None:
+    like = Styles()
     for place, column in enumerate(columns, 1):
         header = style_header(put_text(sheet, 1, place, column.title))
         if column.about:
@@ -132,15 +136,14 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
             if value is None:
                 continue
             if isinstance(value, str):
-                put_text(sheet, line, place, value).alignment = Alignment(vertical="top", wrap_text=column.width > 40)
+                like(put_text(sheet, line, place, value), alignment=TOP_WRAPPED if column.width > 40 else TOP)
                 lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
                 if lines > 1:  # LibreOffice does not find the height by itself
                     sheet.row_dimensions[line].height = 15 * lines
                 continue
             whole = isinstance(value, int)
             cell = put_number(sheet, line, place, value if whole else float(value))
-            cell.number_format = _format(column.form, row)
-            cell.alignment = Alignment(vertical="top", horizontal="center" if whole else None)
+            like(cell, number_format=_format(column.form, row), alignment=TOP_CENTRED if whole else TOP)
     sheet.row_dimensions[1].height = 45
     sheet.freeze_panes = sheet.cell(2, frozen)
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"

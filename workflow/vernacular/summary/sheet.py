@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -41,7 +40,7 @@ def write_grid(
     numbers = {name: layout.take(long[name]) for name in _FLOATS}
     keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1] is the missing one
     units, directions = long["unit"].tolist(), long["higher_is_better"].tolist()
-    starts, like, rules = group_starts(layout, levels), _Styles(), []
+    starts, like, rules = group_starts(layout, levels), looks.Styles(), []
     for position in range(len(layout.columns)):
         at = layout.cells[:, position]
         some = at[at >= 0][0]
@@ -54,17 +53,18 @@ def write_grid(
         at_chance = marks.near_chance(column["ci_low"], column["ci_high"], column["chance"])
         at_chance |= marks.near_chance(column["ci_low"], column["ci_high"], column["majority"])
         marked = bool(standing.any())
-        group_start, letter = starts[position], len(RUN) + position + 1
+        border, letter = looks.GROUP_START if starts[position] else None, len(RUN) + position + 1
         for run in range(len(layout.runs)):
             if at[run] < 0:
-                if group_start:
-                    like(sheet.cell(first + run, letter), "General", None, group_start)
+                if border is not None:
+                    like(sheet.cell(first + run, letter), border=border)
                 continue
             mark = int(standing[run]) if marked else None
             here = {name: float(values[run]) for name, values in column.items()}
             cell = looks.put_number(sheet, first + run, letter, here["value"])
             font = _GREY_FONTS.get(mark, looks.GREY) if at_chance[run] else _FONTS.get(mark)
-            like(cell, looks.number_format(unit, mark), font, group_start)
+            right = looks.RIGHT if cell.data_type == "s" else None  # "n/a" stands where numbers do
+            like(cell, number_format=looks.number_format(unit, mark), font=font, border=border, alignment=right)
             if comments:
                 place = places[names[run]] if paired[run] else None
                 cell.comment = looks.comment(describe(here, unit, place))
@@ -78,27 +78,6 @@ def write_grid(
     sheet.print_title_rows = f"1:{first - 1}"
     sheet.print_title_cols = "A:A"
     looks.print_landscape(sheet, len(RUN) + len(layout.columns))
-
-
-class _Styles:
-    """Gives cells their look; alike ones share it, because openpyxl takes longer over a style than over the cell."""
-
-    def __init__(self):
-        self._made = {}
-
-    def __call__(self, cell, number_format: str, font, group_start: bool) -> None:
-        key = (number_format, id(font), group_start, cell.data_type)
-        if key in self._made:
-            cell._style = copy(self._made[key])
-            return
-        cell.number_format = number_format
-        if font is not None:
-            cell.font = font
-        if group_start:
-            cell.border = looks.GROUP_START
-        if cell.data_type == "s":  # "n/a" stands where numbers do
-            cell.alignment = looks.RIGHT
-        self._made[key] = cell._style
 
 
 def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
