@@ -69,6 +69,13 @@ def test_text_that_is_not_the_tokens_is_noted_and_the_tokens_count(tmp_path):
     assert (sentence.text, sentence.mismatch) == ("O neno", True)
 
 
+def test_two_blanks_inside_a_form_part_no_columns(tmp_path):
+    rows = [line(1, "10  000", lemma="10  000"), line(2, "euros", misc="Gloss=two  words|SpaceAfter=No")]
+    [sentence] = read(tmp_path, "# text = 10  000 euros\n" + "\n".join(rows))
+    assert not sentence.mismatch
+    assert (sentence.words[1].lemma, sentence.words[2].start) == ("10  000", 8)
+
+
 def test_sentence_without_id_is_called_by_file_and_number(tmp_path):
     assert [s.id for s in read(tmp_path, line(1, "a") + "\n\n\n" + line(1, "b") + "\n")] == ["t.1", "t.2"]
 

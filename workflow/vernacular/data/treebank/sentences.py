@@ -100,11 +100,18 @@ _PARSERS = {  # columns that nobody reads stay text, and a treebank has few diff
 }
 
 
+_TWO = "\ue000"  # for two blanks, at which the library parts columns even where there are tabs
+
+
 def _parsed(block: str, where: str) -> TokenList:
+    hidden = "\t" in block and "  " in block
     try:
-        return parse_token_and_metadata(block, field_parsers=_PARSERS)
+        tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
     except ParseException as error:
         raise DataError(f"{where}: not CoNLL-U ({str(error).splitlines()[0]})") from None
+    for texts in (tokens.metadata, *tokens) if hidden else ():
+        texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
+    return tokens
 
 
 def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Sentence:
