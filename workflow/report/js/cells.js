@@ -52,7 +52,7 @@ vernacular.cells = (() => {
   }
 
   function draw(cell, facts, look, address) {
-    const mark = cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
+    const mark = look.shown === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
     const shown = look.signed ? format.signed(look.shown, look.unit) : format.value(look.shown, look.unit);
     const small = [`n\u2009${format.count(cell.n)}`, cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null];
     return el(

@@ -28,7 +28,7 @@
         around[0] === null ? null : el("a", { class: "button", rel: "prev", href: address(around[0]) }, "← worse"),
         el("span", null, `${at + 1} of ${order.length}`),
         around[1] === null ? null : el("a", { class: "button", rel: "next", href: address(around[1]) }, "better →")),
-      el("p", { class: "verdict" }, items.badge(row.outcome), own.measure && row.measured !== null ? ` ${own.measure.replaceAll("_", " ")} ${format.signed(row.measured, "")}` : "", found.item[1] ? [" · ", data(found.item[1])] : null, detail[3] ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail[3]))] : null),
+      el("p", { class: "verdict" }, items.badge(row.outcome), own.measure && row.measured !== null ? ` ${own.measure.replaceAll("_", " ")} ${own.measure === "margin" ? format.signed(row.measured, "") : format.value(row.measured, "")}` : "", found.item[1] ? [" · ", data(found.item[1])] : null, detail[3] ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail[3]))] : null),
       el("div", { class: "columns" },
         el("div", null, prompt(found, detail, details, await load(`e${number}/shots`), setting), generation(detail, row, setting)),
         el("div", null, options(found.item, detail, row, setting))),

@@ -18,6 +18,7 @@ vernacular.plot = (() => {
       font: "system-ui, sans-serif",
       view: { stroke: null },
       axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
+      axisX: { tickCount: 8, labelFlush: false },
       legend: { ...text, symbolStrokeWidth: 2 },
       point: { color: colour("accent") },
       rule: { color: ink },
@@ -35,29 +36,48 @@ vernacular.plot = (() => {
     }
   }
 
-  // sets: {rows: […], lines: […]}. The description is what a screen reader says. scale: {field: of the rows, colours:
-  // [[value, name of a colour in the style sheet], …]}.
+  // Vega keys objects by values: a model may be called "__proto__" or "constructor". An unseen character tells them apart.
+  function safe(row) {
+    return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]));
+  }
+  const harmless = (text) => (text in Object.prototype ? `\u2060${text}` : text);
+
+  // On a phone the labels of an axis take less than half of the width, and legends stand one below the other.
+  function fit(part, width) {
+    for (const [name, inner] of Object.entries(part)) {
+      if (inner === null || typeof inner !== "object") continue;
+      if (inner.labelLimit) inner.labelLimit = Math.min(inner.labelLimit, Math.round(0.42 * width));
+      if (name === "legend" && width < 500) inner.columns = 1;
+      fit(inner, width);
+    }
+  }
+
+  // sets: {rows: […], lines: […]}. The description is what a screen reader says. scale: {height, counts:
+  // the tallest bar, field: of the rows,
+  // colours: [[value, name of a colour in the style sheet], …]}.
   async function draw(name, sets, description, scale) {
     library ??= script("lib/vega.js");
     const place = el("div", { class: "plot", role: "img", "aria-label": description });
     const specifications = await load("plots");
     await library;
     const specification = structuredClone(specifications[name]);
-    specification.datasets = { ...sets };
+    specification.datasets = Object.fromEntries(Object.entries(sets).map(([set, rows]) => [set, rows.map(safe)]));
     if (!sets.lines?.length && specification.layer) specification.layer = specification.layer.filter((layer) => layer.data?.name !== "lines");
     specification.autosize = { type: "fit-x", contains: "padding" };
+    if (scale?.counts < 6) specification.layer[0].encoding.y.axis.values = Array.from({ length: scale.counts + 1 }, (_, i) => i);
+    if (scale?.height) specification.height = Math.max(scale.height, 40);
     const settings = config();
-    if (scale) {
+    if (scale?.colours) {
       const present = new Set(sets.rows.map((row) => row[scale.field]));
       const shown = scale.colours.filter(([value]) => present.has(value));
-      narrow(specification, shown.map(([value]) => value));
+      narrow(specification, shown.map(([value]) => harmless(value)));
       settings.range.category = shown.map(([, named]) => colour(named));
     }
     place.render = async () => {
+      fit(specification, place.clientWidth);
       const view = await vegaEmbed(place, specification, {
         mode: "vega-lite",
         renderer: "svg",
-        logLevel: 1, // errors; Vega-Lite warns of heights by step, which are meant
         actions: false,
         ast: true,
         defaultStyle: false,

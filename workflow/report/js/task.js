@@ -54,21 +54,21 @@
     const named = (m) => index.models[m];
     const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
     const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ? `${facts.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
-    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${rows.length} models; the table below has the same numbers.`)]];
+    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${rows.length} models; the table below has the same numbers.`, { height: 24 * rows.length })]];
     const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
-    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", { field: "outcome", colours: OUTCOME_COLOURS })]);
+    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
     const distribution = task.distributions.find((row) => row[0] === model);
     if (distribution) {
       const [, measure, edges, counts] = distribution;
       const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
-      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { field: "outcome", colours: OUTCOME_COLOURS })]);
+      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { counts: Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0))), field: "outcome", colours: OUTCOME_COLOURS })]);
     }
     const shown = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
     const inCategories = task.categories.rows.filter((row) => row[1] === metric && shown.includes(row[0]) && row[3] !== null);
     if (inCategories.length) {
       const order = [...new Set(inCategories.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
       const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
-      waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.")]);
+      waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.", { height: order.length * Math.max(20, 10 * shown.length + 6), field: "model", colours: shown.map((m, i) => [named(m), `series-${i + 1}`]) })]);
     }
     place.append(...waiting.map(([holder]) => holder)); // all of them first: a plot measures its column when it is put
     for (const [holder, drawing] of waiting) await plot.put(holder, drawing);

@@ -41,7 +41,7 @@ def metric_facts(protocol: str, name: str, row) -> dict:
     return {
         "name": name,
         "protocol": protocol,
-        "unit": row["unit"],
+        "unit": None if pd.isna(row["unit"]) else row["unit"],
         "higher": None if pd.isna(higher) else bool(higher),
         "headline": bool(row["headline"]) if not pd.isna(row["headline"]) else False,
         "about": declared[name].about if name in declared else None,

@@ -61,8 +61,10 @@ def build(
         task, positions[name], of_runs = write_evaluation(out, number, name, dict(enumerate(models)), results)
         task |= {"cells": found, "categories": leaderboard.by_category(rows[rows["category"].fillna("") != ""],
                                                                        of_models, of_metrics)}  # fmt: skip
-        task["signatures"] = sorted({(of_metrics.number((r.protocol, r.metric)), r.signature)
-                                     for r in whole.itertuples()})  # fmt: skip
+        signed = whole[whole["signature"].notna()]
+        task["signatures"] = sorted(
+            {(of_metrics.number((row.protocol, row.metric)), row.signature) for row in signed.itertuples()}
+        )
         task["dataset"] = data_sets[name] = provenance.data_set(task.pop("facts"))
         write_piece(out, f"e{number}/task", task)
         runs += [provenance.run(model, number, note) for model, note in of_runs.items()]

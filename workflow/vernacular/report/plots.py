@@ -10,7 +10,7 @@ OUTCOMES = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"]
 
 
 def specifications() -> dict[str, dict]:
-    """Name -> Vega-Lite specification, data left out."""
+    """Name -> Vega-Lite specification; data, heights, and the values of scales by name are left to the page."""
     return {
         "values": _values().to_dict(),
         "categories": _categories().to_dict(),
@@ -30,7 +30,7 @@ def _values():
     interval = rows.mark_rule(strokeWidth=2).encode(y=y, x=alt.X("low:Q", title=None), x2="high:Q")
     return (
         marked + interval + rows.mark_point(filled=True, size=70, opacity=1).encode(y=y, x=x, tooltip=tip)
-    ).properties(width="container", height=alt.Step(24))
+    ).properties(width="container")
 
 
 def _categories():
@@ -39,8 +39,8 @@ def _categories():
     y = alt.Y("category:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     offset = alt.YOffset("model:N", sort=None)
     legend = alt.Legend(orient="top", columns=2, labelLimit=220)  # the same for both, so that it is drawn once
-    colour = alt.Color("model:N", title=None, sort=None, legend=legend)
-    shape = alt.Shape("model:N", title=None, sort=None, legend=legend)
+    colour = alt.Color("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
+    shape = alt.Shape("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
     tip = [alt.Tooltip("category:N"), alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"),
            alt.Tooltip("n:Q", title="items")]  # fmt: skip
     lines = _lines()
@@ -50,7 +50,7 @@ def _categories():
     points = rows.mark_point(filled=True, size=55, opacity=1).encode(
         y=y, yOffset=offset, x=alt.X("value:Q", title=None), color=colour, shape=shape, tooltip=tip
     )
-    return (lines + interval + points).properties(width="container", height=alt.Step(10))
+    return (lines + interval + points).properties(width="container")
 
 
 def _lines():
@@ -65,7 +65,7 @@ def _distribution():
     bars = rows.mark_bar(orient="vertical").encode(
         x=alt.X("start:Q", bin="binned", title=None, axis=alt.Axis(grid=False)),
         x2="end:Q",
-        y=alt.Y("count:Q", title="items", stack="zero", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("count:Q", title="items", stack="zero", axis=alt.Axis(tickMinStep=1, format="d")),
         color=alt.Color("outcome:N", title=None, sort=OUTCOMES, legend=alt.Legend(orient="top"),
                         scale=alt.Scale(domain=OUTCOMES)),
         order=alt.Order("order:Q"),
@@ -82,13 +82,13 @@ def _outcomes():
         .mark_bar()
         .encode(
             y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=220)),
-            x=alt.X("count:Q", title="items", stack="zero"),
+            x=alt.X("count:Q", title="items", stack="zero", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("outcome:N", title=None, sort=OUTCOMES, legend=alt.Legend(orient="top"),
                             scale=alt.Scale(domain=OUTCOMES)),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("model:N"), alt.Tooltip("outcome:N"), alt.Tooltip("count:Q", title="items")],
         )
-        .properties(width="container", height=alt.Step(24))
+        .properties(width="container")
     )  # fmt: skip
 
 
@@ -110,4 +110,4 @@ def _differences():
         shape=alt.Shape("verdict:N", title=None, legend=legend,
                         scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"])),
     )  # fmt: skip
-    return (zero + interval + points).properties(width="container", height=alt.Step(22))
+    return (zero + interval + points).properties(width="container")

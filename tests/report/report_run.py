@@ -1,0 +1,272 @@
+"""A small run to draw a page of: three models with awkward names, three evaluations, hostile texts, one comparison."""
+
+from pathlib import Path
+
+from vernacular import artifacts
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.requests.schema import REQUESTS
+from vernacular.summary.schema import RESULTS
+
+MODELS = ["plain", "=cmd()", "__proto__"]
+OPTIONS, SENTENCES, WRITING = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"
+EVALUATIONS = [OPTIONS, SENTENCES, WRITING]
+N = 260  # items of OPTIONS: more than one block
+HOSTILE = {
+    "i3": "</script><script>window.pwned = 1</script>",
+    "i4": '<img src=x onerror="window.pwned = 2"> & "quotes" \'single\' ]]> {{x}} ${y}',
+    "i5": "right-to-left \u202eoverride\u202c, isolate \u2067x\u2069, separators \u2028 \u2029, nul-like \x01",
+    "i6": "x" * 100_000,
+    "i7": "=cmd()|'/C calc'!A0",
+}
+ARABIC = "أضف أوراق النعناع إلى الإبريق"
+
+
+def write_run(root: Path) -> dict:
+    """Write the run's artifacts below `root`; returns the arguments of `page.build` but `out`."""
+    results = root / "results"
+    _requests(results)
+    long = []
+    for number, model in enumerate(MODELS):
+        _options(results / model, number)
+        _sentences(results / model, number)
+        _writing(results / model, number)
+        long += _long(model, number)
+    notes = [{"model": MODELS[0], "evaluation": WRITING, "kind": "flagged", "note": "truncated", "count": 2}]
+    _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": notes})
+    changes = _comparison(results)
+    jobs = root / "benchmarks" / "infer"
+    jobs.mkdir(parents=True)
+    (jobs / "plain.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n12.5\t0:00:12\t-\t11.0\n")
+    return {
+        "results": results,
+        "models": MODELS,
+        "evaluations": EVALUATIONS,
+        "records": [{"name": name, "source": "lab/" + name, "revision": "abc"} for name in MODELS],
+        "changes": {(MODELS[0], MODELS[1]): changes},
+        "benchmarks": root / "benchmarks",
+    }
+
+
+def prompt_of(i: int) -> str:
+    return HOSTILE.get(f"i{i}", f"Pregunta número {i}")
+
+
+def correct(number: int, i: int) -> bool:
+    return i % (number + 2) != 0
+
+
+def _requests(results: Path) -> None:
+    asked = []
+    for i in range(N):
+        for choice, option in enumerate(_choices(i)):
+            asked.append(_asked(f"i{i}", f"choice:{choice}", "", prompt_of(i), " " + option))
+    _ask(results, OPTIONS, asked)
+    _ask(results, SENTENCES, [_asked(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
+    written = [
+        _asked(f"w{i}", "answer", "Пример: да\n\n", f"Питање {i}:", None)
+        | {"turns": [{"role": "user", "content": f"Питање {i}:"}]}
+        for i in range(3)
+    ]
+    _ask(results, WRITING, written)
+
+
+def _choices(i: int) -> list[str]:
+    return ["right", "wrong"] if i != 4 else ["<b>right</b>", "</td>wrong"]
+
+
+def _sentence(i: int) -> str:
+    return f"{ARABIC} {'😀' * i}".strip()
+
+
+def _asked(item: str, role: str, prefix: str, before: str, span: str | None) -> dict:
+    start = len(prefix + before)
+    return {
+        "request_id": f"{item}/{role}",
+        "item_id": item,
+        "role": role,
+        "kind": "generate" if span is None else "score",
+        "prefix": prefix,
+        "text": before + (span or ""),
+        "span_start": None if span is None else start,
+        "span_end": None if span is None else start + len(span),
+    }
+
+
+def _ask(results: Path, evaluation: str, rows: list[dict]) -> None:
+    _write(results / "requests" / f"{evaluation}.parquet", REQUESTS, rows, _setting(evaluation))
+
+
+def _setting(evaluation: str) -> dict:
+    task, language, protocol, shots = evaluation.split(".")
+    return {"task": task, "language": language, "protocol": protocol, "shots": int(shots[0]), "seed": 0} | {
+        "style": "default"
+    }
+
+
+def _scored(item: str, role: str, start: int, lengths: list[int], nats: list[float]) -> dict:
+    edges, at = [], start
+    for length in lengths:
+        edges.append([at, at + length])
+        at += length
+    return {
+        "request_id": f"{item}/{role}",
+        "item_id": item,
+        "role": role,
+        "tokens": ["?"] * len(lengths),
+        "offsets": edges,
+        "logprobs": [-x for x in nats],
+    }
+
+
+def _options(folder: Path, number: int) -> None:
+    rows, scores = [], []
+    for i in range(N):
+        good = correct(number, i)
+        values = {"accuracy": float(good)}
+        rows.append(
+            _row(f"i{i}", prompt_of(i), "even" if i % 2 == 0 else "odd", values)
+            | {
+                "options": _choices(i),
+                "gold": [0],
+                "option_scores": [-2.0, -3.0 - i / 100] if good else [-3.0 - i / 100, -2.0],
+                "prediction": _choices(i)[0 if good else 1],
+                "predicted": [0 if good else 1],
+                "correct": good,
+                "tie": False,
+                "flag": "boundary" if i == 9 else None,
+            }
+        )
+        scores += [_scored(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
+    _results(folder, OPTIONS, rows)
+    _write(folder / "scores" / f"{OPTIONS}.parquet", SCORES, scores, {})
+
+
+def _sentences(folder: Path, number: int) -> None:
+    rows, scores = [], []
+    for i in range(4):
+        text = _sentence(i)
+        rows.append(_row(f"s{i}", text, None, {"surprisal_token": 2.0 + i + number, "label": float(i % 2)}))
+        scores.append(_scored(f"s{i}", "sentence", 0, [3, len(text) - 3], [4.5, 1.0 + i]))
+    _results(folder, SENTENCES, rows)
+    _write(folder / "scores" / f"{SENTENCES}.parquet", SCORES, scores, {})
+
+
+def _writing(folder: Path, number: int) -> None:
+    rows, written = [], []
+    for i in range(3):
+        rows.append(
+            _row(f"w{i}", f"Питање {i}:", None, {"chrf": 10.0 * i}) | {"prediction": f"<i>одговор</i> {number}"}
+        )
+        rendered = f"<|user|>\nПитање {i}:<|end|>"
+        written.append(
+            {
+                "request_id": f"w{i}",
+                "item_id": f"w{i}",
+                "role": "answer",
+                "raw": "<i>одговор</i> \n more",
+                "answer": f"<i>одговор</i> {number}",
+                "finish_reason": "stop",
+                "n_tokens": 4,
+                "rendered": rendered if number == 0 else None,
+            }
+        )
+    _results(folder, WRITING, rows)
+    _write(folder / "generations" / f"{WRITING}.parquet", GENERATIONS, written, {})
+
+
+def _row(item: str, prompt: str, category: str | None, values: dict) -> dict:
+    return {"item_id": item, "category": category, "prompt": prompt, "options": [], "gold": [], "values": values}
+
+
+def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
+    dataset = {
+        "task": evaluation.split(".")[0],
+        "language": evaluation.split(".")[1],
+        "source": {"kind": "samples", "folder": "<b>set</b>", "sha256": "f" * 64, "split": "test"},
+        "rows": {"read": len(rows), "taken": len(rows), "dropped": {}, "repaired": {}},
+    }
+    inference = {
+        "engine": {"strategy": "tree", "strategy_asked": "auto", "fallback": []},
+        "model": {"dtype": "float32", "device": "cpu", "torch": "2", "transformers": "5"},
+        "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
+    }
+    facts = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "unasked": {}}
+    _write(folder / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, facts)
+
+
+def _long(model: str, number: int) -> list[dict]:
+    share = sum(correct(number, i) for i in range(N)) / N
+    common = {"model": model, "n_flagged": 1, "n_ties": 0, "headline": True, "category": "", "family": "surprisal"}
+    accuracy = {
+        "metric": "accuracy",
+        "unit": "share",
+        "chance": 0.5,
+        "higher_is_better": True,
+        "signature": "accuracy|v",
+    }
+    found = [
+        common | accuracy | {"value": share, "ci_low": share - 0.05, "ci_high": share + 0.05, "n": N},
+        *(
+            common | accuracy | {"category": name, "value": share, "ci_low": 0.1, "ci_high": 0.9, "n": N // 2}
+            for name in ("even", "odd")
+        ),
+    ]
+    found = [row | _setting(OPTIONS) | {"evaluation": OPTIONS} for row in found]
+    auc = accuracy | {"metric": "auc", "value": 0.5, "ci_low": 0.2, "ci_high": 0.8, "n": 4}
+    chrf = {"metric": "chrf", "unit": "score", "value": 10.0 + number, "n": 3, "higher_is_better": True}
+    return [
+        *found,
+        common | auc | _setting(SENTENCES) | {"evaluation": SENTENCES},
+        common | chrf | _setting(WRITING) | {"evaluation": WRITING},
+    ]
+
+
+def _comparison(results: Path) -> Path:
+    """`plain` is the best; `=cmd()` shares its place; the two are compared on OPTIONS."""
+    setting = {"evaluation": OPTIONS, **_setting(OPTIONS), "metric": "accuracy"}
+    row = setting | {
+        "baseline": MODELS[0],
+        "candidate": MODELS[1],
+        "category": "",
+        "unit": "share",
+        "higher_is_better": True,
+        "headline": True,
+        "n": N,
+        "n_baseline": N,
+        "n_candidate": N,
+        "baseline_value": 0.5,
+        "candidate_value": 0.66,
+        "difference": 0.16,
+        "ci_low": 0.1,
+        "ci_high": 0.2,
+        "p_value": 0.0001,
+        "p_holm": 0.0002,
+        "family": 2,
+        "significant": True,
+        "better": "candidate",
+        "test": "exact McNemar, mid-p",
+    }
+    _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row], {})
+    marks = zip(MODELS, (True, True, False), (1, 1, 3), strict=True)
+    places = [setting | {"model": m, "best": MODELS[0], "shares_best": s, "place": p} for m, s, p in marks]
+    _write(results / "summary" / "standings.parquet", STANDINGS, places, {})
+    overall = [
+        {"model": m, "scope": scope, "n_evaluations": 2, "left_out": 1, "mean": 0.3 - i / 10, "rank": i + 1}
+        for i, m in enumerate(MODELS)
+        for scope in ("all", "gl")
+    ]
+    _write(results / "summary" / "overall.parquet", OVERALL, overall, {})
+    changes = [
+        {"item_id": f"i{i}", "change": change, "by": by, "prompt": prompt_of(i), "options": _choices(i), "gold": [0]}
+        | {"evaluation": OPTIONS, "baseline_prediction": "wrong", "candidate_prediction": "right"}
+        for i, change, by in ((4, "lost", -2.5), (2, "won", 1.5), (8, "won", 3.0))
+    ]
+    path = results / "comparisons" / "plain" / "changes.parquet"
+    _write(path, CHANGES, changes, {})
+    return path
+
+
+def _write(path: Path, kind, rows: list[dict], note: dict) -> None:
+    artifacts.write(path, kind, rows, {**note, "fingerprint": "x"})
