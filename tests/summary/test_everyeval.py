@@ -152,6 +152,12 @@ def test_what_the_format_cannot_say_is_left_out_and_counted(metrics_table):
     }
 
 
+def test_our_own_samples_are_not_called_the_data_set(metrics_table):
+    (record,) = records(metrics_table({"dataset_revision": "samples 0123456789ab"}))
+    name = record["evaluation_results"][0]["source_data"]["dataset_name"]
+    assert name == "openbookqa (gl), a few samples written for Vernacular"
+
+
 def test_an_unbounded_metric_names_no_bounds(metrics_table):
     (record,) = records(metrics_table({"metric": "surprisal", "unit": "nats", "higher_is_better": False, "seed": None}))
     metric = record["evaluation_results"][0]["metric_config"]

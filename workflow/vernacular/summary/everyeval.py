@@ -140,7 +140,9 @@ def _result(row: dict, data_set: dict) -> dict:
 def _source(row: dict, data_set: dict) -> dict:
     """Where the items come from; of a file on this machine only that it is one."""
     revision = {"revision": row["dataset_revision"], "licence": data_set.get("licence")}
-    about = {"dataset_name": f"{row['task']} ({row['language']})", "additional_details": _texts(revision)}
+    samples = (row["dataset_revision"] or "").startswith("samples ")  # nobody should take those for the real set
+    name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if samples else "")
+    about = {"dataset_name": name, "additional_details": _texts(revision)}
     if data_set.get("kind") == "hub":
         about |= {"source_type": "hf_dataset", "hf_repo": data_set["from"]}
         about |= {"samples_number": data_set["items"]}
