@@ -1,11 +1,12 @@
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from vernacular import artifacts
 from vernacular.errors import ArtifactError
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.schema import RESULTS
-from vernacular.summary.tables import collect, grid, to_arrow, wide, write_csv
+from vernacular.summary.tables import collect, grid, to_arrow, to_frame, wide, write_csv
 
 
 def test_long_table_has_every_column_of_the_contract_and_every_row(metrics_table):
@@ -97,6 +98,12 @@ def test_csv_reads_back_to_the_same_numbers(metrics_table, tmp_path):
     assert again["value"].tolist() == [0.30000000000000004, 1e-17]
     assert again["seed"].tolist()[0] == 42
     assert list(again.columns) == list(long.columns)
+
+
+def test_whole_numbers_of_any_table_stay_whole_in_csv(tmp_path):
+    table = pa.table({"seed": pa.array([1, None], pa.int64()), "significant": pa.array([True, None])})
+    path = write_csv(tmp_path / "some.csv", to_frame(table))
+    assert path.read_text() == "seed,significant\n1,True\n,\n"
 
 
 def test_csv_text_is_text_and_numbers_stay_numbers(metrics_table, tmp_path):

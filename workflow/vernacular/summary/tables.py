@@ -50,7 +50,7 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     """
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     merged = pa.concat_tables([METRICS.schema.empty_table(), *tables])
-    long = merged.to_pandas(types_mapper=_pandas_type)
+    long = to_frame(merged)
     identity = [*COLUMN, "category", *RUN]
     twice = long.duplicated(identity)
     if twice.any():
@@ -60,6 +60,11 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
         )
     order = ["task", "language", "protocol", "category", "metric", *_ORDER]
     return _with_order(long).sort_values(order, key=sortable, ignore_index=True)[METRICS.schema.names]
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """`table` in pandas, with whole numbers and booleans still so where some are missing."""
+    return table.to_pandas(types_mapper=_pandas_type)
 
 
 def to_arrow(long: pd.DataFrame) -> pa.Table:
