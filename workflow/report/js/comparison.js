@@ -36,7 +36,7 @@
     const headline = whole.filter((row) => row.headline && row.difference !== null);
     const counts = new Map(pair.changes.map(([evaluation, won, lost]) => [evaluation, { won, lost }]));
     const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A side is better where the difference is significant (Holm over all headline metrics of the pair).")));
-    const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, pair));
+    const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, place));
     const after = async () => {
       if (!headline.length) return;
       for (const [unit, rows] of Map.groupBy ? Map.groupBy(headline, (row) => index.metrics[row.metric].unit) : grouped(headline, index)) {
@@ -85,9 +85,18 @@
       el("p", { class: "note" }, "Won: only the candidate is right. Lost: only the baseline is. Follow a number to the items."));
   }
 
-  function byCategory(index, pair) {
-    const rows = pair.rows.filter((row) => row.category !== "" && row.difference !== null);
-    if (!rows.length) return null;
+  // Many rows, loaded when they are asked for.
+  function byCategory(index, { number, pair }) {
+    if (!pair.in_categories) return null;
+    const details = el("details", null, el("summary", null, "By category"));
+    details.addEventListener("toggle", async () => {
+      const rows = (await load(`p${number}/categories`)).filter((row) => row.difference !== null);
+      details.append(categories(index, rows));
+    }, { once: true });
+    return details;
+  }
+
+  function categories(index, rows) {
     const unit = (row) => index.metrics[row.metric].unit;
     const columns = [
       { title: "Evaluation", heading: true, class: "name", key: (r) => index.names[r.evaluation], cell: (r) => data(index.names[r.evaluation]) },
@@ -97,7 +106,7 @@
       { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
       { title: "p, uncorrected", class: "number", key: (r) => r.p_value, cell: (r) => format.probability(r.p_value) },
     ];
-    return el("details", null, el("summary", null, "By category"), table.make(columns, rows, { class: "numbers", page: 50, label: "By category", caption: el("span", { class: "visually-hidden" }, "Differences by category") }).element);
+    return table.make(columns, rows, { class: "numbers", page: 50, label: "By category", caption: el("span", { class: "visually-hidden" }, "Differences by category") }).element;
   }
 
   // The won and lost items of one evaluation.

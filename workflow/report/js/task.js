@@ -20,7 +20,7 @@
       source(task),
       metric === undefined ? el("p", null, "No value could be computed; the provenance view says why.") : [choices(index, task, setting, metric, model), plots],
       values(index, task, setting, model),
-      el("details", null, el("summary", null, "Signatures: what has to be equal for values to be compared"), el("ul", { class: "signatures" }, task.signatures.map(([, text]) => el("li", null, el("code", null, text))))));
+      el("details", null, el("summary", null, "Signatures: what has to be equal for values to be compared"), el("ul", { class: "signatures" }, task.signatures.map((text) => el("li", null, el("code", null, text))))));
     const after = metric === undefined ? null : () => draw(index, task, metric, facts, model, plots);
     return { title: `${setting.id}`, section: "leaderboard", element, after };
   });

@@ -1,4 +1,5 @@
-"""Pieces of the comparison view: `p{i}`, a pair's differences, and `p{i}/e{k}`, items won and lost in an evaluation.
+"""Pieces of the comparison view: `p{i}`, a pair's differences, those by category in `p{i}/categories`, and the items
+won and lost in evaluation k in `p{i}/e{k}`.
 
 Items are referred to by their place in the evaluation's own pieces, so that no prompt is stored twice; an item that
 only joined results have is written out.
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from vernacular import artifacts
 from vernacular.comparison.schema import CHANGES
-from vernacular.report.leaderboard import Names
+from vernacular.report.leaderboard import Numbers
 from vernacular.report.pieces import short, shorts, write_piece
 
 _NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
@@ -20,10 +21,8 @@ _NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_hig
 _COUNTS = ("n", "n_baseline", "n_candidate", "both_right", "both_wrong", "only_baseline", "only_candidate", "family")
 
 
-def write_pairs(
-    out: Path, comparisons: pa.Table, changes: dict, positions: dict, models: Names, evaluations: Names, metrics: Names
-) -> list[list]:
-    """Write every pair's pieces; returns [baseline, candidate, rows] per pair, sides as numbers of `models`.
+def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict, numbers: Numbers) -> list[list]:
+    """Write every pair's pieces; returns [baseline, candidate, rows] per pair, the sides by number.
 
     comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions:
     evaluation -> item_id -> place in the evaluation's pieces.
@@ -32,18 +31,21 @@ def write_pairs(
     listed = []
     for i, (baseline, candidate) in enumerate(every):
         of_pair = pc.and_(pc.equal(comparisons["baseline"], baseline), pc.equal(comparisons["candidate"], candidate))
-        rows = [_row(row, evaluations, metrics) for row in comparisons.filter(of_pair).to_pylist()]
+        rows = [_row(row, numbers) for row in comparisons.filter(of_pair).to_pylist()]
         path = changes.get((baseline, candidate))
-        counts = _write_changes(out, i, path, positions, evaluations) if path else []
-        write_piece(out, f"p{i}", {"rows": rows, "changes": counts})
-        listed.append([models.number(baseline), models.number(candidate), len(rows)])
+        counts = _write_changes(out, i, path, positions, numbers) if path else []
+        in_categories = [row for row in rows if row["category"]]
+        whole = [row for row in rows if not row["category"]]
+        write_piece(out, f"p{i}", {"rows": whole, "changes": counts, "in_categories": len(in_categories)})
+        write_piece(out, f"p{i}/categories", in_categories)
+        listed.append([numbers.models.number(baseline), numbers.models.number(candidate), len(rows)])
     return listed
 
 
-def _row(row: dict, evaluations: Names, metrics: Names) -> dict:
+def _row(row: dict, numbers: Numbers) -> dict:
     return {
-        "evaluation": evaluations.number(row["evaluation"]),
-        "metric": metrics.number((row["protocol"], row["metric"])),
+        "evaluation": numbers.evaluations.number(row["evaluation"]),
+        "metric": numbers.metric(row),
         "category": row["category"],
         "headline": row["headline"],
         **{name: short(row[name]) for name in _NUMBERS},
@@ -51,13 +53,13 @@ def _row(row: dict, evaluations: Names, metrics: Names) -> dict:
     }
 
 
-def _write_changes(out: Path, pair: int, path: Path, positions: dict, evaluations: Names) -> list[list]:
+def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: Numbers) -> list[list]:
     """Write the won and lost items per evaluation; returns [evaluation, won, lost]."""
     table, counts = artifacts.read(path, CHANGES), []
     for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
         known = positions.get(evaluation, {})
         rows = table.filter(pc.equal(table["evaluation"], evaluation)).to_pylist()
-        number = evaluations.number(evaluation)
+        number = numbers.evaluations.number(evaluation)
         write_piece(out, f"p{pair}/e{number}", [_change(row, known.get(row["item_id"])) for row in rows])
         tally = Counter(row["change"] for row in rows)
         counts.append([number, tally["won"], tally["lost"]])

@@ -4,6 +4,7 @@ Only headline metrics stand in it, so that it stays small; all other values are 
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import pandas as pd
 import pyarrow as pa
@@ -12,6 +13,7 @@ from vernacular.metrics.evaluate import PROTOCOLS
 from vernacular.report.pieces import short
 
 BEST, SHARED = 2, 1
+_DESCRIBED = ("unit", "higher_is_better", "headline")
 SETTING = ["task", "language", "protocol", "shots", "seed", "style"]
 
 
@@ -34,50 +36,80 @@ class Names:
         return self._number.get(name)
 
 
-def metric_facts(protocol: str, name: str, row) -> dict:
+@dataclass
+class Numbers:
+    """The numbers of everything that pieces refer to; `facts` says of each metric what a reader should know."""
+
+    models: Names
+    evaluations: Names
+    metrics: Names  # of (protocol, metric)
+    facts: list[dict] = field(default_factory=list)
+
+    def metric(self, row) -> int:
+        """The number of the metric of a row with its protocol, unit and direction; described when first met."""
+        number = self.metrics.number((row["protocol"], row["metric"]))
+        if number == len(self.facts):
+            self.facts.append(_facts(row))
+        return number
+
+
+def _facts(row) -> dict:
     """What a reader should know of a metric; `about` is null for one that another version computed."""
-    declared = {metric.name: metric for metric in PROTOCOLS[protocol].METRICS} if protocol in PROTOCOLS else {}
-    higher = row["higher_is_better"]
+    module = PROTOCOLS.get(row["protocol"])
+    declared = {metric.name: metric for metric in module.METRICS} if module else {}
+    name = row["metric"]
+    unit, higher, headline = (None if pd.isna(row[key]) else row[key] for key in _DESCRIBED)
     return {
         "name": name,
-        "protocol": protocol,
-        "unit": None if pd.isna(row["unit"]) else row["unit"],
-        "higher": None if pd.isna(higher) else bool(higher),
-        "headline": bool(row["headline"]) if not pd.isna(row["headline"]) else False,
+        "protocol": row["protocol"],
+        "unit": unit,
+        "higher": None if higher is None else bool(higher),
+        "headline": bool(headline),
         "about": declared[name].about if name in declared else None,
         "order": list(declared).index(name) if name in declared else len(declared),
     }
 
 
-def cells(rows: pd.DataFrame, models: Names, metrics: Names) -> list[list]:
+def values(rows: pd.DataFrame, numbers: Numbers) -> dict:
+    """The part of an evaluation's task piece that the long table tells, `rows` being its rows there."""
+    whole = rows["category"].fillna("") == ""
+    of_all = rows[whole].to_dict("records")
+    return {
+        "cells": cells(of_all, numbers),
+        "categories": by_category(rows[~whole].to_dict("records"), numbers),
+        "signatures": sorted({row["signature"] for row in of_all if not pd.isna(row["signature"])}),
+    }
+
+
+def cells(rows: list[dict], numbers: Numbers) -> list[list]:
     """[model, metric, value, low, high, n, flagged, ties, chance, majority] of one evaluation, over all items."""
     return [
         [
-            models.number(row["model"]),
-            metrics.number((row["protocol"], row["metric"])),
+            numbers.models.number(row["model"]),
+            numbers.metric(row),
             *(short(row[name]) for name in ("value", "ci_low", "ci_high")),
             *(None if pd.isna(row[name]) else int(row[name]) for name in ("n", "n_flagged", "n_ties")),
             short(row["chance"]),
             short(row["majority"]),
         ]
-        for row in rows.to_dict("records")
+        for row in rows
     ]
 
 
-def by_category(rows: pd.DataFrame, models: Names, metrics: Names) -> dict:
+def by_category(rows: list[dict], numbers: Numbers) -> dict:
     """Headline metrics: {"names": categories, "rows": [[model, metric, category, value, low, high, n, chance], …]}."""
     categories = Names()
-    chosen = rows[rows["headline"].fillna(False).astype(bool)]
     found = [
         [
-            models.number(row["model"]),
-            metrics.number((row["protocol"], row["metric"])),
+            numbers.models.number(row["model"]),
+            numbers.metric(row),
             categories.number(row["category"]),
             *(short(row[name], 4) for name in ("value", "ci_low", "ci_high")),
             int(row["n"]),
             short(row["chance"]),
         ]
-        for row in chosen.to_dict("records")
+        for row in rows
+        if not pd.isna(row["headline"]) and row["headline"]
     ]
     return {"names": categories.all, "rows": found}
 
@@ -98,26 +130,26 @@ def speaking(found: list[list], facts: list[dict]) -> int | None:
     return next((m for m in headline if m in with_chance), headline[0] if headline else None)
 
 
-def places(standings: pa.Table, models: Names, evaluations: Names, metrics: Names) -> list[list]:
+def places(standings: pa.Table, numbers: Numbers) -> list[list]:
     """[model, evaluation, metric, mark, place] with mark BEST or SHARED ("not told apart from the best") or 0."""
     return [
         [
-            models.number(row["model"]),
-            evaluations.get(row["evaluation"]),
-            metrics.number((row["protocol"], row["metric"])),
+            numbers.models.number(row["model"]),
+            numbers.evaluations.get(row["evaluation"]),
+            numbers.metrics.get((row["protocol"], row["metric"])),
             (BEST if row["model"] == row["best"] else SHARED) if row["shares_best"] else 0,
             row["place"],
         ]
         for row in standings.to_pylist()
-        if evaluations.get(row["evaluation"]) is not None
+        if numbers.evaluations.get(row["evaluation"]) is not None
     ]
 
 
-def overall(table: pa.Table, models: Names) -> list[list]:
+def overall(table: pa.Table, numbers: Numbers) -> list[list]:
     """[model, scope, mean, low, high, rank, win rate, evaluations, left out]."""
     return [
         [
-            models.number(row["model"]),
+            numbers.models.number(row["model"]),
             row["scope"],
             *(short(row[name]) for name in ("mean", "ci_low", "ci_high")),
             row["rank"],
@@ -129,10 +161,15 @@ def overall(table: pa.Table, models: Names) -> list[list]:
     ]
 
 
-def missing(notes: list[dict], models: Names, evaluations: Names) -> list[list]:
+def missing(notes: list[dict], numbers: Numbers) -> list[list]:
     """[model, evaluation, kind, sentence] for what could not be had or makes no sense, from the summary's notes."""
     return [
-        [models.number(note["model"]), evaluations.number(note["evaluation"]), note["kind"], note["note"]]
+        [
+            numbers.models.number(note["model"]),
+            numbers.evaluations.number(note["evaluation"]),
+            note["kind"],
+            note["note"],
+        ]
         for note in notes
         if note["kind"] in ("unavailable", "not applicable")
     ]

@@ -5,9 +5,11 @@ installed vl-convert, and everything there is to show comes in pieces (see `piec
 """
 
 import shutil
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import vl_convert
 from tqdm import tqdm
@@ -18,7 +20,7 @@ from vernacular.errors import ArtifactError
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
-from vernacular.report.leaderboard import Names
+from vernacular.report.leaderboard import Names, Numbers
 from vernacular.report.pieces import write_piece
 from vernacular.report.plots import specifications
 from vernacular.summary.schema import RESULTS
@@ -38,67 +40,72 @@ def build(
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
     title: str = "Vernacular",
+    processes: int = 1,
 ) -> str:
-    """Write the page for `models` × `evaluations` into the folder `out`, which it empties first; returns what was made.
+    """Write the page for `models` × `evaluations` into the folder `out`; returns what was made.
 
     results: the folder with `summary/`, `requests/` and a folder per model. records: the models' records. changes:
     (baseline, candidate) -> its CHANGES file. benchmarks: the folder of Snakemake's benchmark files, if there are any.
-    Raises ArtifactError naming a file that is missing or damaged; comparisons, standings and overall may be missing.
+    processes: evaluations that are written at a time; each holds one model's rows of one evaluation.
+    Raises ArtifactError naming a file that is missing or damaged, or if `out` holds anything but an earlier page;
+    comparisons, standings and overall may be missing.
     """
     _empty(out)
-    long = artifacts.read(results / "summary" / "results.parquet", RESULTS).select(_LONG).to_pandas()
-    notes = artifacts.metadata(results / "summary" / "results.parquet")["notes"]
-    asked = {name: long[long["evaluation"] == name] for name in evaluations}
-    of_models, of_evaluations, of_metrics = Names(models), Names(evaluations), Names()
-    facts: list[dict] = []
+    summary = results / "summary" / "results.parquet"
+    long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
+    notes = artifacts.metadata(summary)["notes"]
+    numbers = Numbers(Names(models), Names(evaluations), Names())
     index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
     runs, data_sets, positions = [], {}, {}
-    for number, name in enumerate(tqdm(evaluations, desc="report", disable=None)):
-        rows = asked[name]
-        whole = rows[rows["category"].fillna("") == ""]
-        found = leaderboard.cells(whole, of_models, of_metrics)
-        _describe(rows, of_metrics, facts)
-        task, positions[name], of_runs = write_evaluation(out, number, name, dict(enumerate(models)), results)
-        task |= {"cells": found, "categories": leaderboard.by_category(rows[rows["category"].fillna("") != ""],
-                                                                       of_models, of_metrics)}  # fmt: skip
-        signed = whole[whole["signature"].notna()]
-        task["signatures"] = sorted(
-            {(of_metrics.number((row.protocol, row.metric)), row.signature) for row in signed.itertuples()}
-        )
-        task["dataset"] = data_sets[name] = provenance.data_set(task.pop("facts"))
+    written = _each_evaluation(out, evaluations, dict(enumerate(models)), results, processes)
+    for name, (task, positions[name], of_runs) in zip(evaluations, written, strict=True):
+        number, rows = numbers.evaluations.number(name), long[long["evaluation"] == name]
+        task |= leaderboard.values(rows, numbers)
+        task["dataset"] = provenance.data_set(task.pop("facts"))
         write_piece(out, f"e{number}/task", task)
+        if task["dataset"]:
+            data_sets[task["dataset"]["task"], task["dataset"]["language"]] = task["dataset"]
         runs += [provenance.run(model, number, note) for model, note in of_runs.items()]
+        setting = leaderboard.setting(rows) if len(rows) else _asked_setting(results, name)
         index["evaluations"].append(
-            {"id": name, "items": task["items"], "speaks": leaderboard.speaking(found, facts)}
-            | (leaderboard.setting(rows) if len(rows) else _setting_of(of_runs, results, name))
+            {
+                "id": name,
+                "items": task["items"],
+                "speaks": leaderboard.speaking(task["cells"], numbers.facts),
+                **setting,
+            }
         )
-        index["cells"] += [[number, *cell] for cell in found if facts[cell[1]]["headline"]]
-    index["missing"] = leaderboard.missing(notes, of_models, of_evaluations)
-    index["places"] = leaderboard.places(
-        _optional(results, "standings", STANDINGS), of_models, of_evaluations, of_metrics
-    )
-    index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), of_models)
-    comparisons = _optional(results, "comparisons", COMPARISONS)
-    index["pairs"] = write_pairs(out, comparisons, changes, positions, of_models, of_evaluations, of_metrics)
-    _describe(comparisons.to_pandas(), of_metrics, facts)
-    index |= {"models": of_models.all, "asked_models": len(models), "metrics": facts}
-    index["names"] = of_evaluations.all  # those asked here, then those that only a note or a comparison knows
-    write_piece(out, "index", index)
-    write_piece(
-        out,
-        "provenance",
-        {
-            "models": provenance.models(records),
-            "data sets": [row for row in {_data_set_key(row): row for row in data_sets.values() if row}.values()],
-            "runs": runs,
-            "notes": provenance.note_rows(notes, of_models, of_evaluations),
-            "jobs": provenance.jobs(benchmarks),
-            "version": __version__,
-        },
-    )
+        index["cells"] += [[number, *cell] for cell in task["cells"] if numbers.facts[cell[1]]["headline"]]
+    index["missing"] = leaderboard.missing(notes, numbers)
+    index["places"] = leaderboard.places(_optional(results, "standings", STANDINGS), numbers)
+    index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
+    index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
+    # names: first those asked for here, then those that only a note or a comparison knows
+    index |= {"models": numbers.models.all, "asked_models": len(models), "names": numbers.evaluations.all}
+    provenance_piece = {
+        "models": provenance.models(records),
+        "data sets": list(data_sets.values()),
+        "runs": runs,
+        "notes": provenance.note_rows(notes, numbers),
+        "jobs": provenance.jobs(benchmarks),
+        "version": __version__,
+    }
+    write_piece(out, "provenance", provenance_piece)
+    write_piece(out, "index", index | {"metrics": numbers.facts})
     _write_shell(out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
+
+
+def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
+    """What `write_evaluation` returns for each, in order."""
+    work = partial(write_evaluation, out, models=models, results=results)
+    shown = partial(tqdm, total=len(evaluations), desc="report", disable=None)
+    if processes < 2:
+        yield from shown(map(work, range(len(evaluations)), evaluations))
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield from shown(pool.map(work, range(len(evaluations)), evaluations))
 
 
 def _empty(out: Path) -> None:
@@ -115,22 +122,10 @@ def _optional(results: Path, name: str, kind) -> pa.Table:
     return artifacts.read(path, kind) if path.exists() else kind.schema.empty_table()
 
 
-def _describe(rows: pd.DataFrame, of_metrics: Names, facts: list[dict]) -> None:
-    """Give every metric its number, and `facts` its description at that place."""
-    for row in rows.drop_duplicates(["protocol", "metric"]).to_dict("records"):
-        number = of_metrics.number((row["protocol"], row["metric"]))
-        facts.extend([{}] * (number + 1 - len(facts)))
-        facts[number] = facts[number] or leaderboard.metric_facts(row["protocol"], row["metric"], row)
-
-
-def _setting_of(runs: dict[int, dict], results: Path, name: str) -> dict:
+def _asked_setting(results: Path, name: str) -> dict:
     """The setting of an evaluation without any value, from its requests."""
     note = artifacts.metadata(results / "requests" / f"{name}.parquet")
     return {key: note.get(key) for key in leaderboard.SETTING}
-
-
-def _data_set_key(row: dict) -> tuple:
-    return row["task"], row["language"]
 
 
 def _write_shell(out: Path) -> None:

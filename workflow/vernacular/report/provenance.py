@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from vernacular.report.leaderboard import Names
+from vernacular.report.leaderboard import Numbers
 
 _MODEL = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "unavailable")
 
@@ -76,12 +76,12 @@ def jobs(folder: Path | None) -> list[dict]:
     return found
 
 
-def note_rows(notes: list[dict], of_models: Names, evaluations: Names) -> list[dict]:
+def note_rows(notes: list[dict], numbers: Numbers) -> list[dict]:
     """The summary's notes with models and evaluations by number."""
     return [
         {
-            "model": of_models.number(note["model"]),
-            "evaluation": evaluations.number(note["evaluation"]),
+            "model": numbers.models.number(note["model"]),
+            "evaluation": numbers.evaluations.number(note["evaluation"]),
             "kind": note["kind"],
             "note": note["note"],
             "count": note["count"],
