@@ -33,6 +33,7 @@ rule all:
         rules.complete.output,
         rules.summary.output,
         rules.compare.output,
+        rules.report.output,
         expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
         expand("results/compat/{model}", model=CONFIG.models if items_of(settings.COMPAT) else []),
     message:

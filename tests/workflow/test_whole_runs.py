@@ -59,6 +59,7 @@ def test_the_first_run_makes_every_artifact_of_the_contract(place):
         "leaderboard.xlsx",
         "complete.txt",
         "harness",
+        "every_eval_ever",
         *(f"{name}.{kind}" for name in ("comparisons", "standings", "overall") for kind in ("parquet", "csv")),
     }
     assert len(list((place.folder / "results" / "summary" / "harness").glob("*.json"))) == 1

@@ -86,7 +86,9 @@ rule metrics:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("metrics", "statistics", **specs.of_metrics(CONFIG, wildcards.model)),
+        spec=lambda wildcards: spec(
+            "metrics", "statistics", "comparison/levels.py", **specs.of_metrics(CONFIG, wildcards.model)
+        ),
         folder=above_output(2),
     message:
         "metrics: compute the per-item results and values of {wildcards.model}"

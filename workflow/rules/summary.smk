@@ -1,5 +1,5 @@
-"""Results of all models -> comparisons, tables and spreadsheets. REQUIRED INPUTS: results/{model}/metrics.parquet,
-results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/.
+"""Results of all models -> comparisons, tables, spreadsheets and the page. REQUIRED INPUTS:
+results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/, results/report/.
 """
 
 
@@ -36,7 +36,8 @@ rule compare:
 # the tables people publish and send: long and wide CSV, Parquet, and the Excel workbooks
 rule summary:
     input:
-        expand("results/{model}/metrics.parquet", model=CONFIG.models),
+        metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
+        compared=expand("results/summary/{table}.parquet", table=["comparisons", "standings", "overall"]),
     output:
         multiext("results/summary/results", ".parquet", ".csv"),
         "results/summary/wide.csv",
@@ -44,6 +45,7 @@ rule summary:
         "results/summary/surprisal_summary.xlsx",
         "results/summary/leaderboard.xlsx",
         directory("results/summary/harness"),
+        directory("results/summary/every_eval_ever"),
         notes="results/summary/notes.csv",
     log:
         "logs/summary/summary.log",
@@ -60,7 +62,36 @@ rule summary:
     message:
         "summary: gather the values of all models into tables and spreadsheets"
     shell:
-        "python -m vernacular summary --spec {params.spec:q} --metrics {input:q} --out results/summary --log {log:q}"
+        "python -m vernacular summary --spec {params.spec:q} --metrics {input.metrics:q} --out results/summary --log {log:q}"
+
+
+# the page: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
+rule report:
+    input:
+        "results/summary/results.parquet",
+        expand("results/summary/{table}.parquet", table=["comparisons", "standings", "overall"]),
+        expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
+        changes="results/comparisons",
+        models=expand("resources/models/{model}.json", model=CONFIG.models),
+    output:
+        directory("results/report"),
+    log:
+        "logs/report/report.log",
+    benchmark:
+        "benchmarks/report/report.tsv"
+    localrule: True
+    conda:
+        "../../envs/tables.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=60,
+    params:
+        spec=spec("report", "showing.py", **specs.of_report(CONFIG)),
+    message:
+        "report: make the page to look into the results with"
+    shell:
+        "python -m vernacular report --spec {params.spec:q} --results results --models {input.models:q}"
+        " --changes {input.changes:q} --benchmarks benchmarks --out {output:q} --log {log:q}"
 
 
 # fails, after all the rest is made, if a data set could not be had or an evaluation could not be run, and says why

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular import asking, comparing, telling
+from vernacular import asking, comparing, showing, telling
 from vernacular.errors import UserError
 
 
@@ -113,15 +113,22 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
     compare.add_argument("--threads", type=int, default=1)
 
-    summary = verb("summary", telling.summary, "gather the values of all models into tables and spreadsheets")
+    summary = verb("summary", showing.summary, "gather the values of all models into tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    complete = verb("complete", telling.complete, "fail if something is missing from the summary", spec=False)
+    report = verb("report", showing.report, "make the page to look into the results with")
+    report.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
+    report.add_argument("--models", type=Path, nargs="+", required=True, help="the models' records")
+    report.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
+    report.add_argument("--benchmarks", type=Path, help="folder of Snakemake's benchmark files")
+    report.add_argument("--out", type=Path, required=True, help="folder of the page")
+
+    complete = verb("complete", showing.complete, "fail if something is missing from the summary", spec=False)
     complete.add_argument("--notes", type=Path, required=True)
     complete.add_argument("--out", type=Path, required=True)
 
-    timings = verb("timings", telling.timings, "print how long each part took, and where the results lie", spec=False)
+    timings = verb("timings", showing.timings, "print how long each part took, and where the results lie", spec=False)
     timings.add_argument("benchmarks", type=Path)
     timings.add_argument("--results", type=Path, required=True)
     return parser

@@ -34,7 +34,7 @@ def compare(args) -> str:
     """Pairs of models on the items both answered, each model's place in every column, and all of it across tasks."""
     from vernacular.comparison.everything import compare_all
     from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
-    from vernacular.summary.tables import write_csv
+    from vernacular.summary.tables import to_frame, write_csv
 
     spec = args.spec
     evaluations, pairs = spec["evaluations"], [tuple(pair) for pair in spec["pairs"]]
@@ -53,7 +53,7 @@ def compare(args) -> str:
     told = {"fingerprint": artifacts.made_of(spec, *tasks), "notes": notes}
     for kind, rows in ((COMPARISONS, found.comparisons), (STANDINGS, found.standings), (OVERALL, found.overall)):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
-        write_csv(path.with_suffix(".csv"), artifacts.read(path, kind).to_pandas())
+        write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
     args.changes.mkdir(parents=True, exist_ok=True)
     changed = sum(
         _write_changes(args.changes / f"{baseline}--{candidate}", results[baseline], results[candidate], evaluations)
@@ -67,7 +67,7 @@ def _write_changes(folder: Path, baseline: Mapping, candidate: Mapping, evaluati
     from vernacular.comparison.changes import changes, worst_first
     from vernacular.comparison.schema import CHANGES
     from vernacular.comparison.serbian import serbian_json
-    from vernacular.summary.tables import write_csv
+    from vernacular.summary.tables import to_frame, write_csv
 
     rows, made_of = [], []
     for evaluation, what in evaluations.items():
@@ -82,7 +82,7 @@ def _write_changes(folder: Path, baseline: Mapping, candidate: Mapping, evaluati
     rows = worst_first(rows)
     note = {"fingerprint": artifacts.made_of(folder.name, made_of, [[r["evaluation"], r["item_id"]] for r in rows])}
     path = artifacts.write(folder / "changes.parquet", CHANGES, rows, note)
-    frame = artifacts.read(path, CHANGES).to_pandas()
+    frame = to_frame(artifacts.read(path, CHANGES))
     for name in ("options", "gold", "baseline_scores", "candidate_scores"):
         frame[name] = [None if v is None else json.dumps(v.tolist(), ensure_ascii=False) for v in frame[name]]
     write_csv(folder / "changes.csv", frame)

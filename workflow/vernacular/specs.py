@@ -132,6 +132,13 @@ def of_summary(config: Config) -> dict:
     return {"models": list(config.models), "evaluations": list(config.evaluations)}
 
 
+def of_report(config: Config) -> dict:
+    """Whom and what the page shows, and its look."""
+    files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
+    look = fingerprint([[file.name, file_fingerprint(file)] for file in files])
+    return {**of_summary(config), "pairs": config.comparisons, "look": look}
+
+
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     """The files of a data set on this disk; none of a set that comes from the Hub or the web."""
     language = config.tasks[evaluation.task]["languages"][evaluation.language]

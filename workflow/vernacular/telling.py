@@ -1,17 +1,14 @@
-"""The verbs that tell: scores and generations -> per-item results, values, tables, spreadsheets.
+"""The verbs that tell: scores and generations -> per-item results, values, the source tools' files.
 
 Each takes the parsed arguments and gives back the line that says what was made, as in `asking`.
 """
 
-import csv
 from collections import Counter
-from pathlib import Path
 
 from tqdm import tqdm
 
 from vernacular import __version__, artifacts
 from vernacular.asking import items_in
-from vernacular.errors import UserError
 from vernacular.records import read_record
 from vernacular.requests.schema import REQUESTS
 
@@ -54,6 +51,7 @@ def similarity(args) -> str:
 
 def metrics(args) -> str:
     """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
+    from vernacular.comparison.levels import majority_baseline
     from vernacular.inference.schema import GENERATIONS, SCORES
     from vernacular.metrics.evaluate import evaluate, values
     from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
@@ -87,9 +85,13 @@ def metrics(args) -> str:
         names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
         adapter = record.get("adapter") or {}
         facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-        facts |= {"model_revision": _model_revision(record)}
+        facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}
         facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
-        long += values(rows, known, facts, found.get("signatures", {}))
+        majority = majority_baseline(what["protocol"], rows)
+        for row in values(rows, known, facts, found.get("signatures", {})):
+            # beside chance, where there is one; over all items only, which it was counted over
+            told = majority if row["chance"] is not None and not row["category"] else None
+            long.append({**row, "majority": told})
     told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
     artifacts.write(args.out / "metrics.parquet", METRICS, long, told)
@@ -112,66 +114,6 @@ def compat(args) -> str:
             args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
         )
     return f"compat: {len(written)} files in {args.out}"
-
-
-def summary(args) -> str:
-    """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
-    from vernacular.metrics.schema import METRICS
-    from vernacular.summary.notes import as_frame, data_sets_of, notes_of
-    from vernacular.summary.schema import RESULTS
-    from vernacular.summary.seedfiles import write_harness
-    from vernacular.summary.tables import collect, to_arrow, wide, write_csv
-    from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
-
-    of_models = [artifacts.metadata(path) for path in args.metrics]
-    long = collect([artifacts.read(path, METRICS) for path in args.metrics])
-    notes = [row for note in of_models for row in notes_of(note)]
-    models = [_described(note["record"]) for note in of_models]
-    made_of = artifacts.made_of(args.spec, *args.metrics)
-    told = {"models": models, "notes": notes, "fingerprint": made_of}
-    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), told)
-    write_csv(args.out / "results.csv", long)
-    write_csv(args.out / "wide.csv", wide(long))
-    write_csv(args.out / "notes.csv", as_frame(notes))
-    write_harness(args.out / "harness", long)
-    data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
-    provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
-    write_similarity(args.out / "similarity_summary.xlsx", long, provenance)
-    write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance)
-    write_leaderboard(args.out / "leaderboard.xlsx", long, provenance)
-    return f"summary: {len(long)} values of {len(of_models)} models in {args.out}"
-
-
-def complete(args) -> str:
-    """Fail, once everything that could be made is made, naming what could not."""
-    with open(args.notes, encoding="utf-8-sig", newline="") as file:
-        missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
-    if missing:
-        what = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
-        raise UserError(
-            "the summary is made, but without what could not be had (the next run tries again):\n" + "\n".join(what)
-        )
-    with artifacts.replacing(args.out) as temporary:
-        temporary.write_text("Nothing is missing from the summary.\n")
-    return "complete: nothing is missing from the summary"
-
-
-def timings(args) -> None:
-    """Print a line per stage: how many jobs, how long, how much memory; then where the results lie."""
-    rows: dict[str, list[dict]] = {}
-    for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
-        with open(path, newline="") as file:
-            rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = ["items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics"]
-    order += ["compat", "compare", "summary", "report"]
-    print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'largest, MB':>13}")
-    for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
-        seconds = sum(float(row["s"]) for row in rows[stage])
-        memory = max((float(row["max_rss"]) for row in rows[stage] if row["max_rss"] not in ("-", "NA")), default=0.0)
-        print(f"{stage:<12}{len(rows[stage]):>5}{seconds:>10.1f}{memory:>13.0f}")
-    print(f"\nThe results lie in {args.results}:")
-    for path in sorted(Path(args.results).glob("*")):
-        print(f"  {path}")
 
 
 def _missing(note: dict) -> dict:
@@ -207,10 +149,3 @@ def _dataset_revision(source: dict) -> str:
 def _kind_of_flag(flag: str) -> str:
     """`truncated: 3 demonstrations left out` and `truncated: 2 …` are one kind of flag; errors are told apart."""
     return flag if flag.startswith("error") else flag.split(":")[0]
-
-
-def _described(record: dict) -> dict:
-    keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
-    adapter = record.get("adapter") or {}
-    own = {"base": record.get("base")} | {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
-    return {key: record.get(key) for key in keys} | (own if adapter else {})
