@@ -2,10 +2,13 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from result_rows import FACTS, row, rows
 from vernacular import artifacts
 from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED, compare
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.comparison.sides import align, as_table
 from vernacular.metrics import acceptability, options
 from vernacular.metrics.corpus import auc
 from vernacular.metrics.evaluate import PROTOCOLS
@@ -163,3 +166,46 @@ def test_rows_fit_the_schema(tmp_path):
     found = compared(was, was[:-2])
     artifacts.write(tmp_path / "c.parquet", COMPARISONS, found, {})
     assert artifacts.read(tmp_path / "c.parquet", COMPARISONS).num_rows == len(found)
+
+
+def test_an_infinite_surprisal_gives_no_difference_and_says_so():
+    was = [row(f"i{i}", surprisal_right=1.0 + i) for i in range(12)]
+    now = [row(f"i{i}", surprisal_right=math.inf if i == 3 else 1.0) for i in range(12)]
+    for found in (only(compared(was, now), "surprisal_right"), only(compared(now, now), "surprisal_right")):
+        assert found["n"] == 12
+        assert found["difference"] is found["p_value"] is found["ci_low"] is None
+        assert not found["significant"]
+        assert "infinite" in found["note"]
+
+
+def test_a_part_of_a_table_has_its_own_values():
+    whole = as_table([row(f"i{i}", probability=i / 10) for i in range(10)])
+    _, sides = align({"a": whole.slice(3, 4), "b": whole})
+    assert sides["a"].value("probability")[3:7].tolist() == [0.3, 0.4, 0.5, 0.6]
+    assert sides["a"].has.tolist() == [False] * 3 + [True] * 4 + [False] * 3
+
+
+_ANY = st.tuples(
+    st.none() | st.booleans(),
+    st.none() | st.floats(allow_nan=True, allow_infinity=True, width=32),
+    st.none() | st.sampled_from(["", "c", "🙂"]),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(_ANY, max_size=8), st.lists(_ANY, max_size=8))
+def test_whatever_the_rows_hold_figures_are_sound(was, now):
+    sides = [
+        [
+            row(f"i{i}", right, cluster=cluster, category=cluster, **({} if value is None else {"probability": value}))
+            for i, (right, value, cluster) in enumerate(side)
+        ]
+        for side in (was, now)
+    ]
+    for found in compare(*sides, options.METRICS, FACTS, resamples=20):
+        assert found["p_value"] is None or 0 <= found["p_value"] <= 1
+        assert (found["ci_low"] is None) == (found["ci_high"] is None)
+        assert found["ci_low"] is None or found["ci_low"] <= found["ci_high"]
+        assert found["n"] <= min(found["n_baseline"], found["n_candidate"])
+        assert not found["significant"] or found["p_value"] < 0.05
+        assert all(not isinstance(value, float) or math.isfinite(value) for value in found.values())

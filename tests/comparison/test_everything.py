@@ -4,7 +4,7 @@ from itertools import combinations
 import numpy as np
 from result_rows import FACTS, row, rows
 from vernacular.comparison import compare, everything
-from vernacular.comparison.everything import compare_all, pairs_of
+from vernacular.comparison.everything import compare_all
 from vernacular.comparison.sides import as_table
 
 WHAT = {name: FACTS[name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
@@ -12,16 +12,6 @@ WHAT = {name: FACTS[name] for name in ("task", "language", "protocol", "shots", 
 
 def random_rows(seed, n=40):
     return rows(np.random.default_rng(seed).random(n) < 0.5)
-
-
-def test_pairs_that_the_config_asks_for():
-    models = ["a", "b", "c"]
-    assert pairs_of([{"baseline": "a", "candidate": "b"}], models) == [("a", "b")]
-    assert pairs_of([{"baseline": "b", "candidate": "all"}], models) == [("b", "a"), ("b", "c")]
-    assert pairs_of(["all_pairs"], models) == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert pairs_of([{"baseline": "b", "candidate": "a"}, "all_pairs"], models)[0] == ("b", "a")
-    assert len(pairs_of([{"baseline": "b", "candidate": "a"}, "all_pairs"], models)) == 3
-    assert pairs_of([{"baseline": "a", "candidate": "elsewhere"}], models) == [("a", "elsewhere")]
 
 
 def test_holm_is_over_the_headline_tests_of_a_pair_in_all_evaluations():

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -37,6 +37,7 @@ def test_equally_many_won_and_lost_is_no_difference():
     assert exact_sign_flip([]) == 1.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=10))
 def test_exact_sign_flip_is_what_all_signs_give(gains):
     signs = np.array(np.meshgrid(*[[-1, 1]] * len(gains))).reshape(len(gains), -1)

@@ -2,6 +2,8 @@
 
 import math
 
+import pyarrow as pa
+
 from vernacular.comparison.sides import as_table
 from vernacular.metrics.choosing import margin
 
@@ -14,15 +16,15 @@ def changes(baseline, candidate, evaluation: str) -> list[dict]:
     (lost) against the best wrong one; null where a side has no scores. Right options are the gold ones and those of
     the same text.
     """
-    before = {row["item_id"]: row for row in _rows(baseline)}
-    found = []
-    for now in _rows(candidate):
-        was = before.get(now["item_id"])
-        if was is None or not same_item(was, now) or None in (was["correct"], now["correct"]):
-            continue
-        if was["correct"] != now["correct"]:
-            found.append(_change(was, now) | {"evaluation": evaluation})
-    return worst_first(found)
+    was, now = as_table(baseline), as_table(candidate)
+    known = {item_id: i for i, item_id in enumerate(was.column("item_id").to_pylist())}
+    pairs = [(known[item_id], j) for j, item_id in enumerate(now.column("item_id").to_pylist()) if item_id in known]
+    before, after = was.column("correct").to_pylist(), now.column("correct").to_pylist()
+    # only what changed becomes Python objects: of many models' pairs that is a small part of all rows
+    turned = [(i, j) for i, j in pairs if None not in (before[i], after[j]) and before[i] != after[j]]
+    rows = (_rows(table, [places[side] for places in turned]) for side, table in enumerate((was, now)))
+    found = [_change(one, other) for one, other in zip(*rows, strict=True) if same_item(one, other)]
+    return worst_first([row | {"evaluation": evaluation} for row in found])
 
 
 def worst_first(rows: list[dict]) -> list[dict]:
@@ -40,8 +42,8 @@ def same_item(one: dict, other: dict) -> bool:
     return all(one[name] == other[name] for name in ("prompt", "options", "gold"))
 
 
-def _rows(side) -> list[dict]:
-    return as_table(side).drop_columns(["values"]).to_pylist()
+def _rows(table: pa.Table, places: list[int]) -> list[dict]:
+    return table.drop_columns(["values"]).take(pa.array(places, pa.int64())).to_pylist()
 
 
 def _change(was: dict, now: dict) -> dict:

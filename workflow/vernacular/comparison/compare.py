@@ -149,11 +149,11 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, at, codes, seed: i
         (rows[pair, metric.name], metric, *(sides[model].value(metric.name)[at] for model in pair))
         for pair, metric in means
     ]
-    differences = np.column_stack([now - was for _, _, was, now in taken])
+    differences = np.column_stack([_difference(was, now) for _, _, was, now in taken])
     right_wrong = np.array([metric.proportion for _, metric in means])
     found = mean_differences(differences, codes, right_wrong, resamples=resamples, seed=seed)
     for column, (row, metric, was, now) in enumerate(taken):
-        both = ~np.isnan(differences[:, column])
+        both = ~np.isnan(was) & ~np.isnan(now)
         if not both.any():
             continue
         mine = codes[both]
@@ -161,16 +161,24 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, at, codes, seed: i
         k = int(found.n_clusters[column])
         tests = (MCNEMAR, CLUSTERED) if metric.proportion else (PERMUTED, PERMUTED_CLUSTERS)
         row |= {
-            "baseline_value": float(was[both].mean()),
-            "candidate_value": float(now[both].mean()),
-            "difference": float(found.value[column]),
+            "baseline_value": _finite(was[both].mean()),
+            "candidate_value": _finite(now[both].mean()),
+            "difference": _finite(found.value[column]),
             "ci_low": _finite(found.low[column]),
             "ci_high": _finite(found.high[column]),
             "p_value": _finite(found.p[column]),
             "test": tests[0] if alone else tests[1],
             "smallest_difference": _finite(smallest_difference(found.se[column], k)),
         }
-        _explain(row, k, spread=found.se[column] > 0)
+        _explain(row, k, spread=found.se[column] > 0, undefined=k == 0)
+
+
+def _difference(was: np.ndarray, now: np.ndarray) -> np.ndarray:
+    """(n,) now - was, NaN where a side is missing; all NaN where one is infinite: it would hide all other items."""
+    with np.errstate(invalid="ignore"):
+        difference = now - was
+    infinite = np.isinf(was) & ~np.isnan(now) | np.isinf(now) & ~np.isnan(was)
+    return np.full(len(was), np.nan) if infinite.any() else difference
 
 
 def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, resamples: int, drawn: dict) -> None:
@@ -189,8 +197,9 @@ def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, re
             drawn[key] = resampled(metric.corpus, arrays, mine, k, times, rng, metric.vectorised)
         values.append(float(metric.corpus(*arrays)))
         draws.append(drawn[key])
-    difference = values[1] - values[0]
-    low, high, p, se = corpus_difference(difference, draws[1] - draws[0], k)
+    with np.errstate(invalid="ignore"):  # infinite less infinite
+        difference, moved = values[1] - values[0], draws[1] - draws[0]
+    low, high, p, se = corpus_difference(difference, moved, k)
     row |= {
         "baseline_value": _finite(values[0]),
         "candidate_value": _finite(values[1]),
@@ -201,16 +210,16 @@ def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, re
         "test": BOOTSTRAP,
         "smallest_difference": _finite(smallest_difference(se, k)),
     }
-    _explain(row, k, spread=se > 0, undefined=np.isnan(se))
+    _explain(row, k, spread=se > 0, undefined=k >= 2 and bool(np.isnan(se)))
 
 
-def _explain(row: dict, k: int, *, spread: bool, undefined: bool = False) -> None:
+def _explain(row: dict, k: int, *, spread: bool, undefined: bool) -> None:
     """Add to the note why there is no interval."""
     why = None
-    if k < 2:
+    if undefined:
+        why = "infinite for an item, or undefined in a resample: no interval and no test"
+    elif k < 2:
         why = "one cluster of items: no interval and no test"
-    elif undefined:
-        why = "undefined in some resample: no interval and no test"
     elif not spread:
         why = "every item differs by the same: no interval" if row["difference"] else "no item tells the two apart"
     if why:

@@ -7,7 +7,6 @@ several are worked on at a time.
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
 
 import pyarrow as pa
 
@@ -24,28 +23,6 @@ class Found:
     comparisons: list[dict]  # rows per COMPARISONS
     standings: list[dict]  # rows per STANDINGS
     overall: list[dict]  # rows per OVERALL
-
-
-def pairs_of(asked: Iterable, models: list[str]) -> list[Pair]:
-    """(baseline, candidate) pairs that the config's `comparisons` ask for, each once, in their order.
-
-    An entry is {baseline, candidate}, a candidate of "all" standing for every other model, or "all_pairs". Results
-    joined in from elsewhere are a side where they are named.
-
-    >>> pairs_of([{"baseline": "b", "candidate": "all"}, "all_pairs"], ["a", "b", "c"])
-    [('b', 'a'), ('b', 'c'), ('a', 'c')]
-    """
-    found: dict[frozenset, Pair] = {}
-    for entry in asked:
-        if entry == "all_pairs":
-            pairs = list(combinations(models, 2))
-        elif entry["candidate"] == "all":
-            pairs = [(entry["baseline"], model) for model in models if model != entry["baseline"]]
-        else:
-            pairs = [(entry["baseline"], entry["candidate"])]
-        for pair in pairs:
-            found.setdefault(frozenset(pair), pair)
-    return list(found.values())
 
 
 def compare_all(

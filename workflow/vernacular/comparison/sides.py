@@ -31,7 +31,7 @@ class Side:
 
     def known(self, metric: Metric) -> np.ndarray:
         """(N,) items that enter the metric."""
-        return ~np.isnan(np.sum(self.needed(metric), axis=0))
+        return ~np.isnan(self.needed(metric)).any(axis=0)
 
 
 @dataclass(frozen=True)

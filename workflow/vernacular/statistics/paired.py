@@ -78,7 +78,7 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     fewer than two clusters, or where a side is undefined in some resample. Draws that are all the same tell no spread:
     no interval, and p is 1 if the difference is 0.
     """
-    if n_clusters < 2 or not np.isfinite(draws).all():
+    if n_clusters < 2 or not np.isfinite(value) or not np.isfinite(draws).all():
         return (float("nan"),) * 4
     if np.ptp(draws) == 0:
         return float("nan"), float("nan"), 1.0 if value == 0 else float("nan"), 0.0
