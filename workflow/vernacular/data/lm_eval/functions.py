@@ -69,6 +69,8 @@ def _lenient_imports(path: Path):
     if root and "lm_eval" not in sys.modules and importlib.util.find_spec("lm_eval") is None:
         package = types.ModuleType("lm_eval")  # its own __init__ asks for its installed version
         package.__path__ = [str(root)]
+        package.__spec__ = importlib.machinery.ModuleSpec("lm_eval", None, is_package=True)
+        package.__spec__.submodule_search_locations = [str(root)]
         sys.modules["lm_eval"] = package
     finder = _Absent({name for name in _imported(path) if not _is_there(name)})
     sys.meta_path.append(finder)
