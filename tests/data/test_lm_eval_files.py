@@ -72,9 +72,9 @@ def test_an_installed_task_is_found_by_its_name_and_a_wrong_name_gets_the_closes
     assert files.find("family_gl", tmp_path / "elsewhere").name == "one.yaml"
     with pytest.raises(ConfigError, match=r'no such task\. Did you mean "family_gl"\?'):
         files.find("family_g", tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match=r"group or tag, not one task; name one of its tasks\. It holds family_gl"):
+    with pytest.raises(ConfigError, match=r"is a tag of several tasks; name one of them\. It holds family_gl"):
         files.find("many", tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="group or tag"):
+    with pytest.raises(ConfigError, match=r"is a group of tasks, not one; name one of them\. It holds family_gl"):
         files.find("family", tmp_path / "elsewhere")
 
 

@@ -78,6 +78,11 @@ def build(
     return rows, facts | _told(rows, [item["item_id"] for item in drawn], held_out, setting)
 
 
+def takes_shots(protocol: str, layout: str) -> bool:
+    """Can solved examples stand before what is asked? In a wording that the source brings along they always can."""
+    return protocol in FEW_SHOT or layout == "verbatim"
+
+
 def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:
     """What the metadata says beside the evaluation's own name."""
     return {
@@ -105,7 +110,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
     if style == "simil-eval-open" and task["prompt"] == "summary":
         raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries; choose `simil-eval`.")
-    if shots < 0 or (shots and protocol not in FEW_SHOT and task["prompt"] != "verbatim"):
+    if shots < 0 or (shots and not takes_shots(protocol, task["prompt"])):
         raise ConfigError(f"{where}: {protocol} takes no demonstrations, found shots: {shots}; set it to 0.")
     for name, value in options.items():
         if name not in OPTIONS:

@@ -63,10 +63,13 @@ def _by_name(name: str, root: Path) -> Path:
     for path, names in every.items():
         if name in names["task"]:
             return path
+    for path in [path for path, names in every.items() if name in names["group"]]:
+        content = _read(path, ())
+        raise ConfigError(f'lm-eval task "{name}": is a group of tasks, not one; name one of them.{_members(content)}')
     members = sorted({task for names in every.values() if name in names["tag"] for task in names["task"]})
-    if members or any(name in names["group"] for names in every.values()):
-        listed = f" It holds {', '.join(members[:8])}{', …' if len(members) > 8 else ''}." if members else ""
-        raise ConfigError(f'lm-eval task "{name}": is a group or tag, not one task; name one of its tasks.{listed}')
+    if members:
+        listed = f"It holds {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
+        raise ConfigError(f'lm-eval task "{name}": is a tag of several tasks; name one of them. {listed}')
     known = [task for names in every.values() for task in names["task"]]
     raise ConfigError(f'lm-eval task "{name}": the installed lm_eval has no such task.{closest(name, known)}')
 
