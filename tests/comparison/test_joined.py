@@ -266,6 +266,13 @@ def test_an_earlier_run_of_ours_is_joined_as_it_is(tmp_path):
         join(tmp_path, {"e2": ours})
 
 
+def test_parquet_that_is_not_per_item_results_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "old.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="no per-item results of this version") as error:
+        join(tmp_path / "old.parquet", {"e": reference()})
+    assert "delete" not in str(error.value)
+
+
 def prompts(items):
     return {each["item_id"]: f"Pregunta: {each['question']}" for each in items}
 

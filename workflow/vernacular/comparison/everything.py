@@ -70,7 +70,7 @@ _FACTS = ("task", "language", "protocol", "shots", "seed", "style")
 
 
 def _sign(row: dict, signatures: Mapping) -> None:
-    """The signature that both sides have; where they differ, or one has none, a note says so."""
+    """The signature that the sides have, or the one that has any (joined results have none); a note if they differ."""
     at = (row["evaluation"], row["metric"])
     one, other = (signatures.get(row[side], {}).get(at) for side in ("baseline", "candidate"))
     row["signature"] = one or other

@@ -17,7 +17,7 @@ from vernacular.comparison.judged import JUDGED, row_of
 from vernacular.comparison.match import LEAST, Matched, match
 from vernacular.comparison.outside import Answer, answers_in, lines_of
 from vernacular.comparison.sides import as_table
-from vernacular.errors import DataError, closest
+from vernacular.errors import ArtifactError, DataError, closest
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.yamlfile import shown
 
@@ -70,8 +70,14 @@ def _files(path: Path) -> list[Path]:
 
 def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
-    evaluation = artifacts.metadata(file).get("evaluation", file.stem)
-    table = artifacts.read(file, TASK_RESULTS)
+    try:
+        evaluation = artifacts.metadata(file).get("evaluation", file.stem)
+        table = artifacts.read(file, TASK_RESULTS)
+    except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
+        raise DataError(
+            f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "
+            "results, or a CSV with item_id and correct."
+        ) from None
     if evaluation not in references:
         return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
     ours = _keys(references[evaluation].rows)
