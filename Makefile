@@ -6,15 +6,24 @@ SHELL = /bin/bash
 # where a fetched model lies, by its record
 FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'
 
-.PHONY: quickstart test lint bench environment clean
+.PHONY: quickstart test test-slurm slurm-profile lint bench environment clean
 
 # the environment, and the run that config.yaml describes
 quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
-# the environment, and every test
+# the environment, and every test but those that need SLURM
 test: environment
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore tests/slurm
+
+# interruptions, here and on a SLURM of one node that is started and stopped; skipped where SLURM is not installed
+test-slurm: environment
+	$(BIN)/pytest tests/slurm -rs
+
+# a copy of the cluster's profile to edit, for `snakemake --profile slurm`; one that is there already is kept
+slurm-profile:
+	mkdir -p $${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm
+	cp --no-clobber profiles/slurm/config.yaml $${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm/
 
 lint: environment
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ from vernacular import artifacts
 from vernacular.inference.shards import CHARACTERS_PER_TOKEN, NEW_TOKEN
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
-_OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a seventh of what an A100 can do
+OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a seventh of what an A100 can do
 _SNAKEMAKE_MB = 500  # Snakemake runs beside the job and counts as its memory
 _LONGEST = 7 * 24 * 60  # minutes; a cluster that allows less says so
 
@@ -33,7 +33,7 @@ def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: 
     """Walltime of a base's job with its adapters, or of one shard of it."""
     parameters = _read(records[0]).get("parameters") or 0
     tokens = sum(_tokens(path) for path in requests) * len(records) / settings["shards"]
-    speed = _OPERATIONS["cpu" if settings["device"] == "cpu" else "gpu"]
+    speed = OPERATIONS["cpu" if settings["device"] == "cpu" else "gpu"]
     return min(_LONGEST, ceil(10 + 2 * parameters * tokens / speed / 60) * attempt)
 
 

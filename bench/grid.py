@@ -1,0 +1,100 @@
+"""How long a model of so many parameters takes for the whole grid of the tools we come from, by our own estimate.
+
+    python bench/grid.py [--parameters 7e9]
+
+Prompts are built from the samples as for a real run; their characters per item, times the rows of the real set (its
+task file's `expected_rows`), give the tokens. See docs/scale.md.
+"""
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+
+import yaml
+from vernacular import config, estimates, specs
+from vernacular.data.load import load_items
+from vernacular.inference.shards import CHARACTERS_PER_TOKEN, NEW_TOKEN
+from vernacular.requests.build import build
+
+LANGUAGES = ["gl", "en", "ca", "es", "pt", "ar", "sr"]
+FEW_SHOT = {"shots": [0, 5]}
+GRID = [
+    {"task": "openbookqa", "protocols": ["generation", "options"], **FEW_SHOT},
+    {"task": "belebele", "protocols": ["generation", "options"], **FEW_SHOT},
+    {"task": "veritasqa", "protocols": ["generation"], **FEW_SHOT},
+    {"task": "truthfulqa", "protocols": ["generation"], **FEW_SHOT},
+    {"task": "xstorycloze", "protocols": ["generation"], **FEW_SHOT},
+    {"task": "xstorycloze", "protocols": ["minimal_pair"]},
+    {"task": "cola"},
+    {"task": "calame", "protocols": ["last_word"]},
+    {"task": "global_piqa", "protocols": ["minimal_pair"]},
+    {"task": "palmx_culture", "protocols": ["letters"]},
+    {"task": "serbian_cloze"},
+    {"task": "multiblimp"},
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--parameters", type=float, default=7e9)
+    parameters = parser.parse_args().parameters
+    asked, without = read_grid()
+    sizes = defaultdict(list)  # (task, protocol, shots) -> per language: tokens read and written per item, and once
+    for evaluation in asked.evaluations.values():
+        sizes[evaluation.task, evaluation.protocol, evaluation.shots].append(per_item(asked, evaluation))
+    print("| task | protocol | shots | items | million tokens read | million written | GPU hours |")
+    print("|---|---|---|---|---|---|---|")
+    total = [0.0, 0.0, 0.0]
+    for (task, protocol, shots), measured in sizes.items():
+        read, new, once = (mean(each) for each in zip(*measured, strict=True))
+        languages, items = rows_of(asked.tasks[task])
+        read, new = read * items + once * languages, new * items
+        seconds = 2 * parameters * (read + NEW_TOKEN * new) / estimates.OPERATIONS["gpu"]
+        total = [so_far + more for so_far, more in zip(total, (read, new, seconds), strict=True)]
+        print(
+            f"| `{task}` | {protocol} | {shots} | {items:,} in {languages} | {read / 1e6:.2f} | {new / 1e6:.2f} |"
+            f" {seconds / 3600:.2f} |"
+        )
+    print(f"| all | | | | {total[0] / 1e6:.1f} | {total[1] / 1e6:.2f} | {total[2] / 3600:.1f} |")
+    print(f"\nNo samples, and so no row: {', '.join(without) or 'none'}.")
+
+
+def read_grid() -> tuple[config.Config, list[str]]:
+    """The grid as a config asks for it, and the tasks that ship no samples."""
+    here = [entry for entry in GRID if (config.WORKFLOW / "samples" / entry["task"]).is_dir()]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "config.yaml"
+        path.write_text(
+            yaml.safe_dump({"models": {"any": {"source": "./any"}}, "data": "samples", "evaluations": here})
+        )
+        return config.load([path]), sorted({entry["task"] for entry in GRID if entry not in here})
+
+
+def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
+    """Tokens read and written per item, and those of the block that all items share."""
+    given = specs.of_items(asked, evaluation)
+    items, _ = load_items(
+        given["task"], evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW
+    )
+    options = {key: getattr(evaluation, key) for key in ("language", "protocol", "shots", "seed", "style")}
+    requests, _ = build(items, given["task"], **options, options=dict(evaluation.options))
+    requests = [request for request in requests if request["kind"] in ("score", "generate")]
+    size = estimates.size(requests)
+    shared = {request["prefix"] for request in requests}
+    once = sum(map(len, shared)) if len(shared) == 1 else 0
+    count = len({request["item_id"] for request in requests})
+    read = (size["characters"] - once) / count / CHARACTERS_PER_TOKEN
+    return read, size["new_tokens"] / count, once / CHARACTERS_PER_TOKEN
+
+
+def rows_of(task: dict) -> tuple[int, int]:
+    """(languages of the grid, their rows); a set whose rows nobody has counted is taken to be as long as the others."""
+    entries = [task["languages"][language] for language in LANGUAGES if language in task["languages"]]
+    known = [entry["expected_rows"] for entry in entries if entry.get("expected_rows")]
+    return len(entries), round(mean(known) * len(entries))
+
+
+if __name__ == "__main__":
+    main()

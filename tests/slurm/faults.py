@@ -1,0 +1,188 @@
+"""Places in which a run is interrupted: started, watched, hit, and run again; and what that cost."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from workplace import ROOT, Workplace, said
+
+SLOWLY = Path(__file__).parent / "slowly"
+EVALUATIONS = [
+    {"task": "cola", "languages": ["es"]},
+    {"task": "openbookqa", "languages": ["gl"], "protocols": ["options"]},
+    {"task": "cola", "languages": ["ca"]},
+]
+ASKED = "results/asked/tiny/1of1.json"
+# a poll each second rather than every forty; and at most two cores for a job, as locally
+QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
+ON_SLURM = [
+    "--workflow-profile",
+    str(ROOT / "profiles" / "slurm"),
+    "--set-threads",
+    "infer=2",
+    "similarity=2",
+    *QUICKLY,
+]
+
+
+def prepare(folder: Path) -> Path:
+    """Everything that comes before the model is asked."""
+    folder.mkdir()
+    place = Workplace(folder, EVALUATIONS)
+    place.config["models"] = {"tiny": {"source": "./causal", "dtype": "float32", "batch_tokens": 32, "gpus": 1}}
+    run = place.run("--until", "requests", "model", "encoder")
+    assert run.returncode == 0, said(run)
+    return folder
+
+
+class Place:
+    """A copy of a prepared folder, in which snakemake runs as a process that can be watched and hit."""
+
+    def __init__(self, ready: Path, folder: Path):
+        shutil.copytree(ready, folder, copy_function=shutil.copy2, symlinks=True)
+        self.folder = folder
+        self.process: subprocess.Popen | None = None
+        self.faults: list[tuple[str, float, float]] = []  # (name, when, when the last of what was kept was written)
+
+    # ----- running ---------------------------------------------------------------------------------------------------
+
+    def start(self, *arguments: str) -> None:
+        """snakemake in the background, writing to `said.txt`."""
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(SLOWLY), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+        with open(self.folder / "said.txt", "a") as file:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdout=file, stderr=file, env=environment, start_new_session=True
+            )
+
+    def start_locally(self, *arguments: str) -> None:
+        self.start("-c2", "--workflow-profile", str(ROOT / "profiles" / "default"), *arguments)
+
+    def start_on_slurm(self, *arguments: str) -> None:
+        """The job that asks the model, on SLURM, with no second try unless asked for."""
+        self.start(ASKED, *ON_SLURM, "--retries", "0", *arguments)
+
+    def wait(self, seconds: float = 240) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def finish(self, *arguments: str) -> None:
+        """A plain `snakemake`, which must succeed."""
+        self.start_locally(*arguments)
+        assert self.wait() == 0, self.said()
+
+    # ----- watching --------------------------------------------------------------------------------------------------
+
+    def until(self, true, what: str, seconds: float = 240) -> None:
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < deadline, f"waited in vain for {what}: {self.said()}"
+            time.sleep(0.05)
+
+    def until_more_is_kept(self) -> None:
+        """This run has answered something, and written some of it down."""
+        known, answered = set(self.kept()), len(self.batches())
+        self.until(lambda: len(self.batches()) > answered and set(self.kept()) - known, "a job in the middle")
+
+    def kept(self) -> list[Path]:
+        """What the store holds: finished evaluations, and parts of the journal."""
+        return [*self.finished(), *self.parts()]
+
+    def parts(self) -> list[Path]:
+        return list((self.folder / "results" / "store" / "journal").glob("*/*.part"))
+
+    def finished(self) -> list[Path]:
+        return list((self.folder / "results" / "store" / "scores").glob("*/*.parquet"))
+
+    def worker(self) -> int:
+        """The pid of the python that asks the model."""
+        return int((self.folder / "batches.log").read_text().splitlines()[-1].split()[0])
+
+    def job(self) -> str:
+        """The id of the SLURM job that runs for this place."""
+        listed = run("squeue", "-h", "-t", "R,PD", "-o", "%A %Z")
+        found = [line.split()[0] for line in listed.splitlines() if line.split()[1] == str(self.folder)]
+        assert len(found) == 1, listed
+        return found[0]
+
+    def said(self) -> str:
+        return (self.folder / "said.txt").read_text()[-5000:]
+
+    # ----- hitting ---------------------------------------------------------------------------------------------------
+
+    def hit(self, fault: str, how=None, *, but: Path | None = None) -> None:
+        """Remember when the last of what the store then holds was written (`but` for one part), and do it."""
+        kept = [path.stat().st_mtime for path in self.kept() if path != but]
+        if how:
+            how()
+        self.faults.append((fault, time.time(), max(kept, default=0.0)))
+
+    def kill_worker(self, number: int = signal.SIGKILL) -> None:
+        os.kill(self.worker(), number)
+
+    def kill_snakemake(self) -> None:
+        """Snakemake alone: what it started lives on."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    # ----- what it cost ----------------------------------------------------------------------------------------------
+
+    def batches(self) -> list[tuple[float, str]]:
+        """(time, batch) of every answer the model gave, in all runs."""
+        log = self.folder / "batches.log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(float(line.split()[1]), line.split()[2]) for line in lines]
+
+    def redone(self) -> dict[str, int]:
+        """Fault -> how many batches were answered again because of it; each came after the last part that was kept."""
+        first, cost = {}, dict.fromkeys((fault for fault, _, _ in self.faults), 0)
+        for when, batch in self.batches():
+            if batch in first:
+                fault, _, kept = next(each for each in self.faults if each[1] >= first[batch])
+                assert first[batch] >= kept - 0.1, f"{fault}: a batch was asked again that had been kept"
+                cost[fault] += 1
+            first[batch] = when
+        return cost
+
+    def tables(self) -> dict[str, str]:
+        """Everything a person reads, but for timings: the summary and the per-item results."""
+        results = self.folder / "results"
+        tables = {"summary": rows(results / "summary" / "results.parquet")}
+        tables["csv"] = (results / "summary" / "results.csv").read_text()
+        for kind in ("scores", "tasks"):
+            for path in sorted((results / "tiny" / kind).glob("*.parquet")):
+                tables[f"{kind}/{path.stem}"] = rows(path)
+        return tables
+
+    def differs_from(self, other: "Place") -> list[str]:
+        """The tables that are not the other's bit for bit."""
+        ours, theirs = self.tables(), other.tables()
+        assert ours.keys() == theirs.keys()
+        return [name for name in ours if ours[name] != theirs[name]]
+
+
+def rows(path: Path) -> str:
+    """A table's rows as text: floats to the last bit, and NaN like NaN."""
+    return repr(pq.read_table(path).to_pylist())
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def end(place: Place) -> None:
+    """End what a test that failed has left running."""
+    if place.process and place.process.poll() is None:
+        os.killpg(place.process.pid, signal.SIGKILL)
+        place.process.wait()
+
+
+def table(place: Place, whole: Place) -> str:
+    """fault, batches asked again, of how many."""
+    return "\n".join(f"{fault} | {n} of {len(whole.batches())}" for fault, n in place.redone().items())
