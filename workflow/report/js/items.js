@@ -91,16 +91,20 @@
       blocks.get(block).push(each);
     }
     let there = [];
+    let done = 0;
+    let next = 1; // draw after 1, 2, 4, 8, … blocks: soon at first, and not a thousand times for a long set
     for (const [block, members] of [...blocks].sort(([a], [b]) => a - b)) {
       const items = await load(`e${number}/i${block}`);
       for (const each of members) each.item = items[each.place - block * task.block];
-      there = worstFirst([...there, ...members]);
+      there.push(...members);
+      done += 1;
       if (!grid.table().node().isConnected) return; // another view is shown by now
-      progress.textContent = there.length < rows.length ? `${format.count(there.length)} of ${format.count(rows.length)} items are here …` : `${format.count(rows.length)} items, worst first`;
-      const sorted = grid.order().length > 0;
-      if (sorted) grid.rows.add(members);
-      else grid.clear().rows.add(there);
-      grid.draw(false);
+      const all = done === blocks.size;
+      progress.textContent = all ? `${format.count(rows.length)} items, worst first` : `${format.count(there.length)} of ${format.count(rows.length)} items are here …`;
+      if (done < next && !all) continue;
+      next = 2 * done;
+      there = worstFirst(there);
+      grid.clear().rows.add(there).draw(false);
     }
   }
 })();
