@@ -37,16 +37,19 @@ def lay_out(
     """
     if settings["few"]["samples"] and settings["few_split"] is None:
         shots = settings["few"]["samples"]
-    elif not shots and settings["few_split"] is not None:
-        shots = rows  # the same split, or a file of one's own
+    elif not shots and settings["few_split"] == settings["split"]:
+        shots = rows
     tabular = _tabular(provenance)
     processed = _processed(rows, settings["process_docs"], folder, tabular)
     if not processed:
         raise DataError(f"{settings['file']}: process_docs leaves no row.")
     few_docs = settings["few"]["process_docs"]
-    pool = processed if shots is rows and few_docs == settings["process_docs"] else None
-    if pool is None:
-        pool = shots if settings["few_split"] is None else _processed(shots, few_docs, folder, tabular)
+    if settings["few_split"] is None:
+        pool = shots
+    elif shots is rows and few_docs == settings["process_docs"]:
+        pool = processed
+    else:
+        pool = _processed(shots, few_docs, folder, tabular)
     try:
         how = render.wording(settings, folder, processed)
     except CannotLayOut as reason:

@@ -60,6 +60,7 @@ def _settings(content: dict, path: Path) -> dict:
         "gen_prefix": content.get("gen_prefix"),
         "target_delimiter": content.get("target_delimiter", " "),
         "few": few,
+        "split": first_split(content, "test", "validation"),
         "few_split": pool,
         # theirs compares the two names, so two that are missing are equal
         "exclude": few["split"] == content.get("test_split"),

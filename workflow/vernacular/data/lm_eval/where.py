@@ -60,7 +60,9 @@ def _files(given, test: str, few: str | None, form: str, path: Path) -> dict:
             raise unsupported(path, "dataset_kwargs.data_files", "a web address for each of two splits")
         return {"url": found[test], "format": form, "split": test}
     here = {split: str((path.parent / Path(name).expanduser()).resolve()) for split, name in found.items()}
-    return {"file": here[test], "format": form, "split": test} | ({"few_shot": here[few]} if few else {})
+    return {"file": here[test], "format": form, "split": test} | (
+        {"few_shot": here[few]} if few != test and few else {}
+    )
 
 
 def first_split(content: dict, *names: str) -> str | None:
