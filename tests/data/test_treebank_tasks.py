@@ -14,6 +14,7 @@ from vernacular.data.treebank.explain import csv_text, explain
 from vernacular.data.treebank.extract import extract
 from vernacular.data.treebank.pattern import load_pattern
 from vernacular.errors import ConfigError, DataError
+from vernacular.fingerprint import fingerprint
 
 # counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
 AGREEMENT = {
@@ -231,6 +232,7 @@ def test_pattern_is_part_of_the_source_so_that_another_one_makes_other_items(tmp
     assert [pattern["pattern"] for pattern in source["pattern"]] == ["own", "subject_verb_number"]
     assert source["pattern"][0]["swap"] == [{"Number": "Plur"}]
     assert local_files(source, tmp_path) == [tmp_path / "gl.conllu"] * 2
+    assert fingerprint(source) == fingerprint(load_task(tmp_path / "mine.yaml")["languages"]["gl"]["source"][0])
 
 
 def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
