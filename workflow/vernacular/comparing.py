@@ -23,6 +23,9 @@ class Results(Mapping):
     def __getitem__(self, evaluation: str) -> pa.Table:
         return artifacts.read(self.paths[evaluation], TASK_RESULTS)
 
+    def __contains__(self, evaluation) -> bool:  # the inherited one would read the file
+        return evaluation in self.paths
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
 
@@ -54,39 +57,51 @@ def compare(args) -> str:
     for kind, rows in ((COMPARISONS, found.comparisons), (STANDINGS, found.standings), (OVERALL, found.overall)):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
-    args.changes.mkdir(parents=True, exist_ok=True)
-    changed = sum(
-        _write_changes(args.changes / f"{baseline}--{candidate}", results[baseline], results[candidate], evaluations)
-        for baseline, candidate in tqdm(pairs, desc="won and lost items", disable=None)
-    )
+    changed = _write_changes(args.changes, pairs, results, evaluations, args.items_folder)
     return f"compare: {len(pairs)} pairs, {len(found.comparisons)} differences, {changed} items won or lost"
 
 
-def _write_changes(folder: Path, baseline: Mapping, candidate: Mapping, evaluations: dict) -> int:
-    """A pair's won and lost items, as Parquet and CSV, and a cloze evaluation's as the Serbian scripts write it."""
+def _write_changes(folder: Path, pairs: list[tuple], results: Mapping, evaluations: dict, items_folder: Path) -> int:
+    """Each pair's won and lost items, as Parquet and CSV; of a cloze evaluation also as the Serbian scripts do.
+
+    Evaluation by evaluation, so that each file is read once, however many pairs it is part of.
+    """
     from vernacular.comparison.changes import changes, worst_first
     from vernacular.comparison.schema import CHANGES
     from vernacular.comparison.serbian import serbian_json
     from vernacular.summary.tables import to_frame, write_csv
 
-    rows, made_of = [], []
-    for evaluation, what in evaluations.items():
-        if evaluation not in baseline or evaluation not in candidate:
-            continue
-        sides = baseline[evaluation], candidate[evaluation]
-        rows += changes(*sides, evaluation)
-        made_of.append(evaluation)
-        if what["protocol"] == "cloze" and (text := serbian_json(*sides)):
-            with replacing(folder / f"{evaluation}.json") as temporary:
-                temporary.write_text(text + "\n", "utf-8")
-    rows = worst_first(rows)
-    note = {"fingerprint": artifacts.made_of(folder.name, made_of, [[r["evaluation"], r["item_id"]] for r in rows])}
-    path = artifacts.write(folder / "changes.parquet", CHANGES, rows, note)
-    frame = to_frame(artifacts.read(path, CHANGES))
-    for name in ("options", "gold", "baseline_scores", "candidate_scores"):
-        frame[name] = [None if v is None else json.dumps(v.tolist(), ensure_ascii=False) for v in frame[name]]
-    write_csv(folder / "changes.csv", frame)
-    return len(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
+    for evaluation, what in tqdm(evaluations.items(), desc="won and lost items", disable=None):
+        there = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
+        sides = {side: results[side][evaluation] for pair in there for side in pair}
+        for baseline, candidate in there:
+            rows = changes(sides[baseline], sides[candidate], evaluation)
+            found[baseline, candidate].append(pa.Table.from_pylist(rows, schema=CHANGES.schema))
+        if there and what["protocol"] == "cloze":
+            order = {
+                item["item_id"]: item["source_row"] for item in items_in(items_folder / f"{what['items']}.parquet")
+            }
+            for baseline, candidate in there:
+                if text := serbian_json(sides[baseline], sides[candidate], order):
+                    with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
+                        temporary.write_text(text + "\n", "utf-8")
+    for (baseline, candidate), tables in found.items():
+        rows = worst_first([row for table in tables for row in table.to_pylist()])
+        what = [[row["evaluation"], row["item_id"], row["change"]] for row in rows]
+        place = folder / f"{baseline}--{candidate}"
+        path = artifacts.write(
+            place / "changes.parquet", CHANGES, rows, {"fingerprint": artifacts.made_of(place.name, what)}
+        )
+        frame = to_frame(artifacts.read(path, CHANGES))
+        for name in ("options", "gold", "baseline_scores", "candidate_scores"):
+            frame[name] = [
+                None if v is None else json.dumps(list(v), ensure_ascii=False)
+                for v in artifacts.read(path, CHANGES)[name].to_pylist()
+            ]
+        write_csv(place / "changes.csv", frame)
+    return sum(table.num_rows for tables in found.values() for table in tables)
 
 
 def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: Path) -> tuple[dict, list[str]]:
@@ -95,7 +110,7 @@ def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: P
 
     references = {}
     for evaluation, what in spec["evaluations"].items():
-        rows = next((table for of_model in results.values() if (table := of_model[evaluation]).num_rows), None)
+        rows = next((table for model in spec["models"] if (table := results[model][evaluation]).num_rows), None)
         if rows is not None:
             items = items_in(items_folder / f"{what['items']}.parquet")
             references[evaluation] = Reference(what["protocol"], what["shots"], rows, items)
