@@ -189,6 +189,7 @@ OURS = """
         ("letters", "verbatim", "lm-eval: theirs.yaml", r"asked with protocols: \[options\]"),
         ("options", "pair", "lm-eval: theirs.yaml", "lm-eval goes with prompt: verbatim"),
         ("options", "verbatim", "hub: a/b", "lm-eval goes with prompt: verbatim"),
+        ("options", "verbatim", "lm-eval: theirs.yaml, split: dev", "split has no meaning beside lm-eval"),
     ],
 )
 def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, protocol, prompt, source, words):

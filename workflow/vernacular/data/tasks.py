@@ -93,6 +93,9 @@ def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> t
     named = [source for source in sources if "lm-eval" in source]
     if bool(named) != (content["prompt"] == "verbatim") or (named and len(sources) > 1):
         raise ConfigError(f"{where}: lm-eval goes with prompt: verbatim, and is the only source of its language.")
+    for key in {key for source in sources for key in source}:
+        if key not in ("lm-eval", "trust_functions", "revision") if named else key == "trust_functions":
+            raise ConfigError(f"{where}: {key} has no meaning {'beside' if named else 'without'} lm-eval.")
     if not named:
         return sources, {}
     source, settings = lm_eval.translate(named[0], path.parent)
