@@ -77,6 +77,15 @@ def test_shards_give_the_numbers_of_one_job_and_are_found_whole_later(asked, tmp
     assert done == {"m": {"a": "found in the store", "b": "found in the store"}}
 
 
+def test_what_was_answered_whole_is_not_asked_again_in_shards(asked, tmp_path):
+    record, paths = asked
+    run_group([record], paths, tmp_path / "store")
+    for k in range(3):
+        done, _ = run_group([record], paths, tmp_path / "store", shard=(k, 3))
+        assert set(done["m"].values()) <= {"found in the store", "nothing to ask"}
+    assert lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=3)["answered"] == 2
+
+
 def test_a_share_that_is_not_there_is_an_error_and_no_shorter_table(asked, tmp_path):
     record, paths = asked
     run_group([record], paths, tmp_path / "store", shard=(0, 2))

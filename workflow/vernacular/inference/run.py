@@ -29,6 +29,7 @@ class Question:
     requests: pa.Table
     kind: Kind
     key: str
+    whole: str  # the key of all of it; `key` itself where the work is not cut
 
 
 def run_group(
@@ -49,7 +50,7 @@ def run_group(
         for question in questions(record, asked, shard):
             if not question.requests.num_rows:
                 done[record["name"]][question.evaluation] = NOTHING
-            elif store.get(question.key, question.kind):
+            elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
                 done[record["name"]][question.evaluation] = FOUND
             else:
                 wanted.append(question)
@@ -85,10 +86,13 @@ def questions(record: dict, asked: dict[str, Path], shard: tuple[int, int] = (0,
             tables[evaluation] = artifacts.read(path, REQUESTS)
     index, count = shard
     parts = {evaluation: shares[index] for evaluation, shares in cut(tables, count).items()}
-    return [
-        Question(evaluation, part, kinds[evaluation], evaluation_key(record, part, kinds[evaluation]))
-        for evaluation, part in parts.items()
-    ]
+    found = []
+    for evaluation, part in parts.items():
+        kind = kinds[evaluation]
+        key = evaluation_key(record, part, kind)
+        whole = key if count == 1 else evaluation_key(record, tables[evaluation], kind)
+        found.append(Question(evaluation, part, kind, key, whole))
+    return found
 
 
 def impossible(record: dict, note: dict) -> dict | None:

@@ -1,0 +1,31 @@
+"""A job whose store breaks under it."""
+
+import pytest
+import tiny
+from vernacular import artifacts
+from vernacular.checkpoints import resolve
+from vernacular.inference.run import run_group
+from vernacular.inference.store import Store, StoreError
+from vernacular.requests.schema import REQUESTS
+
+
+def test_a_store_that_cannot_be_written_ends_the_job_before_more_is_asked_in_vain(tmp_path, monkeypatch):
+    tiny.save("llama", tmp_path / "model")
+    record = resolve("m", str(tmp_path / "model"), tmp_path / "c") | {
+        "dtype": "float32",
+        "device": "cpu",
+        "chat": False,
+    }
+    paths = {}
+    for name in ("a", "b"):
+        requests = tiny.score_requests([(f"A casa {name}", 0, 8)])
+        note = {"protocol": "acceptability", "causal_only": False, "fingerprint": name}
+        paths[name] = artifacts.write(tmp_path / f"{name}.parquet", REQUESTS, requests, note)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "journal").write_text("a file where a folder should be")
+    opened = []
+    journal = Store.journal
+    monkeypatch.setattr(Store, "journal", lambda self, key, **more: opened.append(key) or journal(self, key, **more))
+    with pytest.raises(StoreError, match="the store cannot be"):
+        run_group([record], paths, tmp_path / "store")
+    assert len(opened) == 1
