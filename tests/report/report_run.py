@@ -11,7 +11,8 @@ from vernacular.summary.schema import RESULTS
 
 MODELS = ["plain", "=cmd()", "__proto__"]
 OPTIONS, SENTENCES, WRITING = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"
-EVALUATIONS = [OPTIONS, SENTENCES, WRITING]
+GONE = "gone.gl.letters.0shot"  # its data set could not be had
+EVALUATIONS = [OPTIONS, SENTENCES, WRITING, GONE]
 N = 260  # items of OPTIONS: more than one block
 HOSTILE = {
     "i3": "</script><script>window.pwned = 1</script>",
@@ -32,8 +33,12 @@ def write_run(root: Path) -> dict:
         _options(results / model, number)
         _sentences(results / model, number)
         _writing(results / model, number)
+        _write(results / model / "tasks" / f"{GONE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
         long += _long(model, number)
     notes = [{"model": MODELS[0], "evaluation": WRITING, "kind": "flagged", "note": "truncated", "count": 2}]
+    notes += [
+        {"model": m, "evaluation": GONE, "kind": "unavailable", "note": "<b>gated</b>", "count": None} for m in MODELS
+    ]
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": notes})
     changes = _comparison(results)
     jobs = root / "benchmarks" / "infer"
@@ -70,6 +75,7 @@ def _requests(results: Path) -> None:
         for i in range(3)
     ]
     _ask(results, WRITING, written)
+    _ask(results, GONE, [])
 
 
 def _choices(i: int) -> list[str]:

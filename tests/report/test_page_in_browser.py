@@ -1,5 +1,5 @@
 import pytest
-from report_run import ARABIC, HOSTILE, MODELS, OPTIONS, SENTENCES, WRITING, N, prompt_of
+from report_run import ARABIC, GONE, HOSTILE, MODELS, OPTIONS, SENTENCES, WRITING, N, prompt_of
 
 BOARD = ".board tbody tr > :first-child"
 
@@ -69,7 +69,11 @@ def test_a_language_shows_its_evaluations_only_and_stands_in_the_address(browser
 def test_above_chance_is_zero_at_chance(browser):
     browser.open("#/leaderboard?scale=chance&down=models")
     row = next(tr for tr in browser.all(".board tbody tr") if tr.text.startswith("plain"))
-    assert [a.text.split("\n")[0].rstrip("★☆") for a in row.find_elements("css selector", "td a")]== ["–", "0.0", "0.0"]
+    assert [a.text.split("\n")[0].rstrip("★☆") for a in row.find_elements("css selector", "td a")] == [
+        "–",
+        "0.0",
+        "0.0",
+    ]
 
 
 def test_against_a_baseline_shows_the_paired_difference(browser):
@@ -227,7 +231,10 @@ def test_every_view_can_be_heard(browser, view):
         "return [...document.querySelectorAll('main table')].every((t) => t.tHead && t.querySelector('th[scope]'))"
     )
     assert browser.js("return [...document.querySelectorAll('.plot')].every((p) => p.getAttribute('aria-label'))")
-    assert browser.js("return document.querySelectorAll('main [onclick], main [role=button]:not([class*=dt-])').length") == 0
+    assert (
+        browser.js("return document.querySelectorAll('main [onclick], main [role=button]:not([class*=dt-])').length")
+        == 0
+    )
 
 
 def test_the_first_stop_of_the_tab_key_skips_to_the_content(browser):
@@ -236,6 +243,18 @@ def test_the_first_stop_of_the_tab_key_skips_to_the_content(browser):
     assert browser.js("return document.activeElement.id") == "skip"
     browser.js("return document.activeElement").send_keys("\n")
     assert browser.js("return document.activeElement.id") == "main"
+
+
+def test_what_could_not_be_had_is_said_where_its_values_would_stand(browser):
+    browser.open()
+    assert browser.text("main details summary") == "3 evaluations without values"
+    assert "plain · gone.gl.letters.0shot — unavailable: <b>gated</b>" in browser.text("main details")
+    browser.open(address("task", GONE))
+    assert "No value could be computed" in browser.text("main")
+    browser.open(address("items", GONE, "plain"))
+    assert "plain has no answers in gone.gl.letters.0shot" in browser.text("main")
+    browser.open("#/provenance")
+    assert "<b>gated</b>" in browser.text("main")
 
 
 def test_an_unknown_name_is_said_and_not_an_error(browser):

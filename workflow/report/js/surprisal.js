@@ -64,7 +64,7 @@ vernacular.surprisal = (() => {
     });
     const known = all.filter((token) => token.nats !== null);
     const total = known.reduce((sum, token) => sum + token.nats, 0);
-    const sum = `${total.toFixed(2)} nats over ${hundredths.length} token${hundredths.length === 1 ? "" : "s"}`;
+    const sum = `${total.toFixed(1)} nats over ${hundredths.length} token${hundredths.length === 1 ? "" : "s"}`;
     return el("div", { class: "surprisal" }, el("p", { class: "words", dir: "auto", lang: language }, parts), el("p", { class: "sum" }, sum));
   }
 

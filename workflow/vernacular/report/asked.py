@@ -31,7 +31,8 @@ class Asked:
         """Take the rows of a requests file (the columns `COLUMNS`) in; call it before `add_items`."""
         by_item: dict[str, list[dict]] = {}
         for row in rows:
-            by_item.setdefault(row["item_id"], []).append(row)
+            if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span: it was not asked
+                by_item.setdefault(row["item_id"], []).append(row)
         for item, asked in by_item.items():
             self._requests[item] = asked
             for row in _drawn(asked):

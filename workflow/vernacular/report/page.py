@@ -51,6 +51,7 @@ def build(
     comparisons, standings and overall may be missing.
     """
     _empty(out)
+    _write_shell(out)
     summary = results / "summary" / "results.parquet"
     long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
     notes = artifacts.metadata(summary)["notes"]
@@ -92,7 +93,6 @@ def build(
     }
     write_piece(out, "provenance", provenance_piece)
     write_piece(out, "index", index | {"metrics": numbers.facts})
-    _write_shell(out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
 
@@ -111,7 +111,7 @@ def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], 
 def _empty(out: Path) -> None:
     """Remove an earlier page, and nothing else: a folder that holds no page of ours is left as it is."""
     if out.exists() and any(out.iterdir()):
-        if not (out / "data" / "index.js").exists():
+        if not (out / "js" / "core.js").exists():
             raise ArtifactError(f"{out}: holds other files than a report page; name an empty folder.")
         shutil.rmtree(out)
 
@@ -130,9 +130,9 @@ def _asked_setting(results: Path, name: str) -> dict:
 
 def _write_shell(out: Path) -> None:
     """Copy page, styles and scripts, and write Vega and the plots beside them."""
-    shutil.copy(ASSETS / "index.html", out / "index.html")
-    shutil.copy(ASSETS / "style.css", out / "style.css")
     for folder in ("js", "lib"):
         shutil.copytree(ASSETS / folder, out / folder)
+    for name in ("index.html", "style.css"):
+        shutil.copy(ASSETS / name, out / name)
     (out / "lib" / "vega.js").write_text(vl_convert.javascript_bundle(), "utf-8")
     write_piece(out, "plots", specifications())
