@@ -56,6 +56,28 @@ def evaluation_of(wildcards):
     return next(e for e in CONFIG.evaluations.values() if (e.task, e.language) == (wildcards.task, wildcards.lang))
 
 
+# What a base is asked with, and the records of it and its adapters
+def settings_of(wildcards):
+    return CONFIG.models[wildcards.base]
+
+
+def records_of(wildcards):
+    return expand("resources/models/{model}.json", model=CONFIG.bases[wildcards.base])
+
+
+# An adapter's base; nothing for a model of its own
+def base_of(wildcards):
+    base = CONFIG.models[wildcards.model].get("base")
+    return {"base": f"resources/models/{base}.json"} if base else {}
+
+
+# What says that all jobs of a model are done
+def shards_of(wildcards):
+    base = CONFIG.models[wildcards.model].get("base", wildcards.model)
+    count = CONFIG.models[base]["shards"]
+    return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
+
+
 wildcard_constraints:
     base="|".join(map(re.escape, CONFIG.bases)),
     shard=r"\d+of\d+",

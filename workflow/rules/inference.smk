@@ -8,26 +8,6 @@ outputs are laid out.
 """
 
 
-def settings_of(wildcards):
-    return CONFIG.models[wildcards.base]
-
-
-def records_of(wildcards):
-    return expand("resources/models/{model}.json", model=CONFIG.bases[wildcards.base])
-
-
-# an adapter's base; nothing for a model of its own
-def base_of(wildcards):
-    base = CONFIG.models[wildcards.model].get("base")
-    return {"base": f"resources/models/{base}.json"} if base else {}
-
-
-def shards_of(wildcards):
-    base = CONFIG.models[wildcards.model].get("base", wildcards.model)
-    count = CONFIG.models[base]["shards"]
-    return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
-
-
 # one model's files on this disk, pinned to a revision, and a record of what it is
 rule model:
     input:
