@@ -42,7 +42,7 @@
       for (const [unit, rows] of Map.groupBy ? Map.groupBy(headline, (row) => index.metrics[row.metric].unit) : grouped(headline, index)) {
         const times = unit === "share" ? 100 : 1;
         const points = rows.map((row) => ({
-          evaluation: `${index.names[row.evaluation]} · ${names.metric(index.metrics[row.metric])}`,
+          evaluation: label(index, row),
           value: row.difference * times, low: row.ci_low === null ? null : row.ci_low * times, high: row.ci_high === null ? null : row.ci_high * times,
           label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
         }));
@@ -51,6 +51,13 @@
       }
     };
     return { title: `${candidate} against ${baseline}`, element, after };
+  }
+
+  // In the plot: the end of a long name tells evaluations apart, and an axis cuts it off; the language comes first.
+  function label(index, row) {
+    const setting = index.evaluations[row.evaluation];
+    const measured = names.metric(index.metrics[row.metric]);
+    return setting ? `${setting.language} ${setting.task} ${names.manner(setting)}: ${measured}` : `${index.names[row.evaluation]}: ${measured}`;
   }
 
   function grouped(rows, index) {
