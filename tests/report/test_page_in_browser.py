@@ -149,6 +149,15 @@ def test_surprisal_is_drawn_for_every_token_under_its_word(browser):
     assert browser.texts(".nats")[:2] == ["4.5", "1.0"]  # a token that begins with the blank belongs to the word after
 
 
+def test_a_text_without_blanks_is_cut_where_its_words_end(browser):
+    browser.open()
+    text = "我喜歡在春天的早晨沿著河邊慢慢散步然後回家喝一杯熱茶"
+    words = browser.js(f"return vernacular.surprisal.words(Array.from('{text}'), 'zh')")
+    assert len(words) > 8
+    assert [start for start, _ in words] == [0, *(end for _, end in words[:-1])]
+    assert words[-1][1] == len(text)
+
+
 def test_a_chat_template_is_shown_around_the_prompt_and_not_in_it(browser):
     browser.open(address("item", WRITING, "plain", "w1"))
     assert browser.text("section section h2") == "Prompt as sent, through the chat template"

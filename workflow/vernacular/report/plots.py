@@ -95,7 +95,7 @@ def _outcomes():
 def _differences():
     """Candidate minus baseline per evaluation with intervals; filled where significant, hollow where not."""
     rows = alt.Chart(alt.NamedData("rows"))
-    y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=340))
     legend = alt.Legend(orient="top")
     colour = alt.Color("verdict:N", title=None, legend=legend,
                        scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"]))  # fmt: skip
