@@ -65,6 +65,16 @@ def _parser() -> argparse.ArgumentParser:
     requests.add_argument("--items", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True)
 
+    treebank = verb("treebank", asking.treebank, "make minimal pairs from treebanks, and show how", spec=False)
+    treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
+    treebank.add_argument("--pattern", nargs="+", required=True, help="ready patterns by name, or files (….yaml)")
+    treebank.add_argument(
+        "--forms", type=Path, nargs="*", default=[], help="more word forms: CoNLL-U or UniMorph files"
+    )
+    treebank.add_argument("--explain", action="store_true", help="show counts per step, and examples (the default)")
+    treebank.add_argument("--examples", type=int, default=5, help="how many pairs to show of each pattern")
+    treebank.add_argument("--csv", type=Path, help="write all pairs in Grew-TSE's columns")
+
     for name, run in (("model", asking.model), ("encoder", asking.encoder)):
         fetch = verb(name, run, f"fetch one {name} and record what it is")
         fetch.add_argument("--out", type=Path, required=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vernacular import artifacts
 from vernacular.config import COMPAT, GENERATED, WORKFLOW, Config, Evaluation, encoder_name
+from vernacular.data.treebank.declared import local_files as treebank_files
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.records import read_record
@@ -142,13 +143,17 @@ def of_report(config: Config) -> dict:
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     """The files of a data set on this disk; none of a set that comes from the Hub or the web."""
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
+    samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
+    folder = Path(config.tasks[evaluation.task]["folder"])
+    if evaluation.data != "samples" or not samples.is_dir():
+        treebanks = [f for source in language["source"] if "treebank" in source for f in treebank_files(source, folder)]
+        if treebanks:
+            return [os.path.relpath(file) for file in treebanks]
     named = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
     named = [file for each in named for file in (each if isinstance(each, list) else [each]) if file]
     if own := [file for file in named if "://" not in file]:
-        folder = Path(config.tasks[evaluation.task]["folder"])
         return [os.path.relpath(folder / Path(file).expanduser()) for file in own]
     if evaluation.data == "samples":
-        samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
         return sorted(os.path.relpath(file) for file in samples.iterdir())
     return []
 
