@@ -12,13 +12,15 @@
     const board = chosen.down === "evaluations" ? tall(index, models, columns, chosen, look) : wide(index, models, columns, chosen, look);
     const element = el("section", { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
-      el("p", { class: "lead" }, `${models.length} model${models.length === 1 ? "" : "s"}, ${index.evaluations.length} evaluations in ${languages(index).length} languages. Each number leads to its task, its items and their prompts.`),
+      el("p", { class: "lead" }, `${counted(models.length, "model")}, ${counted(index.evaluations.length, "evaluation")} in ${counted(languages(index).length, "language")}. Each number leads to its task, its items and their prompts.`),
       controls(index, chosen, board),
       columns.length ? board.element : el("p", null, "No evaluation has a value to show here."),
       legend(chosen, models.length),
       unavailable(index));
     return { title: "Leaderboard", element };
   });
+
+  const counted = (number, noun) => `${format.count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
   function read(index, query) {
     const narrow = innerWidth < 700;
