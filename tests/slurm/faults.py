@@ -47,23 +47,25 @@ class Place:
         shutil.copytree(ready, folder, copy_function=shutil.copy2, symlinks=True)
         self.folder = folder
         self.process: subprocess.Popen | None = None
+        self.before = 0  # length of what earlier runs said
         self.faults: list[tuple[str, float, float]] = []  # (name, when, when the last of what was kept was written)
 
     # ----- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, *arguments: str) -> None:
-        """snakemake in the background, writing to `said.txt`."""
+    def start(self, *arguments: str, pause: float = 0.4) -> None:
+        """snakemake in the background, writing to `said.txt`; `pause` seconds after each batch that is answered."""
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *arguments]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PAUSE": str(pause)}
         environment["PYTHONPATH"] = os.pathsep.join([str(SLOWLY), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         with open(self.folder / "said.txt", "a") as file:
+            self.before = file.tell()
             self.process = subprocess.Popen(
                 command, cwd=self.folder, stdout=file, stderr=file, env=environment, start_new_session=True
             )
 
-    def start_locally(self, *arguments: str) -> None:
-        self.start("-c2", "--workflow-profile", str(ROOT / "profiles" / "default"), *arguments)
+    def start_locally(self, *arguments: str, pause: float = 0.4) -> None:
+        self.start("-c2", "--workflow-profile", str(ROOT / "profiles" / "default"), *arguments, pause=pause)
 
     def start_on_slurm(self, *arguments: str) -> None:
         """The job that asks the model, on SLURM, with no second try unless asked for."""
@@ -74,7 +76,7 @@ class Place:
 
     def finish(self, *arguments: str) -> None:
         """A plain `snakemake`, which must succeed."""
-        self.start_locally(*arguments)
+        self.start_locally(*arguments, pause=0)
         assert self.wait() == 0, self.said()
 
     # ----- watching --------------------------------------------------------------------------------------------------
@@ -112,15 +114,16 @@ class Place:
         return found[0]
 
     def said(self) -> str:
-        return (self.folder / "said.txt").read_text()[-5000:]
+        """What the latest run said."""
+        return (self.folder / "said.txt").read_bytes()[self.before :].decode()
 
     # ----- hitting ---------------------------------------------------------------------------------------------------
 
-    def hit(self, fault: str, how=None, *, but: Path | None = None) -> None:
+    def hit(self, fault: str, *how, but: Path | None = None) -> None:
         """Remember when the last of what the store then holds was written (`but` for one part), and do it."""
         kept = [path.stat().st_mtime for path in self.kept() if path != but]
-        if how:
-            how()
+        for each in how:
+            each()
         self.faults.append((fault, time.time(), max(kept, default=0.0)))
 
     def kill_worker(self, number: int = signal.SIGKILL) -> None:
@@ -140,13 +143,14 @@ class Place:
         return [(float(line.split()[1]), line.split()[2]) for line in lines]
 
     def redone(self) -> dict[str, int]:
-        """Fault -> how many batches were answered again because of it; each came after the last part that was kept."""
+        """Fault -> how many batches were answered again because of it: none that was answered before its last part."""
         first, cost = {}, dict.fromkeys((fault for fault, _, _ in self.faults), 0)
         for when, batch in self.batches():
             if batch in first:
-                fault, _, kept = next(each for each in self.faults if each[1] >= first[batch])
-                assert first[batch] >= kept - 0.1, f"{fault}: a batch was asked again that had been kept"
-                cost[fault] += 1
+                between = [(fault, kept) for fault, hit, kept in self.faults if first[batch] <= hit <= when]
+                guilty = [fault for fault, kept in between if kept <= first[batch] + 0.1]
+                assert guilty, f"a batch was asked again that had been kept: {between}, {first[batch]}"
+                cost[guilty[0]] += 1
             first[batch] = when
         return cost
 

@@ -3,7 +3,6 @@
 The tests are one story: each starts the run of the folder where the one before left it. Needs no SLURM.
 """
 
-import os
 import shutil
 import signal
 import subprocess
@@ -49,9 +48,7 @@ def test_a_second_person_in_the_same_folder_is_told_that_it_is_locked_and_harms_
 
 def test_snakemake_and_its_job_killed_leave_a_lock_and_a_journal(place):
     place.until_more_is_kept()
-    place.hit("kill -9 of Snakemake and the job", lambda: os.killpg(place.process.pid, signal.SIGKILL))
-    place.kill_worker()  # Snakemake gives each job a session of its own
-    place.wait()
+    place.hit("kill -9 of Snakemake and the job", place.kill_snakemake, place.kill_worker)
     place.start_locally("--unlock")
     assert place.wait() == 0
 

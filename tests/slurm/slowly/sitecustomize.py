@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-PAUSE = 0.2
+PAUSE = float(os.environ.get("PAUSE", 0))
 STORE = "vernacular.inference.store"
 
 

@@ -1,0 +1,166 @@
+"""What a second run would do after each kind of change, by the plan: the workflow is a clone that the tests may edit.
+
+The tests stand in the order of a story, and each undoes what it did.
+"""
+
+import copy
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from workplace import ROOT, Workplace, said
+
+EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
+AFTER_METRICS = {"compare", "summary", "report", "complete", "all"}
+
+
+class Clone(Workplace):
+    """A workplace with a copy of the workflow beside it."""
+
+    def __init__(self, folder: Path, evaluations: list[dict]):
+        super().__init__(folder / "work", evaluations)
+        self.clone = folder / "clone"
+        kept = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / "workflow", self.clone / "workflow", ignore=kept)
+        shutil.copytree(ROOT / "envs", self.clone / "envs")
+        shutil.copy(ROOT / "Snakefile", self.clone)
+        self.environment = {"PYTHONPATH": str(self.clone / "workflow")}
+
+    def run(self, *arguments: str):
+        return super().run("--snakefile", str(self.clone / "Snakefile"), *arguments)
+
+    def code(self, path: str) -> Path:
+        return self.clone / "workflow" / path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reruns")
+    (folder / "work").mkdir()
+    place = Clone(folder, EVALUATIONS)
+    place.config["similarity"]["metrics"] = ["cosine"]
+    place.config["models"]["other"] = {"source": "./other", "dtype": "float32"}
+    run = place.run()
+    assert run.returncode == 0, said(run)
+    return place
+
+
+@pytest.fixture
+def changed(place):
+    """The place's config, to be changed for one test."""
+    kept = copy.deepcopy(place.config)
+    yield place.config
+    place.config = kept
+
+
+@pytest.fixture
+def edited(place):
+    """Appends text to a file of the clone for one test."""
+    kept: dict[Path, str] = {}
+
+    def append(path: str, text: str) -> None:
+        file = place.code(path)
+        kept[file] = file.read_text("utf-8")
+        file.write_text(kept[file] + text, "utf-8")
+
+    yield append
+    for file, text in kept.items():
+        file.write_text(text, "utf-8")
+
+
+def test_a_fresh_clone_with_other_times_reruns_nothing(place):
+    for path in place.clone.rglob("*"):
+        os.utime(path)
+    shutil.rmtree(place.clone / "workflow" / "vernacular" / "__pycache__", ignore_errors=True)
+    assert place.planned() == {}
+
+
+def test_comments_and_docstrings_rerun_nothing(place, edited):
+    edited("vernacular/inference/score.py", "\n# another remark\n")
+    edited("vernacular/metrics/evaluate.py", "\n# another remark\n")
+    edited("rules/inference.smk", "\n# another remark\n")
+    assert place.planned() == {}
+
+
+def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edited):
+    edited("vernacular/inference/score.py", "\n\ndef another(x):\n    return x\n")
+    planned = place.planned()
+    assert planned["infer"] == planned["answers"] == 2
+    assert not {"items", "requests", "model"} & set(planned)
+    why = place.run("-n", "--quiet", "host")
+    assert "Params have changed since last execution" in why.stdout + why.stderr
+    assert '"code"' in why.stdout + why.stderr
+
+
+def test_editing_the_metrics_asks_no_model(place, edited):
+    edited("vernacular/metrics/evaluate.py", "\n\ndef another(x):\n    return x\n")
+    assert set(place.planned()) <= {"metrics", "compat"} | AFTER_METRICS
+    assert place.planned()["metrics"] == 2
+
+
+def test_editing_the_summary_runs_the_summary(place, edited):
+    edited("vernacular/summary/tables.py", "\n\ndef another(x):\n    return x\n")
+    assert set(place.planned()) <= AFTER_METRICS
+
+
+def test_another_similarity_metric_or_encoder_asks_no_model(place, changed):
+    changed["similarity"]["metrics"] = ["cosine", "bertscore"]
+    with_metric = place.planned()
+    assert set(with_metric) <= {"similarity", "metrics", "compat"} | AFTER_METRICS
+    assert with_metric["similarity"] == 2
+    changed["similarity"] = {"metrics": ["cosine"], "encoders": {"gl": "./masked", "default": "./encoder"}}
+    with_encoder = place.planned()
+    assert set(with_encoder) <= {"encoder", "similarity", "metrics", "compat"} | AFTER_METRICS
+    assert with_encoder["encoder"] == 1
+
+
+def test_a_comparison_runs_no_model(place, changed):
+    changed["comparisons"] = [{"baseline": "tiny", "candidate": "other"}]
+    planned = place.planned()
+    assert planned
+    assert set(planned) <= AFTER_METRICS
+
+
+def test_a_model_that_is_removed_leaves_no_work_but_the_tables(place, changed):
+    del changed["models"]["other"]
+    assert set(place.planned()) <= AFTER_METRICS
+
+
+def test_a_model_that_is_trained_further_is_asked_and_no_other(place):
+    weights = place.folder / "other" / "model.safetensors"
+    before = weights.read_bytes()
+    weights.write_bytes(before[:-4] + b"\0\0\0\0")
+    planned = place.planned()
+    weights.write_bytes(before)
+    assert planned["model"] == planned["infer"] == 1
+
+
+def test_other_shards_ask_nothing_again(place, changed):
+    changed["models"]["tiny"]["shards"] = 3
+    assert place.planned()["infer"] == 3
+    run = place.run()
+    assert run.returncode == 0, said(run)
+    logs = [(place.folder / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
+    assert not any("computed" in log for log in logs)
+
+
+def test_a_removed_task_drops_out_of_the_summary_and_its_files_stay(place, changed):
+    changed["evaluations"] = [{**EVALUATIONS[0], "protocols": ["options"]}]
+    run = place.run()
+    assert run.returncode == 0, said(run)
+    assert set(place.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
+    assert (place.folder / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
+    assert not any("computed" in path.read_text() for path in (place.folder / "logs" / "infer").glob("other.*"))
+
+
+@pytest.mark.parametrize("profile", [["--profile", "profiles/slurm"], ["--workflow-profile", "slurm"]], ids=" ".join)
+def test_the_cluster_profile_is_found_by_its_path_and_by_its_name(place, profile):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "all", *profile]
+    command += ["--directory", str(place.folder), "--configfile", str(place.folder / "config.yaml")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert "profiles/slurm" in run.stderr, said(run)
+    assert run.returncode == 0, said(run)
