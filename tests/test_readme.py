@@ -29,12 +29,17 @@ def test_it_explains_every_protocol():
         assert f"| `{protocol}` |" in README
 
 
-def test_its_config_is_accepted(tmp_path):
-    blocks = re.findall(r"```yaml\n(models:.*?)```", README, re.DOTALL)
-    assert len(blocks) == 1
-    (tmp_path / "config.yaml").write_text(blocks[0], "utf-8")
+def test_its_configs_are_accepted(tmp_path, monkeypatch):
+    whole, compared = re.findall(r"```yaml\n(models:.*?)```", README, re.DOTALL)
+    (tmp_path / "config.yaml").write_text(whole, "utf-8")
+    assert "openbookqa.gl.options.5shot" in config.load([tmp_path / "config.yaml"]).evaluations
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "samples_openbookqa_gl.jsonl").touch()
+    (tmp_path / "config.yaml").write_text(compared + "\nevaluations: [{task: cola, data: samples}]\n", "utf-8")
     found = config.load([tmp_path / "config.yaml"])
-    assert "openbookqa.gl.options.5shot" in found.evaluations
+    assert found.bases == {"llama-2-7b": ["llama-2-7b", "llama-2-gl"]}
+    assert ("llama-2-7b", "llama-2-gl") in found.comparisons
 
 
 def test_every_file_it_links_to_is_there():
