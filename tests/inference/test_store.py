@@ -73,6 +73,20 @@ def test_unwritten_batches_are_lost_and_the_written_kept(tmp_path):
     assert (again.done("b1"), again.done("b2")) == ([ROW], None)
 
 
+def test_parts_are_written_after_1_2_4_seconds_and_then_at_the_usual_pace(tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("vernacular.inference.store.time.monotonic", lambda: now)
+    journal = Journal(tmp_path / "j", "key", seconds=5)
+    written = []
+    for second in range(1, 20):
+        now = float(second)
+        parts = len(list((tmp_path / "j").glob("*.part")))
+        journal.add(f"b{second}", [])
+        if len(list((tmp_path / "j").glob("*.part"))) > parts:
+            written.append(second)
+    assert written == [1, 3, 7, 12, 17]
+
+
 @pytest.mark.parametrize("cut", [0, 10, 32, -1])
 def test_torn_part_is_dropped_with_a_note(tmp_path, cut):
     journal = Journal(tmp_path / "j", "key", seconds=0)
