@@ -34,9 +34,9 @@ class Browser:
         self.until("document.body && document.body.dataset.ready === 'yes'")
         return self
 
-    def until(self, condition, seconds=20):
+    def until(self, condition, *arguments, seconds=20):
         stop = time.monotonic() + seconds
-        while not self.js(f"return Boolean({condition})"):
+        while not self.js(f"return Boolean({condition})", *arguments):
             assert time.monotonic() < stop, f"{condition} did not come true: {self.text('main')[:400]}"
             time.sleep(0.03)
 

@@ -36,6 +36,7 @@ def write_run(root: Path) -> dict:
         _write(results / model / "tasks" / f"{GONE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
         long += _long(model, number)
     notes = [{"model": MODELS[0], "evaluation": WRITING, "kind": "flagged", "note": "truncated", "count": 2}]
+    notes.append({"model": "elsewhere", "evaluation": None, "kind": "joined", "note": "9 of 10 matched", "count": None})
     notes += [
         {"model": m, "evaluation": GONE, "kind": "unavailable", "note": "<b>gated</b>", "count": None} for m in MODELS
     ]

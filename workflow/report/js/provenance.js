@@ -8,7 +8,7 @@
     const element = el("section", null,
       el("h1", null, "Provenance"),
       el("p", { class: "lead" }, `Vernacular ${all.version}${versions(all.runs)}`),
-      block("Models", all.models, [text("Model", "name", "name"), text("Source", "source"), text("Revision", "revision", "code"), text("Architecture", "architecture"), number("Size", "bytes", format.bytes), text("Fingerprint", "fingerprint", "code"), text("Not to be had", "unavailable")]),
+      block("Models", all.models, [text("Model", "name", "name"), text("Source", "source"), text("Revision", "revision", "code"), text("Architecture", "architecture"), number("Size", "bytes", format.bytes), text("Base", "base"), text("Adapter", "adapter_source"), text("Adapter's revision", "adapter_revision", "code"), text("Fingerprint", "fingerprint", "code"), text("Not to be had", "unavailable")]),
       block("Data sets", all["data sets"], [text("Task", "task", "name"), text("Language", "language"), text("From", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("Licence", "licence"), number("Rows read", "read"), number("Items", "items"), number("Left out", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
       block("Runs", all.runs, runs(index)),
       block("Notes", all.notes, [named("Model", "model", index.models), named("Evaluation", "evaluation", index.names), text("Kind", "kind"), text("Note", "note"), number("Count", "count")], "Nothing was left out, repaired, flagged or done another way."),
@@ -18,7 +18,7 @@
 
   const text = (title, key, style) => ({ title, heading: style === "name", class: style ?? "", key: (row) => row[key], cell: (row) => (row[key] === null || row[key] === undefined ? "" : style === "code" ? el("code", { title: row[key] }, data(format.beginning(String(row[key]), 16))) : data(String(row[key]))) });
   const number = (title, key, show = format.count) => ({ title, class: "number", first: "desc", key: (row) => row[key], cell: (row) => show(row[key]) });
-  const named = (title, key, list) => ({ title, key: (row) => list[row[key]], cell: (row) => data(list[row[key]]) });
+  const named = (title, key, list) => ({ title, key: (row) => list[row[key]] ?? null, cell: (row) => data(list[row[key]] ?? "") });
 
   function runs(index) {
     return [

@@ -5,12 +5,16 @@ from pathlib import Path
 
 from vernacular.report.leaderboard import Numbers
 
-_MODEL = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "unavailable")
+_MODEL = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
 
 def models(records: list[dict]) -> list[dict]:
     """One row per model's record: where it comes from and what exactly it is."""
-    return [{name: record.get(name) for name in _MODEL} for record in records]
+    return [
+        {name: record.get(name) for name in _MODEL}
+        | {f"adapter_{key}": (record.get("adapter") or {}).get(key) for key in ("source", "revision")}
+        for record in records
+    ]
 
 
 def data_set(facts: dict | None) -> dict | None:
@@ -81,7 +85,7 @@ def note_rows(notes: list[dict], numbers: Numbers) -> list[dict]:
     return [
         {
             "model": numbers.models.number(note["model"]),
-            "evaluation": numbers.evaluations.number(note["evaluation"]),
+            "evaluation": None if note["evaluation"] is None else numbers.evaluations.number(note["evaluation"]),
             "kind": note["kind"],
             "note": note["note"],
             "count": note["count"],
