@@ -12,7 +12,7 @@ from vernacular.data.tasks import load_task, task_names
 from vernacular.errors import ConfigError, closest
 from vernacular.fingerprint import fingerprint
 from vernacular.models import check_models, pairs, with_bases
-from vernacular.requests.build import FEW_SHOT, OPTIONS, PROTOCOLS, STYLES
+from vernacular.requests.build import OPTIONS, PROTOCOLS, STYLES, takes_shots
 
 WORKFLOW = Path(__file__).resolve().parent.parent
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
@@ -185,11 +185,11 @@ def _expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
         if protocol not in task["protocols"]:
             fail("protocols", f'{task["task"]} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
     shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
-    if any(shots) and not FEW_SHOT & set(protocols):
+    if any(shots) and not any(takes_shots(protocol, task["prompt"]) for protocol in protocols):
         fail("shots", f"no solved examples can stand before {' or '.join(protocols)}; leave shots out.")
     found: dict[Evaluation, None] = {}
     for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
-        prompted = protocol in FEW_SHOT
+        prompted = takes_shots(protocol, task["prompt"])
         if style not in STYLES[protocol]:
             continue  # an entry may ask for several protocols, of which one has several styles
         evaluation = Evaluation(

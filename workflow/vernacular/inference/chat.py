@@ -6,7 +6,7 @@ from vernacular.errors import ModelError
 from vernacular.inference.load import LoadedModel
 
 # Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow. They
-# learn it from `date_string` or from `strftime_now`; a macro of that name hides transformers' own, which takes no other.
+# learn it from `date_string` or `strftime_now`; a macro of that name hides the one of transformers.
 _NO_DAY = "{% macro strftime_now(pattern) %}{% endmacro %}"
 
 
