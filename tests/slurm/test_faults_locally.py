@@ -64,8 +64,8 @@ def test_a_torn_part_is_dropped(place):
 
 
 def test_a_store_that_is_lost_is_made_again(place):
-    place.start_locally()
-    place.until_more_is_kept()
+    place.start_locally(pause=0.1)
+    place.until(place.finished, "an evaluation that is finished")
     place.hit("the store deleted in the middle", lambda: shutil.rmtree(place.folder / "results" / "store"))
     place.faults[-1] = (*place.faults[-1][:2], 0.0)  # nothing was kept
     assert place.wait() == 1
