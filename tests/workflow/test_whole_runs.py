@@ -140,7 +140,17 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
     planned = place.planned()
     assert {rule: n for rule, n in planned.items() if n == 1} == planned
     assert set(planned) == {
-        "model", "infer", "answers", "similarity", "metrics", "compat", "compare", "summary", "report", "complete", "all"
+        "model",
+        "infer",
+        "answers",
+        "similarity",
+        "metrics",
+        "compat",
+        "compare",
+        "summary",
+        "report",
+        "complete",
+        "all",
     }
     assert "masked" in place.run("-n").stdout
     run = place.run()

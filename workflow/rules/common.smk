@@ -78,6 +78,13 @@ def shards_of(wildcards):
     return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
 
 
+# A table of results/summary/ as `snakemake --report` shows it
+def table(name, form):
+    path = f"results/summary/{name}{'.csv' if form == 'CSV' else '.xlsx'}"
+    labels = {"table": name.replace("_", " "), "format": form}
+    return report(path, caption=f"../report/{name}.rst", category="Tables", labels=labels)
+
+
 wildcard_constraints:
     base="|".join(map(re.escape, CONFIG.bases)),
     shard=r"\d+of\d+",

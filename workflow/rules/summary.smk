@@ -9,9 +9,11 @@ rule compare:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
         tasks=expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
     output:
-        multiext("results/summary/comparisons", ".parquet", ".csv"),
         multiext("results/summary/standings", ".parquet", ".csv"),
-        multiext("results/summary/overall", ".parquet", ".csv"),
+        "results/summary/comparisons.parquet",
+        "results/summary/overall.parquet",
+        table("comparisons", "CSV"),
+        table("overall", "CSV"),
         changes=directory("results/comparisons"),
     log:
         "logs/compare/compare.log",
@@ -39,14 +41,15 @@ rule summary:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
         compared=expand("results/summary/{table}.parquet", table=["comparisons", "standings", "overall"]),
     output:
-        multiext("results/summary/results", ".parquet", ".csv"),
-        "results/summary/wide.csv",
-        "results/summary/similarity_summary.xlsx",
-        "results/summary/surprisal_summary.xlsx",
-        "results/summary/leaderboard.xlsx",
+        "results/summary/results.parquet",
+        table("results", "CSV"),
+        table("wide", "CSV"),
+        table("similarity_summary", "Excel"),
+        table("surprisal_summary", "Excel"),
+        table("leaderboard", "Excel"),
         directory("results/summary/harness"),
         directory("results/summary/every_eval_ever"),
-        notes="results/summary/notes.csv",
+        notes=table("notes", "CSV"),
     log:
         "logs/summary/summary.log",
     benchmark:
@@ -74,7 +77,13 @@ rule report:
         changes="results/comparisons",
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
-        directory("results/report"),
+        report(
+            directory("results/report"),
+            caption="../report/page.rst",
+            category="The page",
+            labels={"what": "open the page"},
+            htmlindex="index.html",
+        ),
     log:
         "logs/report/report.log",
     benchmark:
@@ -82,6 +91,7 @@ rule report:
     localrule: True
     conda:
         "../../envs/tables.yaml"
+    threads: 2
     resources:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
@@ -91,7 +101,7 @@ rule report:
         "report: make the page to look into the results with"
     shell:
         "python -m vernacular report --spec {params.spec:q} --results results --models {input.models:q}"
-        " --changes {input.changes:q} --benchmarks benchmarks --out {output:q} --log {log:q}"
+        " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q}"
 
 
 # fails, after all the rest is made, if a data set could not be had or an evaluation could not be run, and says why

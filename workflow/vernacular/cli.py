@@ -133,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
     report.add_argument("--benchmarks", type=Path, help="folder of Snakemake's benchmark files")
     report.add_argument("--out", type=Path, required=True, help="folder of the page")
+    report.add_argument("--threads", type=int, default=1)
 
     complete = verb("complete", showing.complete, "fail if something is missing from the summary", spec=False)
     complete.add_argument("--notes", type=Path, required=True)

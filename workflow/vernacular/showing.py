@@ -62,6 +62,7 @@ def report(args) -> str:
         records=[read_record(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
+        processes=args.threads,
     )
 
 
