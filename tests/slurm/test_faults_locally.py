@@ -56,6 +56,7 @@ def test_snakemake_and_its_job_killed_leave_a_lock_and_a_journal(place):
 def test_a_torn_part_is_dropped(place):
     place.start_locally()
     place.until_more_is_kept()
+    place.until(place.parts, "a part of the journal")
     place.kill_worker()
     assert place.wait() == 1
     last = max(place.parts(), key=lambda part: part.name)
@@ -64,8 +65,9 @@ def test_a_torn_part_is_dropped(place):
 
 
 def test_a_store_that_is_lost_is_made_again(place):
+    known = set(place.finished())
     place.start_locally(pause=0.1)
-    place.until(place.finished, "an evaluation that is finished")
+    place.until(lambda: set(place.finished()) - known, "an evaluation that is finished")
     place.hit("the store deleted in the middle", lambda: shutil.rmtree(place.folder / "results" / "store"))
     place.faults[-1] = (*place.faults[-1][:2], 0.0)  # nothing was kept
     assert place.wait() == 1
