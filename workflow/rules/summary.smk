@@ -112,6 +112,7 @@ rule complete:
         "results/summary/complete.txt",
     log:
         "logs/complete/complete.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/tables.yaml"

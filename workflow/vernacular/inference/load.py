@@ -94,7 +94,10 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
         torch.set_num_threads(threads)
     folder = Path(record["folder"])
     if not folder.is_dir():
-        raise ModelError(f"model {name}: there is no folder {folder}.")
+        raise ModelError(
+            f"model {name}: there is no folder {folder}. If it was deleted, delete resources/models/{name}.json too, "
+            "and the next run fetches it again."
+        )
     source = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
     if record.get("gguf_file"):
         source["gguf_file"] = record["gguf_file"]
