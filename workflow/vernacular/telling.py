@@ -53,6 +53,7 @@ def metrics(args) -> str:
     """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
     from vernacular.comparison.levels import majority_baseline
     from vernacular.inference.schema import GENERATIONS, SCORES
+    from vernacular.metrics.aggregate import CHANCE
     from vernacular.metrics.evaluate import evaluate, values
     from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 
@@ -89,9 +90,9 @@ def metrics(args) -> str:
         facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
         majority = majority_baseline(what["protocol"], rows)
         for row in values(rows, known, facts, found.get("signatures", {})):
-            # beside chance, where there is one; over all items only, which it was counted over
-            told = majority if row["chance"] is not None and not row["category"] else None
-            long.append({**row, "majority": told})
+            # of accuracies, and over all items, which it was counted over
+            accuracy = row["chance"] is not None and row["metric"].partition("_")[0] not in CHANCE
+            long.append({**row, "majority": majority if accuracy and not row["category"] else None})
     told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
     artifacts.write(args.out / "metrics.parquet", METRICS, long, told)

@@ -137,7 +137,8 @@ def places(standings: pa.Table, numbers: Numbers) -> list[list]:
             numbers.models.number(row["model"]),
             numbers.evaluations.get(row["evaluation"]),
             numbers.metrics.get((row["protocol"], row["metric"])),
-            (BEST if row["model"] == row["best"] else SHARED) if row["shares_best"] else 0,
+            # equal bests are all best: the first of them is no better than the others
+            (BEST if row["difference"] == 0 else SHARED) if row["shares_best"] else 0,
             row["place"],
         ]
         for row in standings.to_pylist()
