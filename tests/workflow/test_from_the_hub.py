@@ -2,6 +2,7 @@
 
 import json
 
+import adapting
 import pytest
 from hub_server import HubServer
 from workplace import Workplace, said
@@ -68,6 +69,21 @@ def test_model_jobs_ask_the_hub_nothing(place, hub):
     run = place.run("--forcerun", "infer")
     assert run.returncode == 0, said(run)
     assert hub.log == []
+
+
+def test_an_adapter_comes_from_the_hub_too(place, hub):
+    folder = adapting.train(place.folder / "causal", place.folder / "lora", steps=2)
+    config = json.loads((folder / "adapter_config.json").read_text()) | {"base_model_name_or_path": MODEL}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    hub.add("me/tuned-gl", {f.name: f.read_bytes() for f in folder.iterdir() if f.suffix != ".md"})
+    place.config["models"]["tuned"] = {"base": "llama-2-7b", "adapter": "me/tuned-gl@main"}
+    run = place.run()
+    assert run.returncode == 0, said(run)
+    tuned = place.results().query("model == 'tuned'")
+    commits = [hub.repositories[name].refs["main"] for name in (MODEL, "me/tuned-gl")]
+    assert set(tuned["model_revision"]) == {" + ".join(commits)}
+    assert set(tuned["adapter"]) == {"me/tuned-gl@main"}
+    assert set(tuned["base"]) == {"llama-2-7b"}
 
 
 def test_the_token_stands_in_no_file(place, hub):
