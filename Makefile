@@ -14,7 +14,7 @@ quickstart: environment
 
 # the environment, and every test but those that need SLURM
 test: environment
-	$(BIN)/pytest --ignore tests/slurm
+	$(BIN)/pytest --ignore tests/slurm/test_on_slurm.py
 
 # interruptions, here and on a SLURM of one node that is started and stopped; skipped where SLURM is not installed
 test-slurm: environment
