@@ -256,8 +256,9 @@ def _comparison(results: Path) -> Path:
         "test": "exact McNemar, mid-p",
     }
     _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row], {})
-    marks = zip(MODELS, (True, True, False), (1, 1, 3), strict=True)
-    places = [setting | {"model": m, "best": MODELS[0], "shares_best": s, "place": p} for m, s, p in marks]
+    marks = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
+    best = {"best": MODELS[0]}
+    places = [setting | best | {"model": m, "shares_best": s, "place": p, "difference": d} for m, s, p, d in marks]
     _write(results / "summary" / "standings.parquet", STANDINGS, places, {})
     overall = [
         {"model": m, "scope": scope, "n_evaluations": 2, "left_out": 1, "mean": 0.3 - i / 10, "rank": i + 1}

@@ -13,6 +13,8 @@ from vernacular.asking import items_in
 from vernacular.errors import DataError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
+_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
+
 
 class Results(Mapping):
     """One model's TASK_RESULTS by evaluation, read from its folder whenever one is asked for."""
@@ -94,12 +96,10 @@ def _write_changes(folder: Path, pairs: list[tuple], results: Mapping, evaluatio
         path = artifacts.write(
             place / "changes.parquet", CHANGES, rows, {"fingerprint": artifacts.made_of(place.name, what)}
         )
-        frame = to_frame(artifacts.read(path, CHANGES))
+        table = artifacts.read(path, CHANGES)
+        frame = to_frame(table)
         for name in ("options", "gold", "baseline_scores", "candidate_scores"):
-            frame[name] = [
-                None if v is None else json.dumps(list(v), ensure_ascii=False)
-                for v in artifacts.read(path, CHANGES)[name].to_pylist()
-            ]
+            frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
         write_csv(place / "changes.csv", frame)
     return sum(table.num_rows for tables in found.values() for table in tables)
 
