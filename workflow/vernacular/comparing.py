@@ -90,13 +90,13 @@ def _write_changes(folder: Path, pairs: list[tuple], results: Mapping, evaluatio
                     with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                         temporary.write_text(text + "\n", "utf-8")
     for (baseline, candidate), tables in found.items():
-        rows = worst_first([row for table in tables for row in table.to_pylist()])
-        what = [[row["evaluation"], row["item_id"], row["change"]] for row in rows]
+        together = pa.concat_tables([CHANGES.schema.empty_table(), *tables])
+        what = together.select(["evaluation", "item_id", "change", "by"]).to_pylist()
+        order = [row["at"] for row in worst_first([{**row, "at": at} for at, row in enumerate(what)])]
+        table = together.take(pa.array(order, pa.int64()))
         place = folder / f"{baseline}--{candidate}"
-        path = artifacts.write(
-            place / "changes.parquet", CHANGES, rows, {"fingerprint": artifacts.made_of(place.name, what)}
-        )
-        table = artifacts.read(path, CHANGES)
+        note = {"fingerprint": artifacts.made_of(place.name, what)}
+        artifacts.write(place / "changes.parquet", CHANGES, table, note)
         frame = to_frame(table)
         for name in ("options", "gold", "baseline_scores", "candidate_scores"):
             frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
