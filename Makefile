@@ -6,7 +6,7 @@ SHELL = /bin/bash
 # where a fetched model lies, by its record
 FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'
 
-.PHONY: quickstart test test-slurm slurm-profile lint bench environment clean
+.PHONY: quickstart test coverage test-slurm slurm-profile lint bench environment clean
 
 # the environment, and the run that config.yaml describes
 quickstart: environment
@@ -15,6 +15,13 @@ quickstart: environment
 # the environment, and every test but those that need SLURM
 test: environment
 	$(BIN)/pytest --ignore tests/slurm/test_on_slurm.py
+
+# which lines of the package the tests never reach; the stages that they start through snakemake count
+coverage: environment
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --ignore tests/slurm/test_on_slurm.py
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 # interruptions, here and on a SLURM of one node that is started and stopped; skipped where SLURM is not installed
 test-slurm: environment
