@@ -12,9 +12,10 @@ FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))[
 quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
-# the environment, and every test but those that need SLURM
+# the environment, and every test but those that need SLURM; a file of tests is one story, told by one process
+PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 test: environment
-	$(BIN)/pytest --ignore tests/slurm/test_on_slurm.py
+	$(BIN)/pytest $(PARALLEL) --ignore tests/slurm/test_on_slurm.py
 
 # which lines of the package the tests never reach; the stages that they start through snakemake count
 coverage: environment
