@@ -1,22 +1,7 @@
 """Scores made by hand, for the tests of this folder."""
 
+from sample_items import item as item
 from vernacular.requests.build import build
-
-
-def item(item_id="i1", context="", question="", choices=(), gold=(), target=None, **rest):
-    return {
-        "item_id": item_id,
-        "demonstration": False,
-        "context": context,
-        "question": question,
-        "choices": list(choices),
-        "gold": list(gold),
-        "target": target,
-        "cluster_id": None,
-        "category": None,
-        "source_row": 0,
-        "extra": [],
-    } | rest
 
 
 def ask(items, layout, protocol, **options):
