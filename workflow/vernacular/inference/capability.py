@@ -10,9 +10,10 @@ from vernacular.errors import ModelError
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import is_out_of_memory, release
+from vernacular.inference.memory import release
 from vernacular.inference.plan import SHORTEST_BLOCK, Limits, plan
 from vernacular.inference.trie import Path, grow, size
+from vernacular.inference.trouble import is_out_of_memory
 
 # Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
 _COUNTS_ROWS = {"gpt_neo"}
@@ -23,6 +24,8 @@ _ATTENTION = {"full_attention", "sliding_attention"}
 # wrong mask or position shifts most tokens of a text, by more.
 NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
 _SHORTEST_CHECK = 64  # tokens of a text
+NOTHING_BUT_NAN = "the model returns no numbers"
+MEND_NAN = "Its weights are damaged, or too large for float16: try dtype bfloat16 or float32."
 _SHARE = 0.05  # of the evaluation's tokens that the check may read again
 
 
@@ -73,7 +76,8 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
     length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
     name = f"{strategy}, whole head" if whole_head else strategy
     known = loaded.checks.get(name)
-    if known is None or (known.agrees and length > 2 * known.tokens):
+    compared = known is not None and NOTHING_BUT_NAN not in (known.reason or "")
+    if not compared or (known.agrees and length > 2 * known.tokens):
         loaded.checks[name] = _compare(loaded, strategy, paths, length, whole_head)
     return loaded.checks[name]
 
@@ -90,23 +94,37 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
                 strategy, False, None, length, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             )
     else:
-        differences = torch.tensor([a - b for who in behind for a, b in zip(found[who], alone[who], strict=True)]).abs()
-        return _judged(loaded, strategy, differences, length)
+        pairs = [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
+        return _judged(loaded, strategy, pairs, length)
     release(loaded)
     if length <= _SHORTEST_CHECK:
         raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
     return _compare(loaded, strategy, paths, max(_SHORTEST_CHECK, length // 2), whole_head)
 
 
-def _judged(loaded: LoadedModel, strategy: str, differences: torch.Tensor, length: int) -> Check:
-    """NaN anywhere disagrees."""
-    if not len(differences):
+def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:
+    """pairs: a token's log-probability by the strategy, and alone. NaN agrees with NaN alone, which makes no number."""
+    if not pairs:
         return Check(strategy, True, None, length)
+    gaps = differences(pairs)
+    if not len(gaps):
+        return Check(strategy, False, None, length, f"{NOTHING_BUT_NAN}: nan nats for every token tried")
     full = loaded.dtype in (torch.float32, torch.float64)
-    measure = float(differences.max() if full else differences.mean())
-    agrees = measure <= NOISE[loaded.dtype] and bool(differences.isfinite().all())
+    measure = float(gaps.max() if full else gaps.mean())
+    agrees = measure <= NOISE[loaded.dtype] and bool(gaps.isfinite().all())
     reason = None if agrees else f"differs from one text at a time by {measure:.2g} nats a token"
-    return Check(strategy, agrees, float(differences.max()), length, reason)
+    return Check(strategy, agrees, float(gaps.max()), length, reason)
+
+
+def differences(pairs: list[tuple[float, float]]) -> torch.Tensor:
+    """|a - b| of each pair but those that are NaN on both sides; NaN where one side is, 0 where both are -inf.
+
+    >>> differences([(-1.0, -1.5), (float("nan"), float("nan")), (float("-inf"), float("-inf"))]).tolist()
+    [0.5, 0.0]
+    """
+    a, b = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1)
+    gaps = (a - b).abs().masked_fill(a == b, 0.0)
+    return gaps[~(a.isnan() & b.isnan())]
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:

@@ -8,8 +8,9 @@ from tqdm import tqdm
 
 from vernacular.inference.head import Answers
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import SMALLEST_BUDGET, is_out_of_memory, release
+from vernacular.inference.memory import SMALLEST_BUDGET, release
 from vernacular.inference.store import Journal
+from vernacular.inference.trouble import is_out_of_memory
 
 log = logging.getLogger("vernacular")
 

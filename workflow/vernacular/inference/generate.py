@@ -19,8 +19,9 @@ from vernacular.inference.generate_plan import batches, limits
 from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompt_of
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import is_out_of_memory, release
+from vernacular.inference.memory import release
 from vernacular.inference.schema import GENERATIONS
+from vernacular.inference.trouble import is_out_of_memory
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
 

@@ -10,7 +10,8 @@ from vernacular.inference.generate_cache import Prefix, can_share_prefix
 from vernacular.inference.generate_decode import Forward, Work
 from vernacular.inference.generate_prompts import Prompt
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import is_out_of_memory, release
+from vernacular.inference.memory import release
+from vernacular.inference.trouble import is_out_of_memory
 
 # How far log-probabilities of the likeliest next tokens may differ (nats): the largest difference in full precision,
 # the mean one in half, where any change of the batch's shape moves single tokens by tenths.

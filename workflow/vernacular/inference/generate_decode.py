@@ -116,7 +116,7 @@ def _decode(loaded: LoadedModel, rows: list[_Row], prefix: Prefix | None, work: 
     while True:
         logits = batch.logits()
         sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
-        broken = logits.isnan().any(-1).tolist()
+        broken = (~logits.amax(-1).isfinite()).tolist()  # NaN anywhere, or an overflow
         for i, token, nan in zip(in_batch, sampler.choose(logits, in_batch), broken, strict=True):
             if _running(rows[i]):
                 _take(loaded, rows[i], token, nan, ends)
@@ -163,5 +163,5 @@ def end_tokens(loaded: LoadedModel) -> set[int]:
     ends = {loaded.eos_id} - {None}
     for config in (loaded.model.generation_config, loaded.model.config):
         found = getattr(config, "eos_token_id", None)
-        ends |= set(found) if isinstance(found, list | tuple) else {found} - {None}
+        ends |= {token for token in (found if isinstance(found, list | tuple) else [found]) if isinstance(token, int)}
     return ends

@@ -53,6 +53,8 @@ def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
         ids = prompt_ids(loaded, text, chat=chat)
         if not ids:
             return Prompt(ids=[], rendered=None, error="the prompt is empty", **asked)
+        if max(ids) >= loaded.model.get_input_embeddings().num_embeddings:
+            return Prompt(ids=[], rendered=None, error="a token is beyond the model's vocabulary", **asked)
         if len(ids) + new <= room:
             return Prompt(ids=ids, rendered=text if chat else None, left_out=left_out, **asked)
     too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"

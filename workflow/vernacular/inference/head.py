@@ -84,12 +84,12 @@ class Head:
         if "rank" in self.extras:
             answers.rank = _only(1 + (logits[at] > chosen[:, None]).sum(-1), targets)
         if self.beginnings is not None:
-            beginnings = self.beginnings.to(logits.device)
+            beginnings = self.beginnings[: logits.shape[-1]].to(logits.device)  # a tokenizer may know more tokens
             mass = logits[:, : len(beginnings)].masked_fill(~beginnings, -torch.inf).logsumexp(-1)
         if "entropy" in self.extras:
             top = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
-            answers.topk_entropy = torch.distributions.Categorical(logits=top).entropy()[at].tolist()
-            full = torch.distributions.Categorical(logits=logits).entropy()
+            answers.topk_entropy = _entropy(top)[at].tolist()
+            full = _entropy(logits)
             answers.entropy = full[at].tolist()
         total = logits.sub_(highest[:, None]).exp_().sum(-1).log_().add_(highest)  # log-sum-exp in place
         answers.logprobs = _only(chosen - total[at], targets)
@@ -144,6 +144,11 @@ def _replaced(body: torch.nn.Module, output):
 def _only(values: torch.Tensor, targets: list[int]) -> list:
     """A list, with None where no target was named."""
     return [value if target >= 0 else None for value, target in zip(values.tolist(), targets, strict=True)]
+
+
+def _entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Nats, [n]; NaN where a logit is."""
+    return torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
 
 
 def _joined(parts: list[Answers]) -> Answers:

@@ -16,6 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
 from vernacular.errors import ModelError, closest
+from vernacular.inference.trouble import ODD_FILES, MachineError, is_out_of_memory, reason
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -76,6 +77,7 @@ class LoadedModel:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "threads": torch.get_num_threads(),
+            "remote_code": bool(self.option("trust_remote_code")),
             **self.notes,
         }
 
@@ -84,7 +86,8 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
     """Load the model that `record` describes; `threads` is the number of CPU threads the job was given.
 
     Raises ModelError with the sentence a person reads: no folder, an unknown option, weights missing or in
-    pickles only, an architecture of the other kind, a device or package that is not there, not enough memory.
+    pickles only, an architecture of the other kind, code of its own that is not trusted, a package that is not there.
+    Raises MachineError where the device is not there or has not enough memory.
     """
     started = time.perf_counter()
     transformers.logging.disable_progress_bar()  # a log is no place for one
@@ -103,8 +106,10 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
         source["gguf_file"] = record["gguf_file"]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **source)
-    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
-        raise ModelError(f"model {name}: the tokenizer in {folder} cannot be loaded: {_first_line(error)}") from error
+    except ODD_FILES as error:
+        raise ModelError(
+            f"model {name}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
+        ) from error
     device, device_map = _place(name, record)
     model, report = _read_weights(name, folder, record, device, device_map, source)
     if missing := sorted(report.get("missing_keys") or []):
@@ -112,11 +117,15 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
             f"model {name}: {folder} lacks {len(missing)} weights that a {record['kind']} {type(model).__name__} needs "
             f"({missing[0]}, …); it would be scored with random numbers. Is it a {record['kind']} language model?"
         )
-    if mismatched := sorted(map(str, report.get("mismatched_keys") or [])):
+    if mismatched := sorted(report.get("mismatched_keys") or []):
+        key, found, wanted = mismatched[0]
         raise ModelError(
-            f"model {name}: weights in {folder} have another shape than its config says ({mismatched[0]})."
+            f"model {name}: {len(mismatched)} weights in {folder} have another shape than its config.json says "
+            f"({key}: {_shape(found)}, and {_shape(wanted)} by the config)."
         )
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
+    if unused := sorted(report.get("unexpected_keys") or []):  # layers beyond the config's number, or a part not asked
+        loaded.notes["unused_weights"] = {"count": len(unused), "first": unused[0]}
     loaded.seconds = time.perf_counter() - started
     return loaded
 
@@ -153,9 +162,9 @@ def _place(name: str, record: dict) -> tuple[str, str | None]:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"model {name}: device is cuda, and this machine has no CUDA device that torch can use.")
+        raise MachineError(f"model {name}: device is cuda, and this machine has no CUDA device that torch can use.")
     if device == "mps" and not torch.backends.mps.is_available():
-        raise ModelError(f"model {name}: device is mps, and this machine has none that torch can use.")
+        raise MachineError(f"model {name}: device is mps, and this machine has none that torch can use.")
     many = device == "cuda" and torch.cuda.device_count() > 1
     return device, "auto" if many or (device == "cuda" and record.get("quantization")) else None
 
@@ -167,6 +176,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
         "dtype": DTYPES[record.get("dtype", "auto")],
         "use_safetensors": None if record.get("allow_pickle") or record.get("gguf_file") else True,
         "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # they become our error, which names them
     }
     if device_map:
         options["device_map"] = device_map
@@ -179,18 +189,15 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
         model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
         _refuse_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), report
-    except torch.OutOfMemoryError as error:
-        raise ModelError(
-            f"model {name} does not fit in the memory of {device}: choose dtype bfloat16, a quantization, "
-            "or more devices."
-        ) from error
-    except ImportError as error:
-        raise ModelError(f"model {name}: a package it needs is not installed: {_first_line(error)}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        hint = ""
-        if not record.get("allow_pickle") and "safetensors" in str(error):
-            hint = " Weights in pickle files are read only with allow_pickle: true."
-        raise ModelError(f"model {name}: {folder} cannot be loaded: {_first_line(error)}{hint}") from error
+    except ODD_FILES as error:
+        if is_out_of_memory(error):
+            raise MachineError(
+                f"model {name} does not fit in the memory of {device}: choose dtype bfloat16, a quantization, "
+                "or more devices."
+            ) from error
+        if isinstance(error, torch.AcceleratorError):
+            raise MachineError(f"model {name}: {device} failed: {reason(error, record)}") from error
+        raise ModelError(f"model {name}: {folder} cannot be loaded: {reason(error, record)}") from error
     finally:
         loading.setLevel(level)
 
@@ -220,12 +227,13 @@ def _max_length(model, tokenizer, record: dict) -> int | None:
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     if limits and config.model_type in _OFFSET_POSITIONS:
         limits[0] -= (config.pad_token_id or 0) + 1
-    if 0 < tokenizer.model_max_length < _UNLIMITED:
-        limits.append(tokenizer.model_max_length)
+    longest = tokenizer.model_max_length
+    if isinstance(longest, int) and 0 < longest < _UNLIMITED:
+        limits.append(longest)
     if record.get("max_length"):
         limits.append(record["max_length"])
     return min(limits) if limits else None
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _shape(size) -> str:
+    return " x ".join(map(str, size))

@@ -12,7 +12,7 @@ import torch
 
 from vernacular.errors import ModelError
 from vernacular.fingerprint import fingerprint
-from vernacular.inference.capability import NOISE
+from vernacular.inference.capability import MEND_NAN, NOISE, NOTHING_BUT_NAN, differences
 from vernacular.inference.execute import Counters, execute
 from vernacular.inference.head import Answers, Head
 from vernacular.inference.load import LoadedModel
@@ -70,6 +70,8 @@ def ask_masked(
     """
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
+    if loaded.tokenizer.mask_token_id >= loaded.model.get_input_embeddings().num_embeddings:
+        raise ModelError(f"model {loaded.record['name']}: its tokenizer's mask token is beyond the model's vocabulary.")
     copies = {request.request_id: copies_of(loaded, request) for request in requests}
     everything = merged(copies, set(copies))
     counters = Counters(budget=token_budget(loaded), tokens_trie=sum(len(copy.ids) for copy in everything))
@@ -166,7 +168,12 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | 
         ids = torch.tensor([sample[row].ids], device=loaded.device)
         logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
         alone.append(float(logits[target] - logits.logsumexp(-1)))
-    difference = float((torch.tensor(found.logprobs) - torch.tensor(alone)).abs().max())
+    gaps = differences(list(zip(found.logprobs, alone, strict=True)))
+    if not len(gaps):
+        raise ModelError(
+            f"model {loaded.record['name']}: {NOTHING_BUT_NAN}: nan nats for every token tried. {MEND_NAN}"
+        )
+    difference = float(gaps.max())
     full = loaded.dtype in (torch.float32, torch.float64)
     if not difference <= NOISE[loaded.dtype] * (1 if full else 5):  # three tokens make no mean; NaN disagrees
         raise ModelError(

@@ -1,4 +1,4 @@
-"""Memory: how many tokens a forward pass may hold, and how running out of memory is told from other errors."""
+"""Memory: how many tokens a forward pass may hold."""
 
 import torch
 
@@ -29,14 +29,6 @@ def _bytes_per_token(loaded: LoadedModel) -> int:
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
     size = loaded.dtype.itemsize
     return size * (2 * hidden * layers + 8 * hidden + 4 * inner)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Is this error the device (or the machine) running out of memory?"""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
 
 
 def release(loaded: LoadedModel) -> None:

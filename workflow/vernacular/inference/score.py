@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow as pa
 
 from vernacular.errors import ArtifactError, ModelError
-from vernacular.inference.capability import check, incapable
+from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable
 from vernacular.inference.causal import ask_causal, paths_of
 from vernacular.inference.head import EXTRAS, Answers
 from vernacular.inference.load import LoadedModel
@@ -62,19 +62,21 @@ def score(
     else:
         paths = paths_of(asked)
         chosen, engine = _choose(loaded, strategy or "auto", paths)
-        counters = ask_causal(
-            loaded,
-            paths,
-            strategy=chosen,
-            whole_head=engine["head"] == "whole",
-            extras=extras,
-            take=take,
-            journal=journal,
-            progress=progress,
-        )
+        how = {"whole_head": engine["head"] == "whole", "extras": extras, "take": take, "journal": journal}
+        counters = ask_causal(loaded, paths, strategy=chosen, progress=progress, **how)
+        # in a row of several texts, NaN in one spoils the others: those are asked once more, each in a row of its own
+        if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
+            again = ask_causal(loaded, spoilt, strategy="plain", progress=progress, **how)
+            counters.forwards += again.forwards
+            counters.tokens_computed += again.tokens_computed
+            counters.given_up += again.given_up
+            engine["fallback"].append(f"plain: the model returned NaN where {len(spoilt)} requests were asked")
+    for who in [who for who, found in answers.items() if found.broken]:
+        prepared[who].flags.append("error: the model returned NaN")
+        del answers[who]
     for who in counters.given_up:
         prepared[who].flags.append("error: out of memory")
-        del answers[who]
+        answers.pop(who, None)
     table = pa.Table.from_pylist([_row(loaded, row, prepared, answers) for row in rows], schema=SCORES.schema)
     loaded.evaluations += 1
     metadata = {
@@ -107,6 +109,11 @@ class _Slots:
             self.values["rank"] = [None] * size
         if "word_end" in request.extras:
             self.values["word_end"] = [None] * (size + 1)
+
+    @property
+    def broken(self) -> bool:
+        """Is an answer NaN?"""
+        return any(value != value for values in self.values.values() for value in values)
 
     def put(self, slot: int, answers: Answers, index: int) -> None:
         """Take the answer at `index` for the token at `slot`."""
@@ -148,6 +155,8 @@ def _choose(loaded: LoadedModel, wanted: str, paths: dict) -> tuple[str, dict]:
     # even plain batches differ: perhaps the head cannot be fed by itself, so let the model do all in one
     result = check(loaded, "plain", asked, tokens, whole_head=True)
     facts["self_check"]["plain, whole head"] = result.facts()
+    if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
+        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
     if not result.agrees:
         raise ModelError(
             f"model {loaded.record['name']}: scores in a batch disagree with one text at a time ({result.reason}); "

@@ -33,7 +33,7 @@ log = logging.getLogger("vernacular")
 _OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "engine", "gguf_file")
 _SHARED = ("load.py", "adapter.py", "chat.py", "tokens.py", "schema.py", "memory.py")
 _LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
-_NO_NUMBERS = ("store.py", "run.py", "answers.py", "shards.py")
+_NO_NUMBERS = ("store.py", "run.py", "answers.py", "shards.py", "trouble.py")
 
 
 class Stopped(UserError):

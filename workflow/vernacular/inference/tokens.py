@@ -78,7 +78,8 @@ def with_bos(loaded: LoadedModel, encoded: Encoded, policy: str, *, scored_from_
     """`encoded` under a BOS policy; `scored_from_start`: its first token is asked for, something should precede it."""
     begins = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
     if policy == "never":
-        return Encoded(encoded.ids[1:], encoded.offsets[1:], encoded.words[1:]) if begins and encoded.lead else encoded
+        count = next((i for i, token in enumerate(encoded.ids[: encoded.lead]) if token != loaded.bos_id), encoded.lead)
+        return Encoded(encoded.ids[count:], encoded.offsets[count:], encoded.words[count:])
     if policy == "always":
         return encoded if begins else encoded.starting_with(loaded.bos_id)
     if begins or encoded.lead:

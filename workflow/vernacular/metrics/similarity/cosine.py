@@ -47,7 +47,7 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapte
 
 def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
     """The body of an evaluated model with its adapter on; an adapter fits the whole model, head included."""
-    base = AutoModelForCausalLM.from_pretrained(folder, **options)
+    base = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
     return PeftModel.from_pretrained(base, adapter).get_base_model().get_decoder().eval()
 
 

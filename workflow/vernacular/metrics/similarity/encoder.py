@@ -42,9 +42,12 @@ class TokenEncoder:
         self.name = record["name"]
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(record["folder"])
+            self.tokenizer = AutoTokenizer.from_pretrained(record["folder"], trust_remote_code=False)
             model = AutoModel.from_pretrained(
-                record["folder"], dtype=torch.float32, use_safetensors=not record.get("allow_pickle", False)
+                record["folder"],
+                dtype=torch.float32,
+                use_safetensors=not record.get("allow_pickle", False),
+                trust_remote_code=False,
             )
         except (OSError, ValueError) as error:
             raise ModelError(f"{self.name}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None

@@ -1,0 +1,130 @@
+"""What a checkpoint's folder must hold before anything is loaded from it: whole weights, a config, a tokenizer.
+
+A download that broke off, a clone without Git LFS, a file of zero bytes: each is named here, in seconds and on the
+machine that fetches, rather than by a job that waited for a GPU.
+"""
+
+import json
+import math
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from vernacular.errors import ModelError
+
+PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
+_TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin
+_POINTER = b"version https://git-lfs"
+
+
+def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Path]:
+    """The files that transformers reads weights from: safetensors where there are any, else pickles if allowed.
+
+    Raises ModelError where there are none, or where one that the index names is missing.
+    """
+    if found := _named(name, where, "model.safetensors"):
+        return found
+    pickled = any(list(where.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
+    if pickled and not allow_pickle:
+        raise ModelError(
+            f"model {name}: {where} has only pickled weights, which can run code when loaded. "
+            "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
+        )
+    if found := allow_pickle and _named(name, where, "pytorch_model.bin"):
+        return found
+    if others := sorted(where.glob("*.safetensors")):
+        raise ModelError(
+            f"model {name}: {where} holds {others[0].name}, and neither model.safetensors nor "
+            "model.safetensors.index.json, which would say what it is a part of."
+        )
+    raise ModelError(
+        f"model {name}: {where} holds no weights (model.safetensors). Pickled ones (pytorch_model.bin) are read only "
+        "with allow_pickle: true for this model."
+    )
+
+
+def _named(name: str, where: Path, single: str) -> list[Path]:
+    """The file of that name, or the files that its index names; [] where there is neither."""
+    if (where / single).exists():
+        return [_real(name, where / single)]
+    index = where / f"{single}.index.json"
+    return [_real(name, where / file) for file in _files_of(name, index)] if index.exists() else []
+
+
+def _files_of(name: str, index: Path) -> list[str]:
+    content = read_json(name, index)
+    files = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        raise ModelError(
+            f"model {name}: {index} has no weight_map, so that nothing says which files the weights are in."
+        )
+    found = sorted(set(files.values()))
+    if missing := [file for file in found if not (index.parent / file).is_file()]:
+        raise ModelError(
+            f"model {name}: {index.parent} lacks {missing[0]}"
+            + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+            + f" of the {len(found)} files that {index.name} names: half a download? Fetch it again."
+        )
+    return found
+
+
+def parameters_of(name: str, weights: list[Path]) -> int | None:
+    """How many numbers the weights hold, by the files' headers; None where they are pickled."""
+    count = 0
+    for file in weights:
+        if file.suffix != ".safetensors":
+            return None
+        try:
+            with safe_open(file, framework="np") as opened:
+                count += sum(math.prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"model {name}: {file} is no whole safetensors file ({str(error).splitlines()[0]}): half a download? "
+                "Fetch it again."
+            ) from None
+    return count
+
+
+def config_of(name: str, where: Path) -> dict:
+    """config.json; raises ModelError where it is missing or no config."""
+    if not (where / "config.json").exists():
+        raise ModelError(f"model {name}: {where} has no config.json; it is no transformers checkpoint.")
+    config = read_json(name, where / "config.json")
+    architectures = config.get("architectures") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not (
+        architectures is None or (isinstance(architectures, list) and all(isinstance(a, str) for a in architectures))
+    ):
+        raise ModelError(f"model {name}: {where / 'config.json'} is not the config of a transformers model.")
+    return config
+
+
+def check_tokenizer(name: str, where: Path) -> None:
+    """Raises ModelError where there is no tokenizer, or a tokenizer.json that is none."""
+    files = [file for file in where.iterdir() if file.name.startswith(_TOKENIZERS) or file.suffix == ".model"]
+    if not files:
+        raise ModelError(f"model {name}: {where} holds no tokenizer (tokenizer.json or tokenizer.model).")
+    for file in files:
+        _real(name, file)
+    fast = where / "tokenizer.json"
+    if fast.exists():
+        content = read_json(name, fast)
+        if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+            raise ModelError(f"model {name}: {fast} is no tokenizer.")
+
+
+def read_json(name: str, path: Path):
+    """The content of a JSON file of a checkpoint; raises ModelError naming it where it is none."""
+    try:
+        return json.loads(_real(name, path).read_text("utf-8"))
+    except (ValueError, RecursionError):
+        raise ModelError(f"model {name}: {path} is not valid JSON: half a download? Fetch it again.") from None
+
+
+def _real(name: str, file: Path) -> Path:
+    """The file itself; raises ModelError for what a clone without Git LFS leaves in its place."""
+    with open(file, "rb") as opened:
+        if opened.read(len(_POINTER)) == _POINTER:
+            raise ModelError(
+                f"model {name}: {file} is a Git LFS pointer and not the file itself; run `git lfs pull` in its folder."
+            )
+    return file

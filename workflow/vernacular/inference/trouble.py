@@ -1,0 +1,42 @@
+"""What goes wrong with a model or the machine under it: whose fault it is, and the sentence for it."""
+
+import pickle
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+
+from vernacular.errors import ModelError
+
+# What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
+ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
+ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError)
+
+
+class MachineError(ModelError):
+    """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Is this error the device (or the machine) running out of memory?"""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
+
+
+def reason(error: BaseException, record: dict) -> str:
+    """The first line of what the library says, or better what a person can do about it."""
+    whole = str(error).strip()
+    said = (whole.splitlines() or [""])[0]
+    if "custom code" in whole and not record.get("trust_remote_code"):
+        return "it brings code of its own. If you have read and trust it, set trust_remote_code: true for this model."
+    if isinstance(error, pickle.UnpicklingError):
+        return "its pickle holds more than weights, and that is never run; convert it to safetensors."
+    if isinstance(error, ImportError):
+        return f"a package it needs is not installed: {said}"
+    if not record.get("allow_pickle") and "safetensors" in whole:
+        return f"{said} Weights in pickle files are read only with allow_pickle: true."
+    if isinstance(error, LookupError | AssertionError | ArithmeticError):  # whose texts say little by themselves
+        return f"{type(error).__name__} {said}".strip()
+    return said or type(error).__name__
