@@ -121,7 +121,7 @@ def test_kept_out_rows_are_counted_by_reason(tmp_path):
     assert metadata["rows"]["repaired"] == {"answer withheld by the set": 1}
     assert [item["gold"] for item in items] == [[0], []]
     assert [item["source_row"] for item in items] == [0, 5]
-    assert "odd (gl): rows kept out (blank option): 1." in metadata["warnings"]
+    assert "odd (gl): rows kept out (blank option): 1. The first is row 4 of 6." in metadata["warnings"]
 
 
 def test_wrong_column_names_the_closest_one(tmp_path):

@@ -50,7 +50,7 @@ def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
     assert metadata["rows"]["dropped"] == {"blank target": 1}
     assert metadata["source"]["file_sha256"] == SHA256
     assert metadata["source"]["licence"] == "MIT"
-    assert metadata["warnings"] == ["words (gl): rows kept out (blank target): 1."]
+    assert metadata["warnings"] == ["words (gl): rows kept out (blank target): 1. The first is row 2 of 2."]
 
 
 def test_fetched_once_it_is_read_with_the_server_gone(server):

@@ -5,8 +5,10 @@ that begins so), `_config` (the Hub configuration that the row is from).
 """
 
 import ast
+import io
 import json
 import math
+import tokenize
 
 from vernacular.errors import DataError, closest
 
@@ -15,6 +17,10 @@ _ABSENT = object()
 
 class LayoutError(DataError):
     """The data set is there but laid out otherwise than the task file says; another layout may fit."""
+
+
+class Dropped(Exception):
+    """This row is no item; the message is the reason, worded so that it can be counted."""
 
 
 class Cells:
@@ -38,18 +44,21 @@ class Cells:
         return None if column is None else find(self.row, column)
 
     def text(self, field: str) -> str:
-        """The field as one text; several columns, and lists, are joined by a blank. "" for nothing."""
+        """The field as one text; several columns, and lists, are joined by a blank. "" for nothing.
+
+        Raises Dropped for a mapping, of which the task file should name the part it wants.
+        """
         wanted = self.columns.get(field, [])
         values = [find(self.row, column) for column in ([wanted] if isinstance(wanted, str) else wanted)]
-        return " ".join(filter(None, map(as_text, values)))
+        return " ".join(filter(None, (_no_mapping(value, field) for value in values)))
 
     def texts(self, field: str) -> list[str]:
         """The field as a list: several columns, a column with a list, or one text split at the `separator`."""
         wanted = self.columns[field]
         if isinstance(wanted, list) or "*" in wanted:
-            found = [(name, as_text(find(self.row, name))) for name in self.names(field)]
+            found = [(name, _no_mapping(find(self.row, name), field)) for name in self.names(field)]
             return [text for name, text in found if text or not name.endswith("|")]
-        return [as_text(value) for value in self._listed(find(self.row, wanted))]
+        return [_no_mapping(value, field) for value in self._listed(find(self.row, wanted))]
 
     def names(self, field: str) -> list[str]:
         """The columns of a field with several of them, in their order."""
@@ -99,13 +108,19 @@ def as_text(value) -> str:
         return str(int(value))
     if isinstance(value, list):
         return " ".join(filter(None, map(as_text, value)))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
     return str(value).strip()
 
 
 def sound(value):
-    """`value`, and all texts inside it, with half characters (lone surrogates, which no file can hold) as U+FFFD."""
+    """`value`, and all texts inside it, with half characters (lone surrogates, which no file can hold) as U+FFFD.
+
+    >>> sound(["\\ud83d half", "\\ud83d\\ude00"])
+    ['\ufffd half', '😀']
+    """
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
         return [sound(v) for v in value]
     if isinstance(value, dict):
@@ -156,14 +171,33 @@ def _walk(row: dict, name: str):
     return value
 
 
+def _no_mapping(value, field: str) -> str:
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, dict) for v in value)):
+        raise Dropped(f"{field} is a mapping, not a text")
+    return as_text(value)
+
+
 def _parsed(value):
     """A list or dict that a CSV file holds as text ("['a', 'b']") as the list or dict it is."""
-    if isinstance(value, str) and value[:1] in "[{" and value.strip()[-1:] in ("]", "}"):
+    if not (isinstance(value, str) and value[:1] in ("[", "{") and value.strip()[-1:] in ("]", "}")):
+        return value
+    for read in (json.loads, _printed_by_numpy, ast.literal_eval):
         try:
-            return json.loads(value)
-        except ValueError:
-            try:
-                return ast.literal_eval(value.strip())
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                return value  # a text that only looks like a list
-    return value
+            return sound(read(value.strip()))
+        except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
+            continue
+    return value  # a text that only looks like a list
+
+
+def _printed_by_numpy(text: str) -> list[str]:
+    """The texts of an array, which pandas writes into a CSV without commas; Python would read them as one.
+
+    >>> _printed_by_numpy("['Si.' 'Si, claro.']")
+    ['Si.', 'Si, claro.']
+    """
+    ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in ignored]
+    first, *inner, last = tokens
+    if first.string != "[" or last.string != "]" or len(inner) < 2 or any(t.type != tokenize.STRING for t in inner):
+        raise ValueError("no such array")
+    return [ast.literal_eval(t.string) for t in inner]

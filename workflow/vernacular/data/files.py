@@ -4,10 +4,14 @@ CSV and TSV are read here and not by pandas (or `datasets`, which uses it): pand
 "nan" into nothing, turns "01" into 1, and eats quotation marks that a sentence opens with.
 """
 
+import contextlib
 import csv
 import gzip
 import io
 import json
+import re
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +20,8 @@ import pyarrow.parquet as pq
 from vernacular.errors import DataError
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+_DEEPEST = 100  # lists in lists: what walks through a row afterwards does so by recursion
 
 csv.field_size_limit(1 << 30)  # a very long passage is no mistake
 
@@ -31,54 +37,97 @@ def read_rows(path, form: str | None = None, *, name: str | None = None) -> list
     form = form or form_of(name)
     if form is None:
         raise DataError(f"{name}: cannot tell its format from its name; give format: csv, tsv, json, jsonl or parquet.")
-    try:
-        if form == "parquet":
-            return pq.read_table(path, partitioning=None).to_pylist()
-        text = _text(path, name)
-        return _READERS[form](text, name)
-    except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file.") from None
-    except (pa.ArrowException, gzip.BadGzipFile, EOFError, OSError) as error:
-        raise DataError(f"{name}: damaged or not {form} ({str(error).splitlines()[0]}).") from None
+    data = _bytes(path, name, form)
+    return _read_parquet(data, name) if form == "parquet" else _READERS[form](_text(data, name, form), name)
 
 
 def form_of(name) -> str | None:
     """The format that a file's name says; None where it says none."""
-    return FORMATS.get(Path(str(name).removesuffix(".gz")).suffix.lower())
+    return FORMATS.get(Path(str(name).lower().removesuffix(".gz")).suffix)
 
 
-def _text(path: Path, name: str) -> str:
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+def _bytes(path: Path, name: str, form: str) -> bytes:
+    if path.is_dir():
+        raise DataError(f"{name}: is a folder; name a file in it.")
+    if path.exists() and not path.is_file():  # a pipe or a device may never end
+        raise DataError(f"{name}: is not a file.")
     try:
-        return data.decode("utf-8-sig")  # a byte-order mark is no part of the first column's name
+        data = path.read_bytes()
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file.") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{name}: damaged or not {form} ({error}).") from None
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
+
+
+def _text(data: bytes, name: str, form: str) -> str:
+    if data[:4] == b"PK\x03\x04":
+        raise DataError(f"{name}: a zip archive or a workbook, not {form}; unpack it, or export the sheet as CSV.")
+    if b"\0" in data[:4]:
+        raise DataError(f"{name}: UTF-16 text, or none at all; save it as UTF-8.")
+    try:
+        text = data.decode("utf-8-sig")  # a byte-order mark is no part of the first column's name
     except UnicodeDecodeError as error:
-        raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{name}, line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+    if not text.strip():
+        raise DataError(f"{name}: the file is empty.")
+    return text
+
+
+def _read_parquet(data: bytes, name: str) -> list[dict]:
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+        _check_header(table.column_names, name)
+        return pa.table([_as_texts(column) for column in table.columns], table.column_names).to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{name}: damaged or not parquet ({str(error).splitlines()[0]}).") from None
+
+
+def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Bytes that are UTF-8 as text: writers of old leave out the mark that tells the two apart."""
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+        return column
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowInvalid:  # a picture, a sound
+        return column
 
 
 def _read_csv(text: str, name: str) -> list[dict]:
-    first = text.split("\n", 1)[0]
+    first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
+    unquoted = re.sub(r'"[^"]*"', "", first)
     # a spreadsheet in a language with a decimal comma writes semicolons
-    delimiter = max(",;\t", key=first.count) if not first.count(",") else ","
+    delimiter = max(",;\t", key=unquoted.count) if "," not in unquoted else ","
     return _rectangular(_quoted(text, delimiter, name), name)
 
 
-def _quoted(text: str, delimiter: str, name: str) -> list[list[str]]:
+def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
+    """(the line that a row ends in, its fields)"""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[tuple[int, list[str]]] = []
     try:
-        return list(reader)
+        for fields in reader:
+            rows.append((reader.line_num, fields))
     except csv.Error as error:
         # read loosely, a quote that is never closed would swallow the rows behind it
-        raise DataError(f"{name}, line {reader.line_num}: quotation marks out of place ({error}).") from None
+        begins = (rows[-1][0] if rows else 0) + 1
+        since = f"; the row begins in line {begins}" if begins < reader.line_num else ""
+        where = f"{name}, line {reader.line_num}"
+        raise DataError(f"{where}: quotation marks out of place ({error}{since}).") from None
+    return rows
 
 
 def _read_tsv(text: str, name: str) -> list[dict]:
     """TSV whose quotation marks are text, unless the file as a whole only makes sense with quoted line breaks."""
-    lines = [line.removesuffix("\r").split("\t") for line in text.split("\n")]
-    lines = [[_unquoted(field) for field in line] for line in lines if line != [""]]
-    if lines and any(len(line) != len(lines[0]) for line in lines):
-        lines = _quoted(text, "\t", name)
+    ends = "\n" if "\n" in text else "\r"
+    lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(ends), start=1)]
+    lines = [(n, [_unquoted(field) for field in line]) for n, line in lines if line != [""]]
+    if lines and any(len(line) != len(lines[0][1]) for _, line in lines):
+        with contextlib.suppress(DataError):  # then they are text, and the line of another length is what is wrong
+            lines = _quoted(text, "\t", name)
     return _rectangular(lines, name)
 
 
@@ -94,25 +143,31 @@ def _unquoted(field: str) -> str:
     return inner.replace('""', '"')
 
 
-def _rectangular(lines: list[list[str]], name: str) -> list[dict]:
-    lines = [line for line in lines if line]
-    if not lines:
-        raise DataError(f"{name}: the file is empty.")
-    header = [column.strip() for column in lines[0]]
-    if repeated := [c for c in header if c and header.count(c) > 1]:
-        raise DataError(f'{name}: the column "{repeated[0]}" is there twice.')
-    for number, line in enumerate(lines[1:], start=2):
-        if len(line) != len(header):
+def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> list[dict]:
+    lines = [(number, fields) for number, fields in lines if fields]
+    header = [column.strip() for column in lines[0][1]]
+    _check_header(header, name)
+    for row, (number, fields) in enumerate(lines[1:], start=2):
+        if len(fields) != len(header):
             raise DataError(
-                f"{name}: row {number} has {len(line)} columns, the header {len(header)}; "
+                f"{name}, line {number}: row {row} has {len(fields)} columns, the header {len(header)}; "
                 "quote texts that hold the separator."
             )
-    return [dict(zip(header, line, strict=True)) for line in lines[1:]]
+    return [dict(zip(header, fields, strict=True)) for _, fields in lines[1:]]
+
+
+def _check_header(header: list[str], name: str) -> None:
+    if not any(header):
+        raise DataError(f"{name}: its first line names no column.")
+    if repeated := [column for column, times in Counter(header).items() if column and times > 1]:
+        raise DataError(f'{name}: the column "{repeated[0]}" is there twice.')
 
 
 def _read_jsonl(text: str, name: str) -> list[dict]:
+    # a line end cannot stand inside a JSON text, but U+2028 can: hence not splitlines
+    lines = text.replace("\r", "\n" if "\n" not in text else "").split("\n")
     rows = []
-    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: U+2028 may stand inside a text
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             rows.append(_object(_json(line, f"{name}, line {number}"), f"{name}, line {number}"))
     return rows
@@ -121,7 +176,7 @@ def _read_jsonl(text: str, name: str) -> list[dict]:
 def _read_json(text: str, name: str) -> list[dict]:
     """A list of objects, or an object with exactly one such list ({"data": […]}); JSON lines named .json too."""
     try:
-        value = json.loads(text)
+        value = _decode(text)
     except ValueError:
         if text.lstrip()[:1] == "{" and "\n" in text.strip():
             return _read_jsonl(text, name)
@@ -136,15 +191,43 @@ def _read_json(text: str, name: str) -> list[dict]:
 
 def _json(text: str, where: str):
     try:
-        return json.loads(text)
+        return _decode(text)
     except ValueError as error:
         raise DataError(f"{where}: not valid JSON ({str(error).splitlines()[0]}).") from None
+
+
+def _decode(text: str):
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("too deeply nested") from None
+
+
+def _each_key_once(pairs: list[tuple[str, object]]) -> dict:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # the JSON standard leaves open which one counts
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f'the key "{twice}" is there twice')
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
 
 
 def _object(value, where: str) -> dict:
     if not isinstance(value, dict):
         raise DataError(f"{where}: expected a row (column: value), found {type(value).__name__}.")
+    if _depth(value) > _DEEPEST:
+        raise DataError(f"{where}: too deeply nested.")
     return value
+
+
+def _depth(value, so_far: int = 0) -> int:
+    """How many lists and mappings stand in one another; no further than is forbidden."""
+    if so_far > _DEEPEST:
+        return so_far
+    inner = value.values() if isinstance(value, dict) else value
+    return max((_depth(v, so_far + 1) for v in inner if isinstance(v, (dict, list))), default=so_far)
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}

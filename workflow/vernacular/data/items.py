@@ -2,17 +2,19 @@
 
 from collections import Counter
 
-from vernacular.data.columns import Cells, as_text, find, sound
-from vernacular.data.layouts import LAYOUTS, Dropped
+from vernacular.data.columns import Cells, Dropped, as_text, find, sound
+from vernacular.data.layouts import LAYOUTS
 from vernacular.fingerprint import fingerprint
 
 
 def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: bool = False) -> tuple[list[dict], dict]:
-    """Rows per ITEMS, and what became of them: read, kept, dropped and repaired (counts per reason), duplicates.
+    """Rows per ITEMS, and what became of them: read, kept, dropped and repaired (counts per reason), duplicates, and
+    first_dropped (by reason the number of the first such row, from 0).
 
     Solved examples get a `shot/` before their id, because sets number each split from 1.
     """
     dropped, repaired = Counter(), Counter()
+    first_dropped: dict[str, int] = {}
     items = []
     for number, row in enumerate(rows):
         cells = Cells(sound(row), columns)
@@ -22,20 +24,22 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
             content = LAYOUTS[prompt](cells)
             if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
                 raise Dropped("no wrong answer")
+            category = cells.text("category") or None
+            cluster = _cluster(cells, content, prompt)
         except Dropped as reason:
             dropped[str(reason)] += 1
+            first_dropped.setdefault(str(reason), number)
             continue
         repaired.update(cells.repaired)
         content["extra"] = {**_extra(cells.row, columns), **content["extra"]}
         content["extra"] = {name: text for name, text in content["extra"].items() if text}
-        category = cells.text("category") or None
         digest = fingerprint([content, category])[:16]
         items.append(
             {
                 "item_id": _upstream_id(cells.row, columns) or digest,
                 "demonstration": demonstration,
                 **content,
-                "cluster_id": _cluster(cells, content, prompt),
+                "cluster_id": cluster,
                 "category": category,
                 "source_row": number,
                 "_digest": digest,
@@ -46,6 +50,7 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
         "read": len(rows),
         "kept": len(items),
         "dropped": dict(dropped),
+        "first_dropped": first_dropped,
         "repaired": dict(repaired),
         "duplicates": duplicates,
     }
@@ -99,13 +104,19 @@ def _make_unique(items: list[dict], before: str) -> int:
     contents: dict[str, set[str]] = {}
     for item in items:
         contents.setdefault(item["item_id"], set()).add(item["_digest"])
-    seen = Counter()
+    upstream, seen = set(contents), Counter()
     for item in items:
         digest = item.pop("_digest")
-        name = before + item["item_id"]
-        if len(contents[item["item_id"]]) > 1:
-            name += f"-{digest[:8]}"
+        name = item["item_id"]
+        if len(contents[name]) > 1:
+            name = _unlike(f"{name}-{digest[:8]}", upstream)
         seen[name] += 1
-        # no upstream id has been seen with a ~
-        item["item_id"] = name if seen[name] == 1 else f"{name}~{seen[name]}"
+        item["item_id"] = before + (name if seen[name] == 1 else _unlike(f"{name}~{seen[name]}", upstream))
     return sum(n - 1 for n in seen.values())
+
+
+def _unlike(name: str, upstream: set[str]) -> str:
+    """`name`, with a ~ behind it for as long as the set itself calls another row so."""
+    while name in upstream:
+        name += "~"
+    return name

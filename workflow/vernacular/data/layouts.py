@@ -8,15 +8,13 @@ import json
 import re
 import string
 
-from vernacular.data.columns import Cells, as_text, find
+from vernacular.data.columns import Cells, Dropped, as_text, find
 
 _FINAL = ".,;:!?…。؟ "
 _MASK = "[MASK]"
 _GAP = "__"
-
-
-class Dropped(Exception):
-    """This row is no item; the message is the reason, worded so that it can be counted."""
+# 1.0: pandas writes a column of whole numbers so, if a cell of it is empty
+_JUDGEMENT = {"1": "1", "1.0": "1", "true": "1", "0": "0", "0.0": "0", "false": "0"}
 
 
 def question(cells: Cells) -> dict:
@@ -85,7 +83,7 @@ def pair(cells: Cells) -> dict:
 
 def sentence(cells: Cells) -> dict:
     """Sentence with a judgement of its acceptability, 1 or 0."""
-    label = {"1": "1", "true": "1", "0": "0", "false": "0"}.get(as_text(cells.value("label")).lower())
+    label = _JUDGEMENT.get(as_text(cells.value("label")).lower())
     if not cells.text("context"):
         raise Dropped("blank sentence")
     if label is None:
@@ -168,15 +166,16 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
     """Indices of the right options; [] where the set withholds the answer. Dropped if it names no option."""
     value = cells.value("gold")
     kind = cells.columns.get("gold_is")
-    if kind == "labels":
-        marks = [as_text(label) for label in (value if isinstance(value, list) else cells.texts("gold"))]
-        if len(marks) != len(options) or set(marks) - {"0", "1"}:
+    if kind == "labels" and as_text(value):
+        marks = value if isinstance(value, list) else cells.texts("gold")
+        marks = [_JUDGEMENT.get(as_text(mark).lower()) for mark in marks]
+        if len(marks) != len(options) or None in marks:
             raise Dropped("answer not among the options")
         return [i for i, mark in enumerate(marks) if mark == "1"]
     found = []
     for one in value if isinstance(value, list) else [value]:
         text = as_text(one)
-        if not text or (kind == "index" and text == "-1"):
+        if not text or (kind == "index" and text in ("-1", "-1.0")):
             continue  # withheld, as in the test split of a shared task
         index = _index(text, kind, options, cells.labels("choices"))
         if index is None or not 0 <= index < len(options):
@@ -189,13 +188,13 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
 
 def _index(text: str, kind: str, options: list[str], labels: list[str] | None) -> int | None:
     if kind in ("number", "index"):
-        digits = text.lstrip("-").isdecimal()
-        return int(text) - (kind == "number") if digits else None
+        digits = re.fullmatch(r"(\d{1,4})(\.0+)?", text)
+        return int(digits[1]) - (kind == "number") if digits else None
     if kind == "letter":
         letter = text.strip("().:").strip().upper()
         names = [label.upper() for label in labels] if labels else list(string.ascii_uppercase[: len(options)])
         return names.index(letter) if letter in names else None
-    bare = [option.rstrip(_FINAL) for option in options]
     if text in options:
         return options.index(text)
-    return bare.index(text.rstrip(_FINAL)) if text.rstrip(_FINAL) in bare else None
+    bare, sought = [option.rstrip(_FINAL) for option in options], text.rstrip(_FINAL)
+    return bare.index(sought) if sought and bare.count(sought) == 1 else None

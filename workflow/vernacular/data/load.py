@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
-from vernacular.data.files import FORMATS, read_rows
+from vernacular.data.files import form_of, read_rows
 from vernacular.data.items import make_items, sample
 from vernacular.data.treebank.declared import is_local as is_local_treebank
 from vernacular.errors import ConfigError, DataError, closest
@@ -37,8 +37,10 @@ def load_items(
         counts["read"] += n
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + n
     if not items:
-        reasons = ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
-        raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {reasons}.")
+        raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {_reasons(counts)}.")
+    if provenance.get("few_shot") and not examples:  # others would be drawn, and the results be another task's
+        reasons = _reasons(example_counts)
+        raise DataError(f"{task['task']} ({language}): not one solved example can be shown: {reasons}.")
     warnings = provenance.pop("warnings", [])
     kept = sample(items + examples, limit, seed)
     expected = entry["expected_rows"] if source == "hub" else None
@@ -53,7 +55,7 @@ def load_items(
         "expected_rows": expected,
         "limit": limit,
         "seed": seed,
-        "warnings": _warnings(task["task"], language, counts, expected, provenance)
+        "warnings": _warnings(f"{task['task']} ({language})", counts, example_counts, expected, provenance)
         + entry.get("lm_eval", {}).get("notes", [])
         + warnings,
     }
@@ -120,14 +122,10 @@ def _fetch(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
 
 def _file(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
     path = _beside(source["file"], folder)
-    digest = None
-    if path.is_file():
-        digest = file_fingerprint(path)
-        if source.get("sha256", digest) != digest:
-            raise DataError(
-                f"{source['file']}: wrong checksum (sha256 {digest}, the task file says {source['sha256']})."
-            )
     rows = read_rows(path, source.get("format"), name=str(path))
+    digest = file_fingerprint(path)
+    if source.get("sha256", digest) != digest:
+        raise DataError(f"{source['file']}: wrong checksum (sha256 {digest}, the task file says {source['sha256']}).")
     few = source.get("few_shot")
     shots = read_rows(_beside(few, folder), source.get("format")) if few else []
     return rows, shots, {"kind": "file", "file": source["file"], "few_shot": few, "file_sha256": digest}
@@ -165,11 +163,13 @@ def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tup
         own = {key: entry["source"][0][key] for key in ("pattern", "each")}
         rows, shots, found = _fetch({**own, "treebank": "*.conllu*"}, folder)
         return rows, shots, found | provenance
-    files = {
-        f.name.removesuffix(".gz").rsplit(".", 1)[0]: f
-        for f in sorted(folder.glob("*"))
-        if FORMATS.keys() & set(f.suffixes)
-    }
+    files: dict[str, Path] = {}
+    for file in sorted(folder.glob("*")):
+        if form_of(file.name):
+            split = file.name.removesuffix(".gz").rsplit(".", 1)[0]
+            if split in files:
+                raise DataError(f"{folder}: {files[split].name} and {file.name} are both the split {split}.")
+            files[split] = file
     splits = [s["split"] for s in entry["source"] if "split" in s]
     fews = [s["few_shot"] for s in entry["source"] if "few_shot" in s]
     split = next((s for s in splits if s in files), None)
@@ -196,16 +196,19 @@ def _digest(rows: list[dict], shots: list[dict]) -> str:
     return digest.hexdigest()
 
 
-def _warnings(name: str, language: str, counts: dict, expected: int | None, provenance: dict) -> list[str]:
+def _reasons(counts: dict) -> str:
+    return ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
+
+
+def _warnings(name: str, counts: dict, example_counts: dict, expected: int | None, provenance: dict) -> list[str]:
     warnings = []
     if expected is not None and counts["read"] != expected:
-        warnings.append(
-            f"{name} ({language}): {counts['read']} rows, the task file expects {expected}; it has changed upstream."
-        )
-    for reason, n in counts["dropped"].items():
-        warnings.append(f"{name} ({language}): rows kept out ({reason}): {n}.")
+        warnings.append(f"{name}: {counts['read']} rows, the task file expects {expected}; it has changed upstream.")
+    for what, found in (("rows", counts), ("solved examples", example_counts)):
+        for reason, n in found["dropped"].items():
+            first = found.get("first_dropped", {}).get(reason)
+            where = "" if first is None else f" The first is row {first + 1} of {found['read']}."
+            warnings.append(f"{name}: {what} kept out ({reason}): {n}.{where}")
     if provenance.get("pinned") is False:
-        warnings.append(
-            f"{name} ({language}): not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file."
-        )
+        warnings.append(f"{name}: not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file.")
     return warnings

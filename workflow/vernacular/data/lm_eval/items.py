@@ -65,11 +65,13 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
            if key in settings} | {"sampler": settings["few"]["sampler"]}  # fmt: skip
     ask = json.dumps(ask, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
+    first_dropped: dict[str, int] = {}
     for number, row in enumerate(rows):
         try:
             worded = render.evaluated(how, row)
         except CannotLayOut as reason:
             dropped[str(reason)] += 1
+            first_dropped.setdefault(str(reason), number)
             continue
         if settings["output_type"] == "multiple_choice" and not worded.gold:
             repaired["answer not among the options: not known"] += 1
@@ -79,7 +81,8 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
         extra |= {"targets": json.dumps(worded.targets, ensure_ascii=False)} if worded.targets else {}
         content = {"context": worded.query, "question": "", "choices": worded.choices, "gold": worded.gold}
         items.append(_item(number, content | {"target": worded.target}, extra, demonstration=False))
-    return _unique(items, dropped, repaired)
+    items, counts = _unique(items, dropped, repaired)
+    return items, counts | {"first_dropped": first_dropped}
 
 
 def _examples(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
