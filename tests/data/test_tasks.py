@@ -81,7 +81,7 @@ languages:
         ("prompt: question", "prompt: qestion", 'line 5: prompt: found "qestion". Did you mean "question"?'),
         ("protocols: [options]", "protocols: [option]", 'protocols[0]: found "option". Did you mean "options"?'),
         ("title: Mine", "titel: Mine", 'titel: unknown key. Did you mean "title"?'),
-        ("citation: me\n", "", 'the key "citation" is missing'),
+        ("prompt: question\n", "", 'the key "prompt" is missing'),
         ("task: mine", "task: yours", 'line 1: task: found "yours", expected the file\'s name, "mine"'),
         ("choices: [a, b]", "choises: [a, b]", 'choises: unknown key. Did you mean "choices"?'),
         ("question: q, ", "", 'columns lacks "question", which prompt: question needs'),
@@ -108,6 +108,12 @@ def test_mistake_is_named_in_one_or_two_lines(tmp_path, old, new, said):
     assert said in str(error.value)
     assert str(error.value).startswith(str(path))
     assert len(str(error.value).splitlines()) <= 2
+
+
+def test_a_title_and_a_citation_may_be_left_out_and_no_shipped_task_does(tmp_path):
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("title: Mine\ncitation: me\n", ""))
+    assert load_task(tmp_path / "mine.yaml")["protocols"] == ["options"]
+    assert all(load_task(path)["title"] and load_task(path)["citation"] for path in SHIPPED.values())
 
 
 def test_norwegian_is_a_language(tmp_path):
