@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from vernacular.statistics import intervals
-from vernacular.statistics.intervals import cluster_bootstrap, cluster_codes, clustered_wilson, expanded_tail, wilson
+from vernacular.statistics.intervals import (
+    cluster_bootstrap,
+    cluster_codes,
+    clustered_wilson,
+    expanded_tail,
+    resampled,
+    wilson,
+)
 
 
 def test_wilson_formula_agrees_with_scipy():
@@ -31,6 +38,7 @@ def test_wilson_takes_partial_credit():
 
 def test_no_items_give_no_interval():
     assert all(map(math.isnan, wilson(0, 0)))
+    assert all(map(math.isnan, clustered_wilson([], None)))
     assert all(map(math.isnan, cluster_bootstrap(None, [np.array([])], None, seed=0)))
 
 
@@ -62,6 +70,32 @@ def test_clusters_that_vary_less_than_chance_never_give_more_items_than_there_ar
     assert (low, high) == pytest.approx(wilson(51, 101))
 
 
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_clustered_wilson_by_hand(level):
+    """Clusters of 2, 2 and 1 with 2, 1 and 0 right: share 3/5, off it by 4/5, -1/5 and -3/5, whose squares are 26/25."""
+    found = clustered_wilson(np.array([1.0, 1, 1, 0, 0]), ["a", "a", "b", "b", "c"], level=level)
+    between = 3 / 2 * (26 / 25) / 5**2
+    tail = 0.5 + level / 2
+    few = (stats.t.ppf(tail, 4) / stats.t.ppf(tail, 2)) ** 2
+    effective = 0.6 * 0.4 / between * few
+    assert effective < 5
+    z = stats.norm.ppf(tail)
+    centre, spread = (0.6 + z**2 / 2 / effective), z * math.sqrt(0.24 / effective + z**2 / 4 / effective**2)
+    assert found == pytest.approx(
+        ((centre - spread) / (1 + z**2 / effective), (centre + spread) / (1 + z**2 / effective))
+    )
+
+
+def test_level_of_unclustered_items_is_the_one_asked_for():
+    assert clustered_wilson(np.array([1.0, 0, 1, 1, 0]), None, level=0.8) == wilson(3, 5, 0.8)
+
+
+def test_bounds_never_leave_0_and_1_by_rounding():
+    pairs = np.arange(18) // 2
+    assert clustered_wilson(np.ones(18), pairs)[1] == 1.0  # 1 + 2e-16 by the formula
+    assert clustered_wilson(np.zeros(4), np.arange(4) // 2)[0] == 0.0
+
+
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 5)), min_size=1, max_size=30))
 def test_clustered_wilson_holds_the_share_and_stays_within_0_and_1(items):
     values, clusters = np.array([v for v, _ in items]), [c for _, c in items]
@@ -74,6 +108,47 @@ def test_clustered_wilson_holds_the_share_and_stays_within_0_and_1(items):
 def test_one_cluster_gives_no_interval():
     assert all(map(math.isnan, clustered_wilson([1.0, 0.0], ["a", "a"])))
     assert all(map(math.isnan, cluster_bootstrap(None, [np.array([1.0, 2.0])], ["a", "a"], seed=0)))
+
+
+def test_two_clusters_are_enough_for_an_interval():
+    assert cluster_bootstrap(None, [np.array([0.0, 1.0])], None, seed=0) == (0.0, 1.0)
+    assert cluster_bootstrap(np.mean, [np.array([0.0, 1.0])], ["a", "b"], seed=0, resamples=500) == (0.0, 1.0)
+    low, high = clustered_wilson(np.array([1.0, 1.0, 0.0]), ["a", "a", "b"])
+    assert 0.0 <= low < 2 / 3 < high <= 1.0
+
+
+def test_expanded_tail_by_hand():
+    """At level 1/2: t = 1 on one degree of freedom, and sqrt(2/3) on two, where t sqrt(3/2) = 1."""
+    assert expanded_tail(2, 0.5) == pytest.approx(stats.norm.cdf(-math.sqrt(2)))
+    assert expanded_tail(3, 0.5) == pytest.approx(stats.norm.cdf(-1))
+
+
+def test_interval_is_of_ten_thousand_resamples_at_the_level_asked_for():
+    values = np.random.default_rng(12).normal(size=30)
+    assert cluster_bootstrap(None, [values], None, seed=3) == cluster_bootstrap(
+        None, [values], None, seed=3, resamples=10_000
+    )
+    draws = resampled(np.mean, [values], np.arange(30), 30, 200, np.random.default_rng(3), False)
+    tail = expanded_tail(30, 0.5)
+    assert cluster_bootstrap(np.mean, [values], None, seed=3, resamples=200, level=0.5) == pytest.approx(
+        tuple(np.quantile(draws, [tail, 1 - tail]))
+    )
+
+
+def test_labels_of_different_kinds_are_different_labels():
+    assert cluster_codes([1, "1", None, 1], 4).tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_cluster_without_items_may_be_drawn_and_a_resample_of_nothing_else_is_undefined(vectorised):
+    """Codes 0, 0, 2 of three clusters: as many clusters as items, and yet two items share one."""
+    weights = np.array([1.0, 10.0, 100.0])
+    given = (np.array([0, 0, 2]), 3, 100)
+    found = resampled(lambda x: x.sum(-1), [weights], *given, np.random.default_rng(0), vectorised)
+    drawn = np.random.default_rng(0).integers(3, size=(100, 3))
+    known = 11.0 * (drawn == 0).sum(1) + 100.0 * (drawn == 2).sum(1)
+    assert (known == 0).any()
+    assert found == pytest.approx(np.where(known == 0, np.nan, known), nan_ok=True)
 
 
 def test_items_without_a_label_are_clusters_of_their_own():
@@ -138,9 +213,16 @@ def test_chunks_do_not_change_the_resamples(monkeypatch):
     def middle(x):
         return np.median(x, axis=-1)
 
-    whole = cluster_bootstrap(middle, [values], None, seed=11, resamples=300, vectorised=True)
+    def found():
+        together = cluster_bootstrap(middle, [values], None, seed=11, resamples=300, vectorised=True)
+        one_by_one = cluster_bootstrap(middle, [values], np.arange(40) // 2, seed=11, resamples=300)
+        return together, one_by_one, cluster_bootstrap(None, [values], None, seed=11, resamples=300)
+
+    whole = found()
     monkeypatch.setattr(intervals, "_CELLS", 400)
-    assert cluster_bootstrap(middle, [values], None, seed=11, resamples=300, vectorised=True) == whole
+    assert found() == whole
+    monkeypatch.setattr(intervals, "_CELLS", 1)  # not even one resample: one at a time
+    assert found() == whole
 
 
 def test_items_of_a_cluster_stay_together():
@@ -174,12 +256,22 @@ def test_a_statistic_undefined_in_some_resample_gives_no_interval():
 
 
 @pytest.mark.parametrize(
-    ("arrays", "clusters"),
-    [([], None), ([np.ones(3), np.ones(2)], None), ([np.ones(3)], ["a"]), ([np.ones((2, 2))], None)],
+    ("arrays", "clusters", "said"),
+    [
+        ([], None, r"of one length, found \[\]"),
+        ([np.ones(3), np.ones(2)], None, r"of one length, found \[\(3,\), \(2,\)\]"),
+        ([np.ones(3)], ["a"], "one label per item: 3 items, 1 labels"),
+        ([np.ones((2, 2))], None, r"one-dimensional and of one length, found \[\(2, 2\)\]"),
+    ],
 )
-def test_arrays_that_do_not_match_are_an_error(arrays, clusters):
-    with pytest.raises(ValueError, match="one"):
+def test_arrays_that_do_not_match_are_an_error(arrays, clusters, said):
+    with pytest.raises(ValueError, match=said):
         cluster_bootstrap(np.mean, arrays, clusters, seed=0)
+
+
+def test_the_mean_of_two_arrays_is_an_error():
+    with pytest.raises(ValueError, match="the mean is of one array, found 2"):
+        cluster_bootstrap(None, [np.ones(3), np.ones(3)], None, seed=0)
 
 
 def _coverage(draw, truth, clusters, *, worlds=500, resamples=800) -> float:

@@ -1,3 +1,6 @@
+import math
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,10 +110,12 @@ def test_blocks_of_columns_and_rows_change_nothing(monkeypatch):
 
 def test_a_column_that_a_resample_may_miss_draws_its_own_clusters():
     values = np.full(100, np.nan)
-    values[[3, 50, 77]] = [1.0, 2.0, 4.0]
-    found, alone = one_column(values), one_column([1.0, 2.0, 4.0])
+    values[[3, 20, 50, 77, 90]] = own = [1.0, 2.0, 4.0, 8.0, 16.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, alone = one_column(values), one_column(own)
     assert (found.low[0], found.high[0]) == (alone.low[0], alone.high[0])
-    assert found.n_clusters[0] == 3
+    assert found.n_clusters[0] == 5
 
 
 def test_no_spread_has_no_interval():
@@ -163,6 +168,99 @@ def test_corpus_difference_of_equal_draws():
     assert corpus_difference(0.0, np.zeros(50), 30)[2] == 1.0
     assert np.isnan(corpus_difference(0.0, np.array([0.0, np.nan]), 30)).all()
     assert np.isnan(corpus_difference(0.1, np.arange(10.0), 1)).all()
+
+
+def test_corpus_difference_by_hand():
+    """Draws 1..5 of 5 clusters: variance 2.5, se = sqrt(2.5 * 5/4); Student's t of 4 degrees has a closed form."""
+    low, high, p, se = corpus_difference(3.0, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 5)
+    assert se == pytest.approx(math.sqrt(3.125))
+    assert (low, high) == pytest.approx((3 - 2.776445 * se, 3 + 2.776445 * se), abs=1e-5)
+    t = 3 / math.sqrt(3.125)
+    sine, cosine = t / math.sqrt(4 + t**2), 2 / math.sqrt(4 + t**2)
+    assert p == pytest.approx(1 - sine * (1 + cosine**2 / 2))
+    mirrored = corpus_difference(-3.0, np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 5)
+    assert mirrored == pytest.approx((-high, -low, p, se))
+
+
+def test_corpus_difference_of_two_clusters_goes_by_one_degree_of_freedom():
+    low, high, p, se = corpus_difference(1.0, np.array([0.0, 2.0]), 2)
+    assert se == pytest.approx(2.0)  # the draws' sqrt(2), times sqrt(2/1)
+    assert (low, high) == pytest.approx((1 - 2 * math.tan(0.475 * math.pi), 1 + 2 * math.tan(0.475 * math.pi)))
+    assert p == pytest.approx(1 - 2 / math.pi * math.atan(0.5))
+
+
+@pytest.mark.parametrize(
+    ("value", "draws", "n_clusters", "expected"),
+    [
+        (0.0, [0.5, 0.5], 30, (math.nan, math.nan, 1.0, 0.0)),
+        (0.2, [0.2, 0.2], 30, (math.nan, math.nan, math.nan, 0.0)),  # a difference, and nothing to judge it by
+        (math.nan, [0.1, 0.2], 30, (math.nan,) * 4),
+        (0.1, [0.1, math.inf], 30, (math.nan,) * 4),
+        (0.1, [0.1, 0.2], 1, (math.nan,) * 4),
+    ],
+)
+def test_corpus_difference_without_spread_or_undefined_says_so(value, draws, n_clusters, expected):
+    assert corpus_difference(value, np.array(draws), n_clusters) == pytest.approx(expected, nan_ok=True)
+
+
+def test_smallest_difference_by_hand():
+    """Student's t of one degree of freedom has the quantile tan(pi (share - 1/2))."""
+    known = 0.5 * (math.tan(0.475 * math.pi) + math.tan(0.3 * math.pi))
+    assert smallest_difference(0.5, 2) == pytest.approx(known)
+    assert np.isnan([smallest_difference(se, n) for se, n in [(0.5, 1), (0.0, 2), (math.nan, 2)]]).all()
+
+
+def test_two_clusters_by_hand():
+    found = one_column([1.0, 3.0], resamples=4000)
+    assert (found.value[0], found.se[0], found.n_clusters[0]) == (2.0, 1.0, 2)
+    assert (found.low[0], found.high[0]) == (1.0, 3.0)
+    assert found.p[0] == pytest.approx(0.5, abs=0.03)  # two of the four ways to sign them are as far out
+    assert one_column([1.0, 1.0], right_wrong=True).p[0] == 0.25
+
+
+def test_columns_without_values_or_without_partners_are_unknown_and_do_not_stop_the_next(monkeypatch):
+    monkeypatch.setattr(paired, "_COLUMNS", 1)
+    table = np.array([[np.nan, 5.0, 1.0], [np.nan, np.nan, 3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = mean_differences(table, np.arange(2), np.zeros(3, dtype=bool), resamples=500, seed=0)
+    assert found.value == pytest.approx([np.nan, 5.0, 2.0], nan_ok=True)
+    assert found.n_clusters.tolist() == [0, 1, 2]
+    for numbers in (found.low, found.high, found.p, found.se):
+        assert np.isnan(numbers).tolist() == [True, True, False]
+
+
+def test_no_items_at_all_are_no_evidence():
+    found = mean_differences(np.empty((0, 2)), np.empty(0, int), np.array([True, False]), resamples=10, seed=0)
+    assert found.n_clusters.tolist() == [0, 0]
+    assert np.isnan([found.value, found.low, found.high, found.p, found.se]).all()
+
+
+def test_sums_as_far_out_as_the_observed_count():
+    columns = np.array([[1.0, 0.0, 0.1], [1.0, 0.0, 0.2], [1.0, 0.0, 0.3], [1.0, 0.0, 0.4]])
+    found = random_sign_flip(columns, permutations=20_000, seed=0)
+    assert found == pytest.approx([2 / 16, 1.0, 2 / 16], abs=0.01)
+
+
+def test_the_unit_of_a_column_does_not_change_its_test():
+    """Sums that are equal but for rounding, at scales where rounding is far above and far below 1e-9."""
+    values = np.random.default_rng(7).integers(-6, 9, (16, 1)) / 10
+    scales = np.array([1e-9, 1.0, 1e9, 1e12])
+    found = random_sign_flip(values * scales, permutations=2000, seed=0)
+    whole = random_sign_flip(np.rint(values * 10), permutations=2000, seed=0)
+    assert 0.1 < whole[0] < 0.9
+    assert found.tolist() == whole.tolist() * 4
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
+def test_equal_differences_have_no_spread_at_any_scale(scale):
+    found = one_column(np.full(7, 0.1 * scale))
+    assert np.isnan([found.low[0], found.high[0]]).all()
+
+
+def test_counts_that_others_share_cannot_be_written():
+    with pytest.raises(ValueError, match="read-only"):
+        cluster_counts(3, 5, 0)[0, 0] = 9
 
 
 # --- honest under the null, and covering: nominal 5 % and 95 %, by simulation ---------------------------------------

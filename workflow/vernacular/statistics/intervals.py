@@ -171,17 +171,17 @@ def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, ve
 
     The same generator state and number of clusters give the same clusters, those of `paired.cluster_counts` too:
     statistics of two sides, or of two evaluations of the same items, can be paired resample by resample. A number
-    in 0..n_clusters-1 that no item has is a cluster without items.
+    in 0..n_clusters-1 that no item has is a cluster without items; a resample of such clusters alone is NaN.
     """
     order = np.argsort(codes, kind="stable")  # items of cluster c: order[starts[c] : starts[c] + sizes[c]]
     sizes = np.bincount(codes, minlength=n_clusters)
     starts = np.cumsum(sizes) - sizes
     alone = n_clusters == len(codes) and bool((sizes == 1).all())
-    values = np.empty(resamples)
+    values = np.full(resamples, np.nan)
     for rows in _chunks(resamples, len(codes)):
         drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters))
         lengths = np.full(len(drawn), n_clusters) if alone else sizes[drawn].sum(axis=1)
-        for length in np.unique(lengths):
+        for length in np.unique(lengths[lengths > 0]):
             same = np.flatnonzero(lengths == length)
             if alone:
                 items = order[drawn]

@@ -129,7 +129,7 @@ def exact_sign_flip(gains: np.ndarray) -> float:
         null = np.convolve(null, one)
     reach = len(null) // 2
     beyond, exactly = null[reach + observed + 1 :].sum(), null[reach + observed]
-    return float(min(1.0, 2 * beyond + exactly))
+    return float(2 * beyond + exactly)
 
 
 def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.ndarray:
