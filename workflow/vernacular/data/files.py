@@ -47,11 +47,11 @@ def form_of(name) -> str | None:
 
 
 def _bytes(path: Path, name: str, form: str) -> bytes:
-    if path.is_dir():
-        raise DataError(f"{name}: is a folder; name a file in it.")
-    if path.exists() and not path.is_file():  # a pipe or a device may never end
-        raise DataError(f"{name}: is not a file.")
     try:
+        if path.is_dir():
+            raise DataError(f"{name}: is a folder; name a file in it.")
+        if path.exists() and not path.is_file():  # a pipe or a device may never end
+            raise DataError(f"{name}: is not a file.")
         data = path.read_bytes()
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except FileNotFoundError:

@@ -72,6 +72,7 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         if len(kinds) != 1:
             found = " and ".join(kinds) or "none of them"
             raise ConfigError(f"{at}: found {found}, expected one of {', '.join(_KINDS)}.")
+        _check_paths(source, at)
     sources = [treebank.resolve(source, path.parent, content["prompt"], at) for source in sources]
     sources, settings = _of_lm_eval(content, sources, path, at)
     columns = content.get("columns", {}) | entry.get("columns", {})
@@ -86,6 +87,19 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         "expected_rows": entry.get("expected_rows"),
         "licence": entry.get("licence", content.get("licence")),
     }
+
+
+def _check_paths(value, where: str) -> None:
+    """Raise ConfigError for a text that no file can be called by: these are looked for long before any is read."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_paths(each, where)
+    if isinstance(value, str):
+        try:
+            known = "\0" not in str(Path(value).expanduser())
+        except RuntimeError:
+            known = False
+        if not known:
+            raise ConfigError(f"{where}: found {value!r}, which cannot be the name of a file here.")
 
 
 def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:

@@ -5,6 +5,7 @@ The `conllu` library parses the lines. The text is rebuilt from the tokens (Spac
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -66,7 +67,7 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
         raise DataError(f"{name}: there is no such file.") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name}: cannot be read ({str(error).splitlines()[0]}).") from None
 
 
@@ -107,7 +108,7 @@ def _parsed(block: str, where: str) -> TokenList:
     hidden = "\t" in block and "  " in block
     try:
         tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
-    except ParseException as error:
+    except (ParseException, ValueError) as error:  # ValueError: a number of thousands of digits
         raise DataError(f"{where}: not CoNLL-U ({str(error).splitlines()[0]})") from None
     for texts in (tokens.metadata, *tokens) if hidden else ():
         texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
@@ -136,6 +137,8 @@ def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Senten
             pieces += (token["form"], blank)
             at = span[1] + len(blank)
         if isinstance(number, int):
+            if number in words:
+                raise DataError(f"{where}: two words have the ID {number}.")
             head = token["head"]
             words[number] = Word(
                 number, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],

@@ -76,9 +76,12 @@ def _had(entry: dict) -> dict:
         path, digest = web.fetch(entry["url"], entry["sha256"])
         return {"path": path, "name": entry["url"], "sha256": digest, "pinned": entry["sha256"] is not None}
     path = entry["file"]
-    if not path.is_file():
-        raise DataError(f"{shown(path)}: there is no such file.")
-    digest = file_fingerprint(path)
+    try:
+        digest = file_fingerprint(path)
+    except FileNotFoundError:
+        raise DataError(f"{shown(path)}: there is no such file.") from None
+    except OSError as error:
+        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
         raise DataError(f"{shown(path)}: wrong checksum (sha256 {digest}, the task file says {entry['sha256']}).")
     return {"path": path, "name": shown(path), "sha256": digest, "pinned": True}
