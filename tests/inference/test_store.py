@@ -119,6 +119,16 @@ def test_signal_writes_everything_down_and_stops(tmp_path, number):
     assert Journal(tmp_path / "j", "key").done("b2") == [ROW]
 
 
+def test_a_second_signal_does_not_end_what_writes_down_its_answers_but_ctrl_c_does(tmp_path):
+    with stoppable() as stop:
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        with pytest.raises(Stopped, match="stopped by SIGUSR1: 1 finished batches are kept"):
+            Journal(tmp_path / "j", "key", stop=stop, seconds=1e9).add("b1", [ROW])
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_store_that_cannot_be_written_is_a_plain_sentence(tmp_path):
     (tmp_path / "store").write_text("a file where a folder should be")
     with pytest.raises(ArtifactError, match="the store cannot be written"):

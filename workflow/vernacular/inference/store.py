@@ -55,14 +55,19 @@ class StopFlag:
 
 @contextlib.contextmanager
 def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
-    """Yield a StopFlag that these signals set, to be looked at between batches. A second signal acts as usual."""
+    """Yield a StopFlag that these signals set, to be looked at between batches.
+
+    After the first of them Ctrl-C acts as usual, for a person who will not wait. The others are still only remembered:
+    SLURM sends SIGTERM twice (a warning and the end of the time at once, or srun passes on its own); the second must
+    not end what is writing down its answers.
+    """
     flag = StopFlag()
     before = {}
 
     def remember(number, frame):
-        flag.name = signal.Signals(number).name
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        flag.name = flag.name or signal.Signals(number).name
+        if signal.SIGINT in before:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
 
     for each in signals:
         before[each] = signal.signal(each, remember)
