@@ -29,4 +29,4 @@ rule items:
     message:
         "items: read and normalise {wildcards.task}.{wildcards.lang}"
     shell:
-        "python -m vernacular items --spec {params.spec:q} --out {output:q} --log {log:q}"
+        "python -m vernacular items --spec - --out {output:q} --log {log:q} <<< {params.spec:q}"

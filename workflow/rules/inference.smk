@@ -36,7 +36,7 @@ rule model:
     message:
         "model: fetch {wildcards.model} and record what it is"
     shell:
-        "python -m vernacular model --spec {params.spec:q} {params.base:q} --out {output:q} --log {log:q}"
+        "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # everything one base and its adapters are asked, with the base loaded once
@@ -65,8 +65,8 @@ rule infer:
         "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
     # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
-        "exec python -m vernacular infer --spec {params.spec:q} --models {input.models:q} --requests {input.requests:q}"
-        " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q}"
+        "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
+        " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
 # what one model answered, a file per evaluation
@@ -94,5 +94,5 @@ rule answers:
     message:
         "answers: lay out what {wildcards.model} answered"
     shell:
-        "python -m vernacular answers --spec {params.spec:q} --model {input.model:q} --requests {input.requests:q}"
-        " --asked {input.asked:q} --store results/store --out {params.folder:q} --log {log:q}"
+        "python -m vernacular answers --spec - --model {input.model:q} --requests {input.requests:q}"
+        " --asked {input.asked:q} --store results/store --out {params.folder:q} --log {log:q} <<< {params.spec:q}"

@@ -26,7 +26,7 @@ rule encoder:
     message:
         "encoder: fetch {wildcards.encoder} and record what it is"
     shell:
-        "python -m vernacular encoder --spec {params.spec:q} --out {output:q} --log {log:q}"
+        "python -m vernacular encoder --spec - --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # how similar one model's answers are to every option; each distinct text is embedded once
@@ -57,10 +57,10 @@ rule similarity:
         "similarity: compare what {wildcards.model} generated with the options"
     # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
-        "exec python -m vernacular similarity --spec {params.spec:q} --model {input.model:q}"
+        "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
         " --items-folder resources/items --requests-folder results/requests"
-        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q}"
+        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
 # right or wrong, and by how much, for every item; and the values they add up to
@@ -95,8 +95,8 @@ rule metrics:
     message:
         "metrics: compute the per-item results and values of {wildcards.model}"
     shell:
-        "python -m vernacular metrics --spec {params.spec:q} --model {input.model:q}"
-        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q}"
+        "python -m vernacular metrics --spec - --model {input.model:q}"
+        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} <<< {params.spec:q}"
 
 
 # one model's results in the files that the PalmX, Serbian cloze and Grew-TSE scripts write
@@ -121,5 +121,5 @@ rule compat:
     message:
         "compat: write the results of {wildcards.model} as the tools do that people come from"
     shell:
-        "python -m vernacular compat --spec {params.spec:q} --items-folder resources/items --tasks {input.tasks:q}"
-        " --out {output:q} --log {log:q}"
+        "python -m vernacular compat --spec - --items-folder resources/items --tasks {input.tasks:q}"
+        " --out {output:q} --log {log:q} <<< {params.spec:q}"

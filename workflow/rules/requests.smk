@@ -22,4 +22,4 @@ rule requests:
     message:
         "requests: write the prompts of {wildcards.evaluation}"
     shell:
-        "python -m vernacular requests --spec {params.spec:q} --items {input:q} --out {output:q} --log {log:q}"
+        "python -m vernacular requests --spec - --items {input:q} --out {output:q} --log {log:q} <<< {params.spec:q}"

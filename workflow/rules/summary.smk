@@ -31,8 +31,8 @@ rule compare:
     message:
         "compare: pairs of models on the same items, and each one's place"
     shell:
-        "python -m vernacular compare --spec {params.spec:q} --results results --items-folder resources/items"
-        " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q}"
+        "python -m vernacular compare --spec - --results results --items-folder resources/items"
+        " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
 # the tables people publish and send: long and wide CSV, Parquet, and the Excel workbooks
@@ -65,7 +65,7 @@ rule summary:
     message:
         "summary: gather the values of all models into tables and spreadsheets"
     shell:
-        "python -m vernacular summary --spec {params.spec:q} --metrics {input.metrics:q} --out results/summary --log {log:q}"
+        "python -m vernacular summary --spec - --metrics {input.metrics:q} --out results/summary --log {log:q} <<< {params.spec:q}"
 
 
 # the page: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -100,8 +100,8 @@ rule report:
     message:
         "report: make the page to look into the results with"
     shell:
-        "python -m vernacular report --spec {params.spec:q} --results results --models {input.models:q}"
-        " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q}"
+        "python -m vernacular report --spec - --results results --models {input.models:q}"
+        " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # fails, after all the rest is made, if a data set could not be had or an evaluation could not be run, and says why

@@ -15,6 +15,9 @@ from pathlib import Path
 from vernacular import asking, comparing, showing, telling
 from vernacular.errors import UserError
 
+# the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
+_SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
+
 
 def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
@@ -51,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
         command.set_defaults(run=run)
         if spec:
-            command.add_argument("--spec", type=_json, required=True, help="what to make, as JSON (vernacular.specs)")
+            command.add_argument("--spec", type=_json, required=True, help=_SPEC)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
@@ -146,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _json(text: str) -> dict:
-    return json.loads(text)
+    return json.loads(sys.stdin.read() if text == "-" else text)
 
 
 def _log_to(path: Path | None) -> None:
