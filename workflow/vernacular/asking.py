@@ -5,7 +5,6 @@ back the line that says what was made. The stages themselves touch no artifact. 
 verb that counts rows should not wait for torch.
 """
 
-import json
 import logging
 import sys
 from collections import Counter
@@ -14,7 +13,7 @@ from pathlib import Path
 from vernacular import artifacts
 from vernacular.data.schema import ITEMS
 from vernacular.errors import ArtifactError, DataError, ModelError
-from vernacular.records import read_record, write_record
+from vernacular.records import failures, read_record, write_asked, write_record
 from vernacular.requests.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
@@ -125,7 +124,8 @@ def encoder(args) -> str:
 def infer(args) -> str:
     """Everything a base and its adapters are asked, or a shard of it, into the store.
 
-    All evaluations are tried; what failed is said at the end, and fails the job.
+    All evaluations are tried. What cannot be answered is said in the file, and goes into the summary's notes: the other
+    evaluations and models go on.
     """
     from vernacular.inference.run import run_group
 
@@ -133,14 +133,14 @@ def infer(args) -> str:
     index, count = (int(number) for number in args.shard.split("of"))
     asked = {path.stem: path for path in args.requests}
     done, failed = run_group(records, asked, args.store, shard=(index - 1, count), threads=args.threads)
-    if any(failed.values()):
-        what = [f"  {name}, {e}: {reason}" for name, of_model in failed.items() for e, reason in of_model.items()]
-        raise ModelError(f"{len(what)} evaluations failed:\n" + "\n".join(what))
-    with artifacts.replacing(args.out) as temporary:
-        temporary.write_text(json.dumps(done, indent=2, sort_keys=True) + "\n", "utf-8")
+    write_asked(args.out, done, failed)
+    told = [_failure(name, of_model, done[name]) for name, of_model in failed.items() if of_model]
+    for line in told:
+        log.error(line)
     counts = Counter(how for of_model in done.values() for how in of_model.values())
-    said = ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()))
-    return f"infer: {', '.join(done)}: {said or 'nothing to ask'}"
+    counts["CANNOT BE ANSWERED"] = sum(map(len, failed.values()))
+    said = ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()) if n)
+    return "\n".join([*told, f"infer: {', '.join(done)}: {said or 'nothing to ask'}"])
 
 
 def answers(args) -> str:
@@ -150,7 +150,8 @@ def answers(args) -> str:
     record = _asked_as(args.model, args.spec)
     asked = {path.stem: path for path in args.requests}
     try:
-        counts = lay_out(record, asked, args.out, args.store, shards=len(args.asked))
+        failed = {e: reason for path in args.asked for e, reason in failures(path, record["name"]).items()}
+        counts = lay_out(record, asked, args.out, args.store, shards=len(args.asked), failed=failed)
     except ArtifactError:
         for path in args.asked:  # so that the next run asks again
             path.unlink(missing_ok=True)
@@ -162,6 +163,13 @@ def _asked_as(path: Path, spec: dict) -> dict:
     """A model's record, and the settings that say how it is asked."""
     record = read_record(path)
     return record | spec["models"][record["name"]]
+
+
+def _failure(name: str, failed: dict[str, str], done: dict) -> str:
+    """One line where all failed for one reason, else one for each evaluation."""
+    if not done and len(set(failed.values())) == 1:
+        return f"infer: {name} CANNOT BE ASKED: {next(iter(failed.values()))}"
+    return "\n".join(f"infer: {name} CANNOT ANSWER {evaluation}: {reason}" for evaluation, reason in failed.items())
 
 
 def treebank(args) -> str:

@@ -11,7 +11,7 @@ from vernacular.config import COMPAT, GENERATED, WORKFLOW, Config, Evaluation, e
 from vernacular.data.treebank.declared import local_files as treebank_files
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import file_fingerprint, fingerprint
-from vernacular.records import read_record
+from vernacular.records import failures, read_record
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
@@ -178,7 +178,7 @@ def _ends(file: Path, count: int = 65536) -> str:
 
 
 def forget_unavailable(resources: Path, results: Path) -> list[Path]:
-    """Delete the files that only say why a data set or model could not be had, so that this run tries again.
+    """Delete the files that only say why a data set, model or answer could not be had, so that this run tries again.
 
     And the files made from them, which say the same: Snakemake makes no file anew that nothing missing depends on.
     Returns what it deleted.
@@ -198,6 +198,13 @@ def forget_unavailable(resources: Path, results: Path) -> list[Path]:
             unavailable = True
         if unavailable:
             forgotten += [path, *results.glob(f"{path.stem}/*/*.parquet")]
+    for path in sorted((results / "asked").glob("*/*.json")):
+        try:
+            failed = failures(path)
+        except ArtifactError:  # answers says what to do about it
+            continue
+        answers = [f"{name}/*/{evaluation}.parquet" for name, of_model in failed.items() for evaluation in of_model]
+        forgotten += [path] * bool(answers) + [file for pattern in answers for file in results.glob(pattern)]
     for path in forgotten:
         path.unlink(missing_ok=True)
     return forgotten

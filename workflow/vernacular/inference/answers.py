@@ -12,21 +12,34 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Store
 
 
-def lay_out(record: dict, asked: dict[str, Path], out: Path, store_root: Path, *, shards: int = 1) -> dict[str, int]:
+def lay_out(
+    record: dict,
+    asked: dict[str, Path],
+    out: Path,
+    store_root: Path,
+    *,
+    shards: int = 1,
+    failed: dict[str, str] | None = None,
+) -> dict[str, int]:
     """Write what one model answered to every evaluation of `asked` (id -> requests file) under `out`.
 
-    Returns how many evaluations were "answered" and how many "not possible": those get a file without rows that says
-    why. Raises ArtifactError where the store lacks an answer.
+    `failed`: evaluations that it could not be asked, and why. Returns how many were "answered", "not possible" and
+    "failed": the last two get a file without rows that says why. Raises ArtifactError where the store lacks an answer.
     """
     store = Store(store_root)
     counts = {"answered": 0, "not possible": 0}
     for evaluation, path in asked.items():
         note = artifacts.metadata(path)
-        if why := impossible(record, note):
+        why = impossible(record, note)
+        if why is None and evaluation in (failed or {}):
+            why = {"unavailable": failed[evaluation]}
+            counts["failed"] = counts.get("failed", 0) + 1
+        elif why:
+            counts["not possible"] += 1
+        if why:
             kind = GENERATIONS if note["protocol"] == "generation" else SCORES
             _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
-            counts["not possible"] += 1
-    whole = questions(record, asked)
+    whole = [question for question in questions(record, asked) if question.evaluation not in (failed or {})]
     shares = [questions(record, asked, (k, shards)) for k in range(shards)] if shards > 1 else []
     for index, question in enumerate(whole):
         found = store.get(question.key, question.kind)

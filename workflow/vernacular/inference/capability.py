@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from itertools import takewhile
+from math import isfinite
 
 import torch
 
@@ -35,7 +36,7 @@ class Check:
 
     strategy: str
     agrees: bool
-    difference: float | None  # largest |difference| of a token's log-probability, nats; None: the pass failed
+    difference: float | None  # largest |difference| of a token's log-probability, nats; None: no number
     tokens: int  # of the longest text compared
     reason: str | None = None  # why it does not agree
 
@@ -103,7 +104,7 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
 
 
 def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:
-    """pairs: a token's log-probability by the strategy, and alone. NaN agrees with NaN alone, which makes no number."""
+    """pairs: a token's log-probability by the strategy, and alone (NaN there is no number to agree with)."""
     if not pairs:
         return Check(strategy, True, None, length)
     gaps = differences(pairs)
@@ -113,18 +114,18 @@ def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]]
     measure = float(gaps.max() if full else gaps.mean())
     agrees = measure <= NOISE[loaded.dtype] and bool(gaps.isfinite().all())
     reason = None if agrees else f"differs from one text at a time by {measure:.2g} nats a token"
-    return Check(strategy, agrees, float(gaps.max()), length, reason)
+    largest = float(gaps.max())
+    return Check(strategy, agrees, largest if isfinite(largest) else None, length, reason)
 
 
 def differences(pairs: list[tuple[float, float]]) -> torch.Tensor:
-    """|a - b| of each pair but those that are NaN on both sides; NaN where one side is, 0 where both are -inf.
+    """|a - b| of each (a, reference b) where b is a number: NaN where a alone is none, 0 where both are -inf.
 
-    >>> differences([(-1.0, -1.5), (float("nan"), float("nan")), (float("-inf"), float("-inf"))]).tolist()
+    >>> differences([(-1.0, -1.5), (-2.0, float("nan")), (float("-inf"), float("-inf"))]).tolist()
     [0.5, 0.0]
     """
     a, b = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1)
-    gaps = (a - b).abs().masked_fill(a == b, 0.0)
-    return gaps[~(a.isnan() & b.isnan())]
+    return (a - b).abs().masked_fill(a == b, 0.0)[~b.isnan()]
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:

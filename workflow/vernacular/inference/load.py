@@ -16,7 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
 from vernacular.errors import ModelError, closest
-from vernacular.inference.trouble import ODD_FILES, MachineError, is_out_of_memory, reason
+from vernacular.inference.trouble import ODD_FILES, MachineError, is_lost_device, is_out_of_memory, reason
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -106,6 +106,7 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
         source["gguf_file"] = record["gguf_file"]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+        tokenizer("a")  # an odd limit in its config shows only here
     except ODD_FILES as error:
         raise ModelError(
             f"model {name}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
@@ -195,7 +196,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
                 f"model {name} does not fit in the memory of {device}: choose dtype bfloat16, a quantization, "
                 "or more devices."
             ) from error
-        if isinstance(error, torch.AcceleratorError):
+        if is_lost_device(error):
             raise MachineError(f"model {name}: {device} failed: {reason(error, record)}") from error
         raise ModelError(f"model {name}: {folder} cannot be loaded: {reason(error, record)}") from error
     finally:

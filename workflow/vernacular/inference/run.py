@@ -38,8 +38,9 @@ def run_group(
     """Have `records` (a base and its adapters) answer shard k of n of every evaluation (id -> requests file).
 
     The answers go to the store. Returns by model how each evaluation was done (FOUND, COMPUTED, NOTHING) and what
-    failed (the reason); a failure costs its evaluation and no other. Raises Stopped when a signal asks for it (what is
-    finished is kept), and StoreError where the store cannot be written.
+    failed (the reason); a failure costs its evaluation and no other, a base that cannot be loaded its job's. Raises
+    Stopped when a signal asks for it (what is finished is kept), StoreError where the store cannot be written, and
+    MachineError where this machine cannot do it and another try may.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
@@ -59,16 +60,26 @@ def run_group(
     if not missing:
         return done, failed
 
-    from vernacular.inference.load import load  # the model, and torch with it, only where something is missing
+    # the model, and torch with it, only where something is missing
+    from vernacular.inference.load import load
+    from vernacular.inference.trouble import MachineError
 
     with stoppable() as stop:
-        base = load({key: value for key, value in records[0].items() if key != "adapter"}, threads=threads)
+        try:
+            base = load({key: value for key, value in records[0].items() if key != "adapter"}, threads=threads)
+        except MachineError:
+            raise
+        except ModelError as error:
+            reasons = {record["name"]: _of_base(records[0], record, error) for record, _ in missing}
+            return done, failed | {r["name"]: {q.evaluation: reasons[r["name"]] for q in qs} for r, qs in missing}
         for record, wanted in missing:
             name = record["name"]
             try:
                 with _as(base, record) as loaded:
                     computed, trouble = _ask(loaded, wanted, store, stop)
                     base.evaluations = loaded.evaluations
+            except MachineError:
+                raise
             except ModelError as error:  # this adapter cannot be had; the base and its other adapters can
                 computed, trouble = [], {question.evaluation: str(error) for question in wanted}
             done[name] |= dict.fromkeys(computed, COMPUTED)
@@ -106,6 +117,11 @@ def impossible(record: dict, note: dict) -> dict | None:
     return None
 
 
+def _of_base(base: dict, record: dict, error: ModelError) -> str:
+    """Why this model cannot be asked, where its base could not be loaded."""
+    return str(error) if record is base else f"its base {base['name']} cannot be had: {error}"
+
+
 @contextlib.contextmanager
 def _as(base, record: dict):
     if not record.get("adapter"):
@@ -119,21 +135,26 @@ def _as(base, record: dict):
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[list[str], dict[str, str]]:
     """(evaluations that were answered, those that failed and why), one model's."""
+    from vernacular.inference.trouble import MachineError, is_lost_device
+
     computed, failed = [], {}
     bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
     for question in bar:
         bar.set_postfix_str(question.evaluation)
         try:
             table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
-        except (Stopped, StoreError):  # what cannot be kept need not be computed: a full disk ends the job
+        # what cannot be kept need not be computed: a full disk ends the job
+        except (Stopped, StoreError, MachineError):
             raise
         except UserError as error:
             failed[question.evaluation] = str(error)
             continue
         except Exception as error:  # whatever one evaluation trips over, the others are still asked
             log.exception("%s failed", question.evaluation)
-            reason = str(error).splitlines()[0] if str(error) else ""
-            failed[question.evaluation] = f"{type(error).__name__}: {reason}"
+            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            if is_lost_device(error):
+                raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {said}") from error
+            failed[question.evaluation] = said
             continue
         store.put(question.key, question.kind, table, facts)
         computed.append(question.evaluation)

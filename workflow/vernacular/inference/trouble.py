@@ -25,6 +25,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "out of memory" in text)
 
 
+def is_lost_device(error: BaseException) -> bool:
+    """Is this error a GPU that answers nothing more, whatever it is asked?"""
+    return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
+
+
 def reason(error: BaseException, record: dict) -> str:
     """The first line of what the library says, or better what a person can do about it."""
     whole = str(error).strip()
