@@ -150,6 +150,7 @@ def test_draws_are_those_of_corpus_statistics():
 def test_clusters_in_any_order_have_their_sums():
     values = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]])
     assert cluster_sums(values, np.array([1, 0, 1])).tolist() == [[2.0, 20.0], [5.0, 50.0]]
+    assert cluster_sums(values, np.zeros(3, dtype=int)).tolist() == [[7.0, 70.0]]
     assert cluster_sums(values, np.array([2, 0, 1])).tolist() == [[2.0, 20.0], [4.0, 40.0], [1.0, 10.0]]
 
 
@@ -254,7 +255,7 @@ def test_the_unit_of_a_column_does_not_change_its_test():
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
 def test_equal_differences_have_no_spread_at_any_scale(scale):
-    found = one_column(np.full(7, 0.1 * scale))
+    found = one_column(np.full(60, 0.1 * scale), np.repeat(np.arange(11), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 5]))
     assert np.isnan([found.low[0], found.high[0]]).all()
 
 
