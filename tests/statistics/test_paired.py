@@ -253,7 +253,7 @@ def test_the_unit_of_a_column_does_not_change_its_test():
     assert found.tolist() == whole.tolist() * 4
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e12 / 3])
 def test_equal_differences_have_no_spread_at_any_scale(scale):
     found = one_column(np.full(60, 0.1 * scale), np.repeat(np.arange(11), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 5]))
     assert np.isnan([found.low[0], found.high[0]]).all()
