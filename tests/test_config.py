@@ -159,3 +159,15 @@ def test_the_command_line_ends_with_status_1_and_no_traceback(tmp_path):
     assert run.returncode == 1
     assert "Traceback" not in run.stderr
     assert run.stderr.count("\n") == 1
+
+
+def test_a_language_without_prompt_lines_is_named_where_it_is_asked_for(tmp_path):
+    (tmp_path / "tales.yaml").write_text(
+        "task: tales\nprotocols: [options, minimal_pair]\nprompt: story\ncolumns: {context: c, choices: o}\n"
+        "languages: {is: {source: {file: tales.csv}}}\n"
+    )
+    asked = f"tasks: [{tmp_path}]\nmodels: {{mine: {{source: ./mine}}}}\nevaluations:\n  - {{task: tales, protocols: PROTOCOL}}\n"
+    said = complaint(tmp_path, asked.replace("PROTOCOL", "options"))
+    assert 'line 4: evaluations[0].languages: there are no prompts for language "is" (there are for ar, ' in said
+    assert said.endswith("workflow/prompts/is.yaml and write its lines as a speaker of the language would.")
+    config.load([write(tmp_path, asked.replace("PROTOCOL", "minimal_pair"))])  # asked without words

@@ -4,6 +4,8 @@ import pytest
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.errors import ConfigError
+from vernacular.requests.build import takes_words
+from vernacular.requests.prompts import FOLDER as PROMPTS
 
 SHIPPED = task_names([WORKFLOW / "tasks"])
 
@@ -126,3 +128,14 @@ def test_ones_own_task_comes_before_a_shipped_one_of_the_same_name(tmp_path):
     names = task_names([WORKFLOW / "tasks", tmp_path])
     assert load_task(names["belebele"])["citation"] == "me"
     assert len(names) == len(SHIPPED)
+
+
+def test_every_way_to_ask_a_shipped_task_has_its_prompt_lines():
+    wordless = {
+        (task["task"], language)
+        for task in map(load_task, SHIPPED.values())
+        for language in task["languages"]
+        for protocol in task["protocols"]
+        if takes_words(protocol, task["prompt"], "default") and not (PROMPTS / f"{language}.yaml").exists()
+    }
+    assert wordless == set()

@@ -12,12 +12,12 @@ def test_every_prompt_file_is_complete(path):
 
 
 def test_an_unknown_language_is_told_how_to_be_added():
-    with pytest.raises(ConfigError, match=r'no prompts for language "eu".*\n.*eu\.yaml'):
-        ask([CAPITAL], "question", "letters", language="eu")
+    with pytest.raises(ConfigError, match=r'no prompts for language "is".*\n.*is\.yaml'):
+        ask([CAPITAL], "question", "letters", language="is")
 
 
 def test_protocols_without_labels_need_no_prompt_file():
-    rows, _ = ask([item(choices=["Ona da.", "Ona du."], gold=[0])], "pair", "minimal_pair", language="eu")
+    rows, _ = ask([item(choices=["Ona da.", "Ona du."], gold=[0])], "pair", "minimal_pair", language="is")
     assert spans(rows) == {"choice:0": "Ona da.", "choice:1": "Ona du."}
 
 

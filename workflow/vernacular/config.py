@@ -12,7 +12,8 @@ from vernacular.data.tasks import load_task, task_names
 from vernacular.errors import ConfigError, closest
 from vernacular.fingerprint import fingerprint
 from vernacular.models import check_models, pairs, with_bases
-from vernacular.requests.build import OPTIONS, PROTOCOLS, STYLES, takes_shots
+from vernacular.requests.build import OPTIONS, PROTOCOLS, STYLES, takes_shots, takes_words
+from vernacular.requests.prompts import load_labels
 
 WORKFLOW = Path(__file__).resolve().parent.parent
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
@@ -192,6 +193,8 @@ def _expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
         prompted = takes_shots(protocol, task["prompt"])
         if style not in STYLES[protocol]:
             continue  # an entry may ask for several protocols, of which one has several styles
+        if takes_words(protocol, task["prompt"], style):
+            _check_words(language, fail)
         evaluation = Evaluation(
             task=task["task"],
             language=language,
@@ -208,6 +211,13 @@ def _expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
         if not any(style in STYLES[protocol] for protocol in protocols):
             fail("styles", f'{" and ".join(protocols)} cannot be asked in style "{style}".')
     return list(found)
+
+
+def _check_words(language: str, fail) -> None:
+    try:
+        load_labels(language)
+    except ConfigError as error:
+        fail("languages", str(error))
 
 
 def _has_samples(task: dict, language: str) -> bool:

@@ -64,8 +64,8 @@ def build(
         rows, shown = verbatim.build(items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots)
         return rows, facts | _told(rows, shown, set(), setting)
     module = PROTOCOLS[protocol]
-    ours = module.FEW_SHOT and not style.startswith("simil-eval")
-    setting = Setting(task["prompt"], language, seed, style, options, load_labels(language) if ours else {})
+    labels = load_labels(language) if takes_words(protocol, task["prompt"], style) else {}
+    setting = Setting(task["prompt"], language, seed, style, options, labels)
     drawn, held_out = fewshot.draw(items, task=task["task"], language=language, shots=shots, seed=seed)
     shown = [module.demonstrate(item, setting) for item in drawn]
     setting = replace(
@@ -81,6 +81,11 @@ def build(
 def takes_shots(protocol: str, layout: str) -> bool:
     """Can solved examples stand before what is asked? In a wording that the source brings along they always can."""
     return protocol in FEW_SHOT or layout == "verbatim"
+
+
+def takes_words(protocol: str, layout: str, style: str) -> bool:
+    """Does it take the language's prompt lines, or bring its own wording or none?"""
+    return protocol in FEW_SHOT and layout != "verbatim" and not style.startswith("simil-eval")
 
 
 def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:

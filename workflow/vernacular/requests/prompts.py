@@ -4,6 +4,7 @@ A prompt is the item's text, its options where they are shown, and a cue ("Respo
 answer follows after one blank. Demonstrations are such prompts with their answers, set apart by an empty line.
 """
 
+import functools
 from pathlib import Path
 
 import yaml
@@ -11,6 +12,7 @@ import yaml
 from vernacular.errors import ConfigError
 from vernacular.fingerprint import fingerprint
 from vernacular.requests.texts import continue_with
+from vernacular.yamlfile import shown
 
 FOLDER = Path(__file__).parents[2] / "prompts"
 
@@ -45,14 +47,15 @@ LAYOUTS = {
 }
 
 
+@functools.cache  # asked for each evaluation of a grid
 def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
     """The prompt lines of a language. Raises ConfigError if there are none, or a line is missing or malformed."""
     path = Path(folder) / f"{language}.yaml"
     if not path.is_file():
         have = ", ".join(sorted(file.stem for file in Path(folder).glob("*.yaml")))
         raise ConfigError(
-            f'There are no prompts for language "{language}" (there are for {have}).\n'
-            f"Copy one of them to {path} and write its lines as a speaker of the language would."
+            f'there are no prompts for language "{language}" (there are for {have}).\n'
+            f"Copy one of them to {shown(path)} and write its lines as a speaker of the language would."
         )
     try:
         labels = yaml.safe_load(path.read_text("utf-8"))
