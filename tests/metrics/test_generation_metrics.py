@@ -23,7 +23,8 @@ def item(name="a", choices=tuple(CHOICES), gold=(0,), target=None):
 
 
 def request(name="a", text="Pregunta: Que?\nResposta:"):
-    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": "", "text": text}
+    decoding = {"temperature": 0.5} if text.endswith("RESPOST") else None  # only Simil-Eval's answers are sampled
+    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": "", "text": text, "decoding": decoding}
 
 
 def generated(answer, name="a", flag=None, raw=None):

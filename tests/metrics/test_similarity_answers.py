@@ -5,12 +5,16 @@ from vernacular.metrics.similarity import answers
 
 
 def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
-    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": prefix, "text": text}
+    sampled = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 0}
+    return {
+        "item_id": name, "role": "answer", "kind": "generate", "prefix": prefix, "text": text, "decoding": sampled,
+    }  # fmt: skip
 
 
 PLAIN = [
-    {"item_id": "a", "role": role, "kind": "generate", "prefix": "", "text": "Pregunta: x\nResposta:"}
+    {"item_id": "a", "role": role, "kind": "generate", "prefix": "", "text": text, "decoding": None}
     for role in ("answer", "check")
+    for text in ("O que se di nun RESUM", "Pregunta: x\nResposta:")
 ]
 
 

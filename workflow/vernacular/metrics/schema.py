@@ -16,6 +16,7 @@ SIMILARITIES = Kind(
     ),
     key=("item_id", "metric"),
     required=("similarities",),
+    place=3,
 )
 
 # results/{model}/tasks/{evaluation}.parquet: a row per item, with what is needed to read it
@@ -40,6 +41,7 @@ TASK_RESULTS = Kind(
     ),
     key=("item_id",),
     required=("prompt", "options", "gold", "values"),
+    place=3,
 )
 
 # results/{model}/metrics.parquet: the long table, one model's rows
@@ -78,4 +80,5 @@ METRICS = Kind(
     ),
     key=("model", "evaluation", "category", "metric"),
     required=("n", "n_flagged"),
+    place=2,
 )

@@ -53,14 +53,17 @@ def simil_eval_answer(request: dict, generation: dict) -> str:
     stem = label_stem(request["text"])
     start = request["prefix"] + request["text"] if generation["rendered"] is None else f"{stem}.*: "
     for line in reversed((start + generation["raw"]).split("\n")):
-        if re.match(rf"^\s*{re.escape(stem)}.*", line):
+        if line.lstrip().startswith(stem):
             return re.sub(rf"^{re.escape(stem)}.*:", "", line.strip())
     return ""
 
 
 def is_simil_eval(request: dict) -> bool:
-    """Is this a prompt in Simil-Eval's style? No other ends in the middle of a label."""
-    return label_stem(request["text"]) in STEMS
+    """Is this a prompt in Simil-Eval's style? It ends in the middle of a label, and its answer is sampled, as no other.
+
+    (A text to be continued may end in "RESUM" too, but the answer to it is never sampled.)
+    """
+    return bool(request.get("decoding")) and label_stem(request["text"]) in STEMS
 
 
 def label_stem(text: str) -> str:
