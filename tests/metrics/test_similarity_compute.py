@@ -186,7 +186,11 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
 
 
 def test_simil_evals_style_is_parsed_and_measured_as_that_tool_does(folder):
-    request = {**tiny.requests([generation("a", "")])[0], "text": "PREGUNTA: x\nRESPOST", "decoding": {"temperature": 0.5}}
+    request = {
+        **tiny.requests([generation("a", "")])[0],
+        "text": "PREGUNTA: x\nRESPOST",
+        "decoding": {"temperature": 0.5},
+    }
     generations = [{**generation("a", ""), "raw": "A: a: mazá"}]
     metrics = ["cosine", {"metric": "moverscore", "variant": "simil-eval"}, {"metric": "bertscore", "idf": True}]
     encoders, style = {"default": tiny.record(folder)}, "simil-eval"
