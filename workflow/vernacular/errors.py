@@ -4,6 +4,7 @@
 """
 
 import difflib
+import re
 
 
 class UserError(Exception):
@@ -12,6 +13,9 @@ class UserError(Exception):
 
 class ConfigError(UserError):
     """`config.yaml` or a task file says something that cannot be done."""
+
+    def __init__(self, sentence: str):
+        super().__init__(_showable(sentence))
 
 
 class DataError(UserError):
@@ -34,3 +38,14 @@ def closest(word: str, allowed) -> str:
         return f' Did you mean "{near[0]}"?'
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f" Allowed: {shown}." if names else ""
+
+
+# what a file holds may do things to a terminal, and fill it
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ENDLESS = re.compile(r"(\S{100})\S{200,}")
+
+
+def _showable(sentence: str) -> str:
+    """`sentence` with control characters spelt out, and what a word has beyond 300 characters left out."""
+    sentence = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", sentence)
+    return _ENDLESS.sub(r"\1…", sentence)

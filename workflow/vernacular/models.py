@@ -7,6 +7,8 @@ from vernacular.errors import closest
 # What an adapter says for itself; all else is its base's, so that both are asked in the same way.
 _OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_other_base"}
 _RESERVED = {"requests", "summary", "store", "report", "compat", "asked", "comparisons"}  # results/ folders of our own
+# what Windows takes for a device, whatever follows the first dot
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 
 
 def check_models(models: dict, fail) -> None:
@@ -15,6 +17,7 @@ def check_models(models: dict, fail) -> None:
     for name, entry in models.items():
         if name.casefold() in _RESERVED:
             fail((name,), f'"{name}" is a folder of the workflow\'s own; choose another name.')
+        check_name(name, fail)
         if other := seen.get(name.casefold()):
             fail((name,), f'"{name}" and "{other}" differ only in case; some file systems cannot keep them apart.')
         seen[name.casefold()] = name
@@ -37,6 +40,12 @@ def check_models(models: dict, fail) -> None:
             fail((name, "base"), f"{base} has engine: vllm, which takes no adapters here; use engine: transformers.")
 
 
+def check_name(name: str, fail) -> None:
+    """Results are sent around: a folder that Windows cannot keep is refused."""
+    if name.split(".")[0].casefold() in _DEVICES or name.endswith("."):
+        fail((name,), f'"{name}" is no name for a folder on Windows; choose another.')
+
+
 def with_bases(models: dict) -> dict:
     """Settings by name, an adapter's filled up with those of its base; the order of the file."""
     filled = {}
@@ -57,7 +66,7 @@ def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[
     """
     if entries is None:
         found = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
-        return list(dict.fromkeys(found + [(name, model) for name in joined for model in models]))
+        return _told_apart(found + [(name, model) for name in joined for model in models], fail)
     found = []
     known = [*models, *joined]
     for i, entry in enumerate(entries):
@@ -76,4 +85,14 @@ def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[
         if baseline in candidates:
             fail((i, "candidate"), f'"{baseline}" is compared with itself.')
         found += [(baseline, candidate) for candidate in candidates]
+    return _told_apart(found, fail)
+
+
+def _told_apart(found: list[tuple[str, str]], fail) -> list[tuple[str, str]]:
+    """Each pair once; two pairs may not share the folder `baseline--candidate`."""
+    folders: dict[str, tuple[str, str]] = {}
+    for pair in found:
+        other = folders.setdefault("--".join(pair).casefold(), pair)
+        if other != pair:
+            fail((), f"{' with '.join(pair)} and {' with '.join(other)} would share a folder; rename one.")
     return list(dict.fromkeys(found))

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from vernacular import artifacts
+from vernacular.comparison.files import files_in
 from vernacular.config import COMPAT, GENERATED, WORKFLOW, Config, Evaluation, encoder_name
 from vernacular.data.treebank.declared import local_files as treebank_files
 from vernacular.errors import ArtifactError
@@ -110,7 +111,7 @@ def of_metrics(config: Config, name: str) -> dict:
 def of_comparisons(config: Config) -> dict:
     """Who is compared with whom, on what; results made elsewhere by the content of their files."""
     names = ("items", "task", "language", "protocol", "shots", "seed", "style")
-    joined = {name: {**what, "files": _contents(Path(what["results"]))} for name, what in config.joined.items()}
+    joined = {name: {**what, "files": _contents(what["results"])} for name, what in config.joined.items()}
     return {
         "models": list(config.models),
         "pairs": config.comparisons,
@@ -119,9 +120,8 @@ def of_comparisons(config: Config) -> dict:
     }
 
 
-def _contents(path: Path) -> dict[str, str]:
-    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
-    return {os.path.relpath(file, path): file_fingerprint(file) for file in files}
+def _contents(path: str) -> dict[str, str]:
+    return {os.path.relpath(file, path): file_fingerprint(file) for file in files_in(Path(path))}
 
 
 def of_compat(config: Config) -> dict:
@@ -165,8 +165,10 @@ def local_files(source: str) -> dict[str, list]:
     """
     if not source.startswith((".", "/", "~")):
         return {}
-    where = Path(source).expanduser()
-    files = [where] if where.is_file() else sorted(f for f in where.glob("*") if f.suffix in _CHECKPOINT)
+    where = Path(os.path.expanduser(source))
+    files = (
+        [where] if where.is_file() else sorted(f for f in where.glob("*") if f.suffix in _CHECKPOINT and f.is_file())
+    )
     return {file.name: [file.stat().st_size, _ends(file)] for file in files}
 
 

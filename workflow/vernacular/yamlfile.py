@@ -1,10 +1,12 @@
 """Read a YAML file a person wrote, and say in one or two lines what is wrong with it.
 
-YAML 1.2 booleans only, so that `no` stays the Norwegian language; a key given twice is an error; every value remembers
-its line.
+Beside what a schema asks for, no text of a file may hold what must not get into the results: passwords, tokens, control
+characters.
 """
 
+import functools
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -13,6 +15,7 @@ import jsonschema
 import yaml
 
 from vernacular.errors import ConfigError, closest
+from vernacular.yamlload import Refused, load
 
 _TYPES = {
     "object": "a mapping (key: value)",
@@ -23,22 +26,21 @@ _TYPES = {
     "boolean": "true or false",
     "null": "nothing",
 }
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with YAML 1.2 booleans, duplicate keys refused, and the line of each value kept in `lines`."""
-
-    def __init__(self, stream):
-        super().__init__(stream)
-        self.nodes = {}
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own way to set them)
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF")
+_BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "more than",
+    "minItems": "entries: at least",
+    "minProperties": "entries: at least",
+    "minLength": "characters: at least",
+    "maxLength": "characters: at most",
+}
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
+_NO_TEXT = [
+    (re.compile(r"\w://[^/?#\s]*@"), "an address with a user or password in it would be written into the results."),
+    (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "a token would be written into the results; set HF_TOKEN instead."),
+    (_UNPRINTABLE, "holds an unprintable character."),
+]
 
 
 def shown(path) -> str:
@@ -55,31 +57,38 @@ def read(path) -> tuple[object, dict[tuple, int]]:
     path = shown(path)
     try:
         text = Path(path).read_text("utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, expected a YAML file.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        lines: dict[tuple, int] = {}
-        if node is None:
-            return None, lines
-        _note_lines(node, (), lines, path, set())
-        return loader.construct_document(node), lines
+        return load(text)
+    except Refused as error:
+        raise ConfigError(f"{path}, line {error.problem_mark.line + 1}: {error.problem}.") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         hint = " Indent with spaces, not tabs." if "\\t" in str(problem) else ""
-        raise ConfigError(f"{where}: not valid YAML ({problem}).{hint}") from None
-    except (ValueError, RecursionError) as error:  # an impossible date, say
-        raise ConfigError(f"{path}: not valid YAML ({error}).") from None
+        raise ConfigError(f"{where}: not valid YAML ({_clipped(str(problem), 200)}).{hint}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid YAML (nested too deeply).") from None
+
+
+@functools.cache
+def schema(path) -> dict:
+    """A JSON Schema of ours, read once: many files are checked against it."""
+    return yaml.safe_load(Path(path).read_text("utf-8"))
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
     """Raise ConfigError with the most telling violation: file, line, key, what was found, what is allowed."""
-    errors = list(jsonschema.Draft202012Validator(schema).iter_errors(value))
+    _check_texts(value, lines, path)
+    errors = list(_Validator(schema).iter_errors(value))
     if not errors:
         return
     # the shallowest error first: it is the one that explains the others; then the order of the file
@@ -104,44 +113,56 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         raise ConfigError(f"{where}: {found}.{closest(error.instance, [_plain(a) for a in allowed])}")
     if "propertyNames" in error.absolute_schema_path:
         name = place(path, lines, (*at, error.instance))
-        raise ConfigError(f"{name}: cannot be a name here; {error.schema.get('x-error', error.message)}")
+        raise ConfigError(f"{name}: cannot be a name here; {error.schema.get('x-error', _clipped(error.message))}")
     if error.validator == "pattern" and "x-error" in error.schema:
         raise ConfigError(f"{where}: {found}; {error.schema['x-error']}")
-    bounds = {
-        "minimum": "at least",
-        "maximum": "at most",
-        "minItems": "entries: at least",
-        "minProperties": "entries: at least",
-    }
-    if error.validator in bounds:
-        raise ConfigError(f"{where}: {found}, expected {bounds[error.validator]} {error.validator_value}.")
-    raise ConfigError(f"{where}: {error.schema.get('x-error') or error.message[:200]}")
+    if error.validator in _BOUNDS:
+        raise ConfigError(f"{where}: {found}, expected {_BOUNDS[error.validator]} {error.validator_value}.")
+    raise ConfigError(f"{where}: {error.schema.get('x-error') or _clipped(error.message, 200)}")
 
 
 def place(path, lines: dict[tuple, int], at: tuple) -> str:
     """`config.yaml, line 7: models.mine.dtype`, as every complaint begins."""
-    dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in at).lstrip(".")
+    dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_clipped(_escaped(p))}" for p in at).lstrip(".")
     line = next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), None)
     return shown(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
-def _note_lines(node, at: tuple, lines: dict, path, open_nodes: set) -> None:
-    if id(node) in open_nodes:
-        raise ConfigError(f"{path}, line {node.start_mark.line + 1}: an anchor that contains itself.")
-    open_nodes = open_nodes | {id(node)}
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else str(key.value)
-            if name in seen and name != "<<":
-                raise ConfigError(f'{place(path, lines, at)}, line {key.start_mark.line + 1}: "{name}" is given twice.')
-            seen.add(name)
-            lines[(*at, name)] = key.start_mark.line + 1
-            _note_lines(value, (*at, name), lines, path, open_nodes)
-    elif isinstance(node, yaml.SequenceNode):
-        for i, value in enumerate(node.value):
-            lines[(*at, i)] = value.start_mark.line + 1
-            _note_lines(value, (*at, i), lines, path, open_nodes)
+def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
+    """Refuse what no key of ours takes, whatever the schema says: unprintable text, secrets, NaN and infinity."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if _UNPRINTABLE.search(key) or "\n" in key:
+                raise ConfigError(f"{place(path, lines, (*at, key))}: a key with an unprintable character.")
+            _check_texts(inner, lines, path, (*at, key))
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            _check_texts(inner, lines, path, (*at, i))
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{place(path, lines, at)}: found {_short(value)}, expected a finite number.")
+    elif isinstance(value, str):
+        # what a file of ours says is written into the results: the sentence must not show it either
+        for pattern, sentence in _NO_TEXT:
+            if pattern.search(value):
+                raise ConfigError(f"{place(path, lines, at)}: {sentence}")
+
+
+def _is_whole(checker, value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema would take 5.0
+
+
+def _pattern(validator, pattern: str, value, schema):
+    """A pattern that ends in $ must match to the end: Python's $ would let a line end follow."""
+    match = re.fullmatch if pattern.endswith("$") else re.search
+    if isinstance(value, str) and not match(pattern, value):
+        yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    {"pattern": _pattern},
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
 
 
 def _line(lines: dict, error) -> int | None:
@@ -153,5 +174,13 @@ def _plain(value) -> str:
 
 
 def _short(value) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "…"
+    return _clipped(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _escaped(text: str) -> str:
+    """`text` in one line."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _clipped(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

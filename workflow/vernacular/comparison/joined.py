@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vernacular import artifacts
+from vernacular.comparison.files import files_in
 from vernacular.comparison.harness import is_sample, samples_in, shots_of
 from vernacular.comparison.judged import JUDGED, row_of
 from vernacular.comparison.match import LEAST, Matched, match
@@ -42,7 +43,7 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
     path = Path(path)
     found: dict[str, pa.Table] = {}
     notes: list[str] = []
-    for file in _files(path):
+    for file in files_in(path):
         tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
         for evaluation, table in tables.items():
             if evaluation in found:
@@ -52,20 +53,6 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
     if not found:
         raise DataError("\n".join(notes) or f"{shown(path)}: nothing that can be joined.")
     return found, notes
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise DataError(f"{shown(path)}: there is no such file or folder.")
-    if parquet := sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet")):
-        return parquet
-    samples = sorted(path.rglob("samples_*.jsonl"))
-    others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
-    if not (files := samples or others):
-        raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
-    return files
 
 
 def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:

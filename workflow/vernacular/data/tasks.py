@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import yaml
-
 from vernacular import yamlfile
 from vernacular.data import lm_eval
 from vernacular.data.treebank import declared as treebank
@@ -37,7 +35,7 @@ def load_task(path) -> dict:
     """
     path = Path(path)
     content, lines = yamlfile.read(path)
-    yamlfile.check(content, lines, yaml.safe_load(_SCHEMA.read_text("utf-8")), path)
+    yamlfile.check(content, lines, yamlfile.schema(_SCHEMA), path)
     if content["task"] != path.stem:
         at = yamlfile.place(path, lines, ("task",))
         raise ConfigError(f'{at}: found "{content["task"]}", expected the file\'s name, "{path.stem}".')

@@ -7,12 +7,10 @@ answer follows after one blank. Demonstrations are such prompts with their answe
 import functools
 from pathlib import Path
 
-import yaml
-
 from vernacular.errors import ConfigError
 from vernacular.fingerprint import fingerprint
 from vernacular.requests.texts import continue_with
-from vernacular.yamlfile import shown
+from vernacular.yamlfile import read, shown
 
 FOLDER = Path(__file__).parents[2] / "prompts"
 
@@ -57,10 +55,7 @@ def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
             f'there are no prompts for language "{language}" (there are for {have}).\n'
             f"Copy one of them to {shown(path)} and write its lines as a speaker of the language would."
         )
-    try:
-        labels = yaml.safe_load(path.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML ({str(error).splitlines()[0]}).") from None
+    labels, _ = read(path)
     if not isinstance(labels, dict):
         raise ConfigError(f"{path}: expected one `line: text` a row.")
     for name, field in LINES.items():

@@ -3,8 +3,6 @@
 import itertools
 from pathlib import Path
 
-import yaml
-
 from vernacular import yamlfile
 from vernacular.errors import ConfigError, closest
 
@@ -22,7 +20,7 @@ def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
     """
     path = _path(name, Path(folder), where)
     content, lines = yamlfile.read(path)
-    yamlfile.check(content, lines, yaml.safe_load(_SCHEMA.read_text("utf-8")), path)
+    yamlfile.check(content, lines, yamlfile.schema(_SCHEMA), path)
     if content["pattern"] != path.stem:
         at = yamlfile.place(path, lines, ("pattern",))
         raise ConfigError(f'{at}: found "{content["pattern"]}", expected the file\'s name, "{path.stem}".')

@@ -1,0 +1,21 @@
+"""Which files results made elsewhere are: looked up when the config is read, and when they are joined."""
+
+from pathlib import Path
+
+from vernacular.errors import DataError
+from vernacular.yamlfile import shown
+
+
+def files_in(path: Path) -> list[Path]:
+    """The files of results at `path`; raises DataError where there are none."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{shown(path)}: there is no such file or folder.")
+    if parquet := sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet")):
+        return parquet
+    samples = sorted(path.rglob("samples_*.jsonl"))
+    others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
+    if not (files := samples or others):
+        raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
+    return files
