@@ -1,5 +1,6 @@
 """What one model did with each item of an evaluation: right or wrong, by how much, and how bad that is."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -83,4 +84,4 @@ def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[floa
 
 
 def _finite(value) -> bool:
-    return value is not None and bool(np.isfinite(value))
+    return value is not None and math.isfinite(value)

@@ -15,6 +15,7 @@ from vernacular import artifacts
 from vernacular.comparison.schema import CHANGES
 from vernacular.report.leaderboard import Numbers
 from vernacular.report.pieces import short, shorts, write_piece
+from vernacular.report.rows import rows_of
 
 _NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
             "smallest_difference")  # fmt: skip
@@ -31,7 +32,7 @@ def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict
     listed = []
     for i, (baseline, candidate) in enumerate(every):
         of_pair = pc.and_(pc.equal(comparisons["baseline"], baseline), pc.equal(comparisons["candidate"], candidate))
-        rows = [_row(row, numbers) for row in comparisons.filter(of_pair).to_pylist()]
+        rows = [_row(row, numbers) for row in rows_of(comparisons.filter(of_pair))]
         path = changes.get((baseline, candidate))
         counts = _write_changes(out, i, path, positions, numbers) if path else []
         in_categories = [row for row in rows if row["category"]]
@@ -58,7 +59,7 @@ def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: N
     table, counts = artifacts.read(path, CHANGES), []
     for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
         known = positions.get(evaluation, {})
-        rows = table.filter(pc.equal(table["evaluation"], evaluation)).to_pylist()
+        rows = rows_of(table.filter(pc.equal(table["evaluation"], evaluation)))
         number = numbers.evaluations.number(evaluation)
         write_piece(out, f"p{pair}/e{number}", [_change(row, known.get(row["item_id"])) for row in rows])
         tally = Counter(row["change"] for row in rows)

@@ -17,6 +17,7 @@ from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.report.answers import Answers, judged
 from vernacular.report.asked import COLUMNS, Asked
 from vernacular.report.pieces import short, shorts, write_piece
+from vernacular.report.rows import rows_of
 from vernacular.report.surprisal import packed
 from vernacular.requests.schema import REQUESTS
 
@@ -33,12 +34,12 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     """
     asked, facts, task = Asked(), {}, {"outcomes": [], "distributions": [], "models": []}
     requests = results / "requests" / f"{evaluation}.parquet"
-    asked.add_requests(artifacts.read(requests, REQUESTS).select(COLUMNS).to_pylist())
+    asked.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
     measured = {}
     for model, name in models.items():
         path = results / name / "tasks" / f"{evaluation}.parquet"
         facts[model] = artifacts.metadata(path)
-        rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+        rows = rows_of(artifacts.read(path, TASK_RESULTS))
         if not rows:
             continue
         asked.add_items(rows)
@@ -81,7 +82,7 @@ def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: 
             [
                 position,
                 shorts(row["option_scores"]),
-                [short(row["values"].get(key)) for key in names],
+                shorts([row["values"].get(key) for key in names]),
                 row["flag"],
                 row["prediction"] if row["options"] else None,
                 answered.get(item),
@@ -104,7 +105,7 @@ def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, 
     path = folder / "generations" / f"{evaluation}.parquet"
     if path.exists():
         columns = ["item_id", "raw", "answer", "finish_reason", "n_tokens", "rendered"]
-        rows = artifacts.read(path, GENERATIONS).select(columns).to_pylist()
+        rows = rows_of(artifacts.read(path, GENERATIONS).select(columns))
         written = {
             row["item_id"]: [
                 row["answer"],
@@ -120,7 +121,7 @@ def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, 
     tokens = packed(scores, asked.roles, lambda item, role: asked.spans.get((item, role)))
     wraps = {}
     if scores["rendered"].null_count < scores.num_rows:
-        for row in scores.select(["item_id", "role", "rendered", "offsets"]).to_pylist():
+        for row in rows_of(scores.select(["item_id", "role", "rendered", "offsets"])):
             if row["rendered"] is not None and row["offsets"] and row["role"] in asked.roles:
                 before = row["rendered"][: row["offsets"][0][0]]
                 wraps.setdefault(row["item_id"], _wrap(before, asked.own_text(row["item_id"])))

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.report.rows import values_of
+
 UNSCORED = -1  # nothing stood before the token, so it has no probability
 
 
@@ -38,21 +40,21 @@ def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tupl
     hundredths = np.where(np.isfinite(nats), np.round(-100 * np.nan_to_num(nats)), UNSCORED).astype(int)
     hundredths = np.where(np.isfinite(nats), np.maximum(hundredths, 0), UNSCORED).tolist()
     found: dict[str, list] = {}
-    columns = (table[name].to_pylist() for name in ("item_id", "role", "rendered"))
-    for row, (item, role, rendered) in enumerate(zip(*columns, strict=True)):
-        first, last = at[row], at[row + 1]
+    items, of_roles, texts = (values_of(table[name]) for name in ("item_id", "role", "rendered"))
+    begins, firsts, lasts = edges[:, 0].tolist(), at[:-1].tolist(), at[1:].tolist()
+    from_, upto = at_logprobs[:-1].tolist(), at_logprobs[1:].tolist()
+    for row, (item, role, rendered, first, last) in enumerate(zip(items, of_roles, texts, firsts, lasts, strict=True)):
         span = span_of(item, role)
-        if first == last or span is None or at_logprobs[row + 1] - at_logprobs[row] != last - first:
+        if first == last or span is None or upto[row] - from_[row] != last - first:
             continue
-        skip = _skip(span, rendered, int(edges[first, 0]), int(ends[first:last].max()))
-        surprisals = hundredths[at_logprobs[row] : at_logprobs[row + 1]]
-        found.setdefault(item, []).append([role, skip, lengths[first:last], surprisals])
+        skip = _skip(span, rendered, begins[first], ends[first:last])
+        found.setdefault(item, []).append([role, skip, lengths[first:last], hundredths[from_[row] : upto[row]]])
     return found
 
 
-def _skip(span: tuple[str, int], rendered: str | None, first: int, last: int) -> int | str:
+def _skip(span: tuple[str, int], rendered: str | None, first: int, ends: np.ndarray) -> int | str:
     text, start = span
     if rendered is None:
         return first - start if first >= start else 0  # a token that straddles the start is drawn from the start on
-    covered = rendered[first:last]
+    covered = rendered[first : int(ends.max())]
     return len(text) - len(covered) if text.endswith(covered) else covered

@@ -1,0 +1,24 @@
+import pyarrow as pa
+import pytest
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.report.rows import rows_of
+
+RESULT = {"item_id": "a", "prompt": "😀\u202e", "options": ["x", None], "gold": [], "option_scores": [-1.5, None]}
+RESULT |= {"values": [("accuracy", 1.0), ("margin", None)], "correct": None, "tie": False, "predicted": [0, 1]}
+SCORE = {"item_id": "a", "role": "whole", "request_id": "r", "offsets": [[0, 2], [2, 5]], "logprobs": [None, -0.5]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (TASK_RESULTS, [RESULT, {"item_id": "b"}, RESULT | {"values": [], "option_scores": []}]),
+        (SCORES, [SCORE | {"rank": [1, None]}, {"item_id": "b", "offsets": []}, SCORE | {"n_prompt_tokens": 7}]),
+        (GENERATIONS, [{"item_id": "a", "n_tokens": None, "raw": ""}, {"item_id": "b", "n_tokens": 3}]),
+    ],
+)
+def test_rows_are_those_of_arrow_also_of_slices_and_chunks(kind, rows):
+    table = pa.Table.from_pylist(rows, schema=kind.schema)
+    chunked = pa.concat_tables([table.slice(1), table.slice(0, 1)])
+    for each in (table, table.slice(1, 1), table.take([1, 0]), chunked, table.slice(0, 0)):
+        assert repr(rows_of(each)) == repr(each.to_pylist(maps_as_pydicts="strict"))
