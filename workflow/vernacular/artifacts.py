@@ -1,10 +1,12 @@
 """The one Parquet writer and reader: schema checked, written whole or not at all, provenance in the metadata.
 
-Every artifact carries a JSON object under the key `vernacular`: its `kind`, the `fingerprint` of what determined it,
-and whatever provenance its stage adds. Page checksums are written and verified, so a damaged file is named, never read.
+Every artifact carries a JSON object under the key `vernacular`: its `kind`, its `place` (the end of its path), the
+`fingerprint` of what determined it, and whatever provenance its stage adds. Checksums of the pages and of that object
+are written and verified, so that a damaged file, or one put in another's place, is named and never read.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ import pyarrow.parquet as pq
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import fingerprint
 
-_KEY = b"vernacular"
+_KEY, _DIGEST = b"vernacular", b"vernacular-sha256"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Kind:
     schema: pa.Schema
     key: tuple[str, ...]  # unique together; () where a row has no identity
     required: tuple[str, ...] = field(default=())  # columns that may not be null, beside the key
+    place: int = 1  # parts at the end of the path that say of what it is: 3 for tiny/scores/openbookqa.gl….parquet
 
 
 def write(path, kind: Kind, rows, metadata: dict) -> Path:
@@ -42,15 +45,19 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
         counts = table.group_by(list(kind.key)).aggregate([([], "count_all")])
         if counts.num_rows != table.num_rows:
             raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
-    note = json.dumps({"kind": kind.name, **metadata}, ensure_ascii=False, sort_keys=True)
-    table = table.replace_schema_metadata({_KEY: note.encode("utf-8", "backslashreplace")})
+    about = {**metadata, "kind": kind.name, "place": _end(path, kind.place)}
+    note = json.dumps(about, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    table = table.replace_schema_metadata({_KEY: note, _DIGEST: _digest(note)})
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
     return Path(path)
 
 
-def read(path, kind: Kind) -> pa.Table:
-    """Read an artifact; raises ArtifactError naming the file if missing, damaged, or of another kind or schema."""
+def read(path, kind: Kind, *, anywhere: bool = False) -> pa.Table:
+    """Read an artifact; raises ArtifactError naming the file if missing, damaged, or of another kind, schema or place.
+
+    `anywhere`: it may have been moved since it was written.
+    """
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except FileNotFoundError:
@@ -59,7 +66,7 @@ def read(path, kind: Kind) -> pa.Table:
         raise ArtifactError(
             f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
         ) from None
-    found = _note(table.schema.metadata, path)
+    found = _note(table.schema.metadata, path, anywhere)
     if found.get("kind") != kind.name:
         raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
     if not table.schema.remove_metadata().equals(kind.schema):
@@ -67,16 +74,22 @@ def read(path, kind: Kind) -> pa.Table:
     return table
 
 
-def metadata(path) -> dict:
-    """The `vernacular` metadata of an artifact, without reading its rows."""
+def metadata(path, *, anywhere: bool = False) -> dict:
+    """The `vernacular` metadata of an artifact, without reading its rows; raises as `read` does."""
     try:
-        return _note(pq.read_schema(path).metadata, path)
+        return _note(pq.read_schema(path).metadata, path, anywhere)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
     except (pa.ArrowException, OSError) as error:
         raise ArtifactError(
             f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
         ) from None
+
+
+def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
+    """Raises ArtifactError unless the file at `path` was made of the `what` (items, requests, …) that is there now."""
+    if found != wanted:
+        raise ArtifactError(f"{path}: was made of other {what} than are there now; delete it to rebuild.")
 
 
 def made_of(*parts) -> str:
@@ -115,7 +128,22 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
 
 
-def _note(schema_metadata, path) -> dict:
+def _note(schema_metadata, path, anywhere: bool) -> dict:
     if not schema_metadata or _KEY not in schema_metadata:
         raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
-    return json.loads(schema_metadata[_KEY])
+    text = schema_metadata[_KEY]
+    if schema_metadata.get(_DIGEST) != _digest(text):
+        raise ArtifactError(f"{path}: its metadata is damaged, or of another version; delete it to rebuild.")
+    note = json.loads(text)
+    place = note.pop("place")
+    if not anywhere and place != _end(path, len(Path(place).parts)):
+        raise ArtifactError(f"{path}: holds {place}, which was put in its place; delete it to rebuild.")
+    return note
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest().encode()
+
+
+def _end(path, count: int) -> str:
+    return "/".join(Path(path).absolute().parts[-count:])

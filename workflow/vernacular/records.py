@@ -5,17 +5,19 @@ from pathlib import Path
 
 from vernacular.artifacts import replacing
 from vernacular.errors import ArtifactError
+from vernacular.fingerprint import fingerprint
 
 
 def write_record(path, record: dict) -> None:
+    """Write a record to `{its name}.json`."""
     _write(path, record)
 
 
 def read_record(path) -> dict:
-    """Raises ArtifactError naming the file if it is missing or damaged."""
+    """Raises ArtifactError naming the file if it is missing, damaged, or another model's."""
     record = _read(path)
-    if not isinstance(record, dict) or "name" not in record:
-        raise ArtifactError(f"{path}: holds no model's record; delete it to rebuild.")
+    if record.get("name") != Path(path).name.removesuffix(".json"):
+        raise ArtifactError(f"{path}: holds the record of {record.get('name')}; delete it to rebuild.")
     return record
 
 
@@ -23,7 +25,7 @@ def write_asked(path, done: dict[str, dict[str, str]], failed: dict[str, dict[st
     """What a job leaves: by model and evaluation how it was answered ("computed", …), or {"failed": the reason}."""
     names = dict.fromkeys([*done, *failed])
     wrong = {name: {e: {"failed": reason} for e, reason in failed.get(name, {}).items()} for name in names}
-    _write(path, {name: done.get(name, {}) | wrong[name] for name in names})
+    _write(path, {"models": {name: done.get(name, {}) | wrong[name] for name in names}})
 
 
 def failures(path, name: str | None = None) -> dict:
@@ -31,12 +33,9 @@ def failures(path, name: str | None = None) -> dict:
 
     Raises ArtifactError naming the file if it is missing or damaged.
     """
-    asked = _read(path)
-    if not isinstance(asked, dict) or not all(isinstance(of_model, dict) for of_model in asked.values()):
-        raise ArtifactError(f"{path}: does not say what was asked; delete it to rebuild.")
     found = {
         model: {e: how["failed"] for e, how in of_model.items() if isinstance(how, dict) and "failed" in how}
-        for model, of_model in asked.items()
+        for model, of_model in _read(path).get("models", {}).items()
     }
     if name is None:
         return found
@@ -46,14 +45,22 @@ def failures(path, name: str | None = None) -> dict:
 
 
 def _write(path, content: dict) -> None:
+    content = {**content, "sha256": fingerprint(content)}
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
 
 
-def _read(path):
+def _read(path) -> dict:
     try:
-        return json.loads(Path(path).read_text("utf-8"))
+        content = json.loads(Path(path).read_text("utf-8"))
+        digest = content.pop("sha256")
+        whole = digest == fingerprint(content)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
-    except (ValueError, RecursionError):
-        raise ArtifactError(f"{path}: damaged; delete it to rebuild.") from None
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise ArtifactError(f"{path}: damaged, or of another version; delete it to rebuild.")
+    return content

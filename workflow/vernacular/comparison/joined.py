@@ -58,8 +58,8 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
 def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
     try:
-        evaluation = artifacts.metadata(file).get("evaluation", file.stem)
-        table = artifacts.read(file, TASK_RESULTS)
+        evaluation = artifacts.metadata(file, anywhere=True).get("evaluation", file.stem)
+        table = artifacts.read(file, TASK_RESULTS, anywhere=True)
     except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
         raise DataError(
             f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "

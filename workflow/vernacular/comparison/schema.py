@@ -81,6 +81,7 @@ CHANGES = Kind(
     ),
     key=("evaluation", "item_id"),
     required=("change", "prompt", "options", "gold"),
+    place=2,
 )
 
 # results/summary/standings.parquet: each model's place in the column of a headline metric of one evaluation

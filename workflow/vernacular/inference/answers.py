@@ -53,7 +53,9 @@ def lay_out(
                 )
             found = _together(answers)
             store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
-        _write(out, question.evaluation, record, question.kind, *found, question.key)
+        table, facts = found
+        facts = {**facts, "requests": artifacts.metadata(asked[question.evaluation])["fingerprint"]}
+        _write(out, question.evaluation, record, question.kind, table, facts, question.key)
         counts["answered"] += 1
     return counts
 
@@ -79,7 +81,7 @@ def _sum(values: list):
 
 def _write(out: Path, evaluation: str, record: dict, kind: Kind, table, facts: dict, fingerprint: str) -> None:
     # one model under two names has one entry in the store, which knows the name it was first asked under
-    model = {**facts.get("model", {}), "name": record["name"]}
+    model = {**facts.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
     facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
     note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
     artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)

@@ -36,6 +36,7 @@ SCORES = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    place=3,
 )
 
 GENERATIONS = Kind(
@@ -56,4 +57,5 @@ GENERATIONS = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    place=3,
 )

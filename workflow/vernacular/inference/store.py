@@ -114,10 +114,10 @@ class Store:
         if not path.exists():
             return None
         try:
-            note = artifacts.metadata(path)
+            note = artifacts.metadata(path, anywhere=True)  # known by its key, which says more
             if note.get("store_key") != key:
                 raise ArtifactError(f"{path}: holds another evaluation ({note.get('store_key')}).")
-            return artifacts.read(path, kind), note
+            return artifacts.read(path, kind, anywhere=True), note
         except ArtifactError as error:
             log.warning("store: %s It is computed again.", error)
             return None
