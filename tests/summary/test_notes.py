@@ -6,6 +6,7 @@ from vernacular.summary.notes import as_frame, data_sets_of, notes_of
 DATASET = {
     "task": "cola",
     "language": "gl",
+    "citation": "Me 2026",
     "source": {
         "kind": "hub",
         "repository": "a/b",
@@ -58,7 +59,7 @@ def test_counts_stay_whole_numbers_where_some_are_missing():
     assert frame["count"].isna().sum() == 4
 
 
-def test_each_data_set_is_listed_once_with_commit_hash_and_licence():
+def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
     assert data_sets_of(TOLD) == [
         {
             "task": "cola",
@@ -69,6 +70,7 @@ def test_each_data_set_is_listed_once_with_commit_hash_and_licence():
             "revision": "c0ffee",
             "sha256": "5a",
             "licence": "x",
+            "citation": "Me 2026",
             "rows read": 12,
             "items": 9,
         }

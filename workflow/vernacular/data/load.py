@@ -24,9 +24,9 @@ def load_items(
     file or of a folder laid out as `{task}/{language}/{split}.*`. Rows of the `few_shot` split come as demonstrations,
     which `limit` does not touch. Raises DataError with the sentence to show where the set cannot be had or read.
 
-    Metadata: task, language, source (where from, revision, sha256 of the raw rows, licence), rows (read, kept, dropped
-    and repaired with counts per reason, duplicates), demonstrations (the same for them), expected_rows, limit, seed,
-    warnings (sentences).
+    Metadata: task, language, citation (None where the task file has none), source (where from, revision, sha256 of the
+    raw rows, licence), rows (read, kept, dropped and repaired with counts per reason, duplicates), demonstrations (the
+    same for them), expected_rows, limit, seed, warnings (sentences).
     """
     entry = task["languages"].get(language)
     if entry is None:
@@ -49,6 +49,7 @@ def load_items(
     metadata = {
         "task": task["task"],
         "language": language,
+        "citation": task.get("citation"),
         "source": provenance | {"sha256": _digest(rows, shots)},
         "rows": counts | {"taken": sum(not item["demonstration"] for item in kept)},
         "demonstrations": example_counts,

@@ -33,6 +33,7 @@ def data_set(facts: dict | None) -> dict | None:
         "revision": source.get("revision"),
         "sha256": source.get("sha256"),
         "licence": source.get("licence"),
+        "citation": facts.get("citation"),
         "read": rows["read"],
         "items": rows["taken"],
         "dropped": sum(rows["dropped"].values()),

@@ -52,6 +52,7 @@ def data_sets_of(told: dict) -> list[dict]:
                 "revision": source.get("revision"),
                 "sha256": source["sha256"],
                 "licence": source.get("licence"),
+                "citation": dataset.get("citation"),
                 "rows read": rows["read"],
                 "items": rows["taken"],
             }
