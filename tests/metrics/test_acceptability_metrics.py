@@ -81,6 +81,19 @@ def test_cross_validated_mcc_is_its_definition(seed):
     assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(slow_mcc(surprisal, label, fold))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_threshold_never_comes_from_the_fold_that_it_judges(seed):
+    """A few sentences that no threshold tells apart: the best is no better than chance, and is still one of the rest."""
+    rng = np.random.default_rng(seed)
+    surprisal, fold = np.arange(9.0), np.r_[0.0, 1.0, rng.integers(0, 3, 7)]
+    label = (surprisal > rng.integers(1, 8)).astype(int)  # the more surprising the more acceptable
+    assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(slow_mcc(surprisal, label, fold))
+
+
+def test_sentences_of_one_fold_have_no_threshold():
+    assert np.isnan(corpus.mcc_cross_validated(np.array([1.0, 2.0]), np.array([1, 0]), np.array([3.0, 3.0])))
+
+
 def test_separable_sentences_have_an_mcc_of_one():
     surprisal, label = np.r_[np.arange(20.0), np.arange(100.0, 120.0)], np.r_[np.ones(20), np.zeros(20)]
     assert corpus.mcc_cross_validated(surprisal, label, np.arange(40.0) % corpus.FOLDS) == 1.0

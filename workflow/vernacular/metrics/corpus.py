@@ -64,7 +64,10 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
 
     Each fold is judged by the threshold with the best correlation on the rest (the lowest of several), half way
     between two values there; the correlation is that of all folds' judgements together. `fold` holds 0 … FOLDS-1.
+    NaN where all items are of one fold, which leaves none to choose t on.
     """
+    if (fold == fold[0]).all():
+        return float("nan")
     order = np.argsort(surprisal, kind="stable")
     value, good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
     train = fold != np.arange(FOLDS)[:, None]  # (folds, n)
@@ -72,7 +75,8 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
     false = np.cumsum(train & ~good, axis=1)
     scores = matthews(hits, false, hits[:, -1:] - hits, false[:, -1:] - false)
     scores[:, :-1][:, value[1:] == value[:-1]] = -np.inf  # no threshold lies between equal values
-    cut = scores.argmax(axis=1)
+    scores[np.cumsum(train, axis=1) == 0] = -np.inf  # nor below all that it may be chosen on
+    cut = scores.round(12).argmax(axis=1)  # equal but for rounding is equal
     judged = np.zeros(len(value), dtype=bool)
     for each in np.unique(fold):
         above = np.flatnonzero(train[each, cut[each] + 1 :])
