@@ -100,7 +100,7 @@ def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice
     if protocol == "letters" and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
         place = ascii_uppercase.index(letter)
         return choose([float(i == place) for i in range(len(row["options"]))], right)
-    return Choice([], right, None)
+    return Choice([], None)
 
 
 def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:

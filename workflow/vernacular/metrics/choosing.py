@@ -13,7 +13,6 @@ class Choice:
     """What was chosen and whether it was right."""
 
     predicted: list[int]  # all options within TIE of the best; [] where nothing could be scored
-    right: list[int]  # all right options
     correct: bool | None  # None: no right option known, or nothing predicted; a tie with a wrong option is False
 
     @property
@@ -36,8 +35,8 @@ def choose(scores: list[float] | None, right: list[int]) -> Choice:
     """
     predicted = best(scores)
     if not right or not predicted:
-        return Choice(predicted, list(right), None)
-    return Choice(predicted, list(right), set(predicted) <= set(right))
+        return Choice(predicted, None)
+    return Choice(predicted, set(predicted) <= set(right))
 
 
 def best(scores: list[float] | None) -> list[int]:

@@ -120,7 +120,7 @@ def _row(item: dict, request: dict, answer: Answer, measured: dict[str, list], r
 def _choice(scores: list[float | None], right: list[int]) -> Choice:
     """The most similar option; an answer similar to none chose none, which is wrong where a right one is known."""
     if all(score is None for score in scores):
-        return Choice([], right, False if right else None)
+        return Choice([], False if right else None)
     return choose([float("-inf") if score is None else score for score in scores], right)
 
 
