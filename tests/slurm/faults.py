@@ -18,16 +18,8 @@ EVALUATIONS = [
     {"task": "cola", "languages": ["ca"]},
 ]
 ASKED = "results/asked/tiny/1of1.json"
-# a poll each second rather than every forty; and at most two cores for a job, as locally
-QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
-ON_SLURM = [
-    "--workflow-profile",
-    str(ROOT / "profiles" / "slurm"),
-    "--set-threads",
-    "infer=2",
-    "similarity=2",
-    *QUICKLY,
-]
+# the first look at a job is not after forty seconds; and few cores for a job, as locally
+QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--set-threads", "infer=2", "similarity=2"]
 
 
 def prepare(folder: Path) -> Path:
@@ -52,7 +44,7 @@ class Place:
 
     # ----- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, *arguments: str, pause: float = 0.4) -> None:
+    def start(self, *arguments: str, pause: float = 0.25) -> None:
         """snakemake in the background, writing to `said.txt`; `pause` seconds after each batch that is answered."""
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PAUSE": str(pause)}
@@ -64,33 +56,46 @@ class Place:
                 command, cwd=self.folder, stdout=file, stderr=file, env=environment, start_new_session=True
             )
 
-    def start_locally(self, *arguments: str, pause: float = 0.4) -> None:
+    def start_locally(self, *arguments: str, pause: float = 0.25) -> None:
         self.start("-c2", "--workflow-profile", str(ROOT / "profiles" / "default"), *arguments, pause=pause)
 
     def start_on_slurm(self, *arguments: str) -> None:
-        """The job that asks the model, on SLURM, with no second try unless asked for."""
-        self.start(ASKED, *ON_SLURM, "--retries", "0", *arguments)
+        """The job that asks the model, on SLURM."""
+        self.start(ASKED, "--workflow-profile", str(ROOT / "profiles" / "slurm"), *QUICKLY, *arguments)
 
-    def wait(self, seconds: float = 240) -> int:
+    def wait(self, seconds: float = 600) -> int:
         return self.process.wait(timeout=seconds)
 
-    def finish(self, *arguments: str) -> None:
-        """A plain `snakemake`, which must succeed."""
-        self.start_locally(*arguments, pause=0)
+    def finish(self) -> None:
+        """A plain `snakemake` up to the tables, which must succeed."""
+        self.let_go()
+        self.start_locally("results/summary/results.csv", pause=0)
         assert self.wait() == 0, self.said()
 
     # ----- watching --------------------------------------------------------------------------------------------------
 
-    def until(self, true, what: str, seconds: float = 240) -> None:
+    def until(self, true, what: str, seconds: float = 600) -> None:
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, f"waited in vain for {what}: {self.said()}"
             time.sleep(0.05)
 
-    def until_more_is_kept(self) -> None:
-        """This run has answered something, and written some of it down."""
-        known, answered = set(self.kept()), len(self.batches())
-        self.until(lambda: len(self.batches()) > answered and set(self.kept()) - known, "a job in the middle")
+    def hold(self) -> None:
+        """From now on a job stops in the middle: something is written down, something is answered and is not."""
+        (self.folder / "held").unlink(missing_ok=True)
+        (self.folder / "hold").touch()
+
+    def let_go(self) -> None:
+        (self.folder / "hold").unlink(missing_ok=True)
+
+    def until_held(self) -> int:
+        """The pid of the python that asks the model and is in the middle of it."""
+        held = self.folder / "held"
+        self.until(lambda: held.exists() and held.read_text(), "a job in the middle")
+        return int(held.read_text())
+
+    def until_it_has_ended(self, pid: int) -> None:
+        self.until(lambda: not alive(pid), "the job to end")
 
     def kept(self) -> list[Path]:
         """What the store holds: finished evaluations, and parts of the journal."""
@@ -102,17 +107,6 @@ class Place:
     def finished(self) -> list[Path]:
         return list((self.folder / "results" / "store" / "scores").glob("*/*.parquet"))
 
-    def worker(self) -> int:
-        """The pid of the python that asks the model."""
-        return int((self.folder / "batches.log").read_text().splitlines()[-1].split()[0])
-
-    def job(self) -> str:
-        """The id of the SLURM job that runs for this place."""
-        listed = run("squeue", "-h", "-t", "R,PD", "-o", "%A %Z")
-        found = [line.split()[0] for line in listed.splitlines() if line.split()[1] == str(self.folder)]
-        assert len(found) == 1, listed
-        return found[0]
-
     def said(self) -> str:
         """What the latest run said."""
         return (self.folder / "said.txt").read_bytes()[self.before :].decode()
@@ -120,14 +114,21 @@ class Place:
     # ----- hitting ---------------------------------------------------------------------------------------------------
 
     def hit(self, fault: str, *how, but: Path | None = None) -> None:
-        """Remember when the last of what the store then holds was written (`but` for one part), and do it."""
-        kept = [path.stat().st_mtime for path in self.kept() if path != but]
+        """Do it, to a job that is held, and remember when the last of what the store then holds was written.
+
+        `but` for one part.
+        """
         for each in how:
             each()
+        kept = [path.stat().st_mtime for path in self.kept() if path != but]
         self.faults.append((fault, time.time(), max(kept, default=0.0)))
+        (self.folder / "held").unlink(missing_ok=True)
 
     def kill_worker(self, number: int = signal.SIGKILL) -> None:
-        os.kill(self.worker(), number)
+        """Kill the python that asks the model, and wait for its end."""
+        pid = self.until_held()
+        os.kill(pid, number)
+        self.until_it_has_ended(pid)
 
     def kill_snakemake(self) -> None:
         """Snakemake alone: what it started lives on."""
@@ -174,6 +175,14 @@ class Place:
 def rows(path: Path) -> str:
     """A table's rows as text: floats to the last bit, and NaN like NaN."""
     return repr(pq.read_table(path).to_pylist())
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def run(*command: str) -> str:

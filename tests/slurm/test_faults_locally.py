@@ -15,13 +15,13 @@ from faults import ASKED, Place, end, table
 @pytest.fixture(scope="module")
 def place(ready, tmp_path_factory):
     place = Place(ready, tmp_path_factory.mktemp("local") / "run")
+    place.hold()
     yield place
     end(place)
 
 
 def test_a_job_that_is_killed_leaves_its_journal(place):
     place.start_locally()
-    place.until_more_is_kept()
     place.hit("kill -9 of the job", place.kill_worker)
     assert place.wait() == 1
     assert place.parts()
@@ -30,16 +30,14 @@ def test_a_job_that_is_killed_leaves_its_journal(place):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
 def test_a_job_that_is_asked_to_stop_writes_everything_down(place, number):
     place.start_locally()
-    place.until_more_is_kept()
-    place.kill_worker(number)
+    place.hit(number.name, lambda: place.kill_worker(number))
     assert place.wait() == 1
-    place.hit(number.name)
     assert f"stopped by {number.name}" in place.said()
 
 
 def test_a_second_person_in_the_same_folder_is_told_that_it_is_locked_and_harms_nothing(place):
     place.start_locally()
-    place.until_more_is_kept()
+    place.until_held()
     first, place.process = place.process, None
     place.start_locally()
     assert place.wait() == 1
@@ -48,7 +46,6 @@ def test_a_second_person_in_the_same_folder_is_told_that_it_is_locked_and_harms_
 
 
 def test_snakemake_and_its_job_killed_leave_a_lock_and_a_journal(place):
-    place.until_more_is_kept()
     place.hit("kill -9 of Snakemake and the job", place.kill_snakemake, place.kill_worker)
     place.start_locally("--unlock")
     assert place.wait() == 0
@@ -56,8 +53,6 @@ def test_snakemake_and_its_job_killed_leave_a_lock_and_a_journal(place):
 
 def test_a_torn_part_is_dropped(place):
     place.start_locally()
-    place.until_more_is_kept()
-    place.until(place.parts, "a part of the journal")
     place.kill_worker()
     assert place.wait() == 1
     last = max(place.parts(), key=lambda part: part.name)
@@ -66,6 +61,7 @@ def test_a_torn_part_is_dropped(place):
 
 
 def test_a_store_that_is_lost_is_made_again(place):
+    place.let_go()
     known = set(place.finished())
     place.start_locally(pause=0.1)
     place.until(lambda: set(place.finished()) - known, "an evaluation that is finished")
@@ -78,14 +74,15 @@ def test_a_store_that_is_lost_is_made_again(place):
     shutil.rmtree(lost)
 
 
-def test_after_all_this_the_tables_are_those_of_an_uninterrupted_run(place, whole):
+def test_after_all_this_the_tables_are_those_of_an_uninterrupted_run(place, whole, capsys):
     place.finish()
     assert place.differs_from(whole) == []
     assert {batch for _, batch in place.batches()} == {batch for _, batch in whole.batches()}
     redone = place.redone()
     assert redone["SIGTERM"] == redone["SIGUSR1"] == 0
     assert redone["a torn journal part"] > 0, "the test has torn something"
-    print("\n" + table(place, whole))
+    with capsys.disabled():
+        print("\n" + table(place, whole))
 
 
 def mount(folder, *options: str) -> None:
@@ -106,7 +103,7 @@ def full(ready, tmp_path):
     subprocess.run(["umount", store], check=True)
 
 
-def test_a_store_that_cannot_be_written_ends_the_job_at_once_with_a_sentence(full, whole):
+def test_a_store_that_cannot_be_written_ends_the_job_at_once_with_a_sentence(full, whole, capsys):
     store = str(full.folder / "results" / "store")
     full.start_locally(ASKED)
     assert full.wait() == 1
@@ -124,4 +121,5 @@ def test_a_store_that_cannot_be_written_ends_the_job_at_once_with_a_sentence(ful
     subprocess.run(["mount", "-o", "remount,size=10m", store], check=True)
     full.finish()
     assert full.differs_from(whole) == []
-    print("\n" + table(full, whole))
+    with capsys.disabled():
+        print("\n" + table(full, whole))
