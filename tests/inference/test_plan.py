@@ -174,8 +174,8 @@ def test_questions_stand_in_a_fixed_order_with_row_and_column():
 
 
 def test_the_name_of_a_batch_tells_apart_all_that_decides_its_answers():
-    def batch(below=(1, 2), tokens=(3, 4), owned=True, targets=((1, 5),), deeper=()):
-        node, under = grow([Path(tokens, tuple((i, t, "who") for i, t in targets))])[0], grow([Path(below, ())])[0]
+    def batch(below=(1, 2), tokens=(3, 4), owned=True, targets=((1, 5),), deeper=(), who="who"):
+        node, under = grow([Path(tokens, tuple((i, t, who) for i, t in targets))])[0], grow([Path(below, ())])[0]
         block = Block(Block(), Row([Piece(under, None, True)]))
         if deeper:
             block = Block(block, Row([Piece(grow([Path(deeper, ())])[0], None, True)]))
@@ -195,6 +195,7 @@ def test_the_name_of_a_batch_tells_apart_all_that_decides_its_answers():
     ]
     assert len({name, *others}) == 8
     assert batch(below=(1,), deeper=(2,)).name("float32") == name  # the same tokens stand before it
+    assert batch(who="another").name("float32") == name
 
 
 tokens = st.lists(st.integers(0, 3), min_size=1, max_size=12).map(tuple)
