@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from vernacular.errors import ArtifactError
 from vernacular.fingerprint import fingerprint
 
+_DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
 _KEY, _DIGEST = b"vernacular", b"vernacular-sha256"
 
 
@@ -62,10 +63,8 @@ def read(path, kind: Kind, *, anywhere: bool = False) -> pa.Table:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(
-            f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
-        ) from None
+    except _DAMAGES as error:
+        raise _damaged(path, error) from None
     found = _note(table.schema.metadata, path, anywhere)
     if found.get("kind") != kind.name:
         raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
@@ -80,16 +79,14 @@ def metadata(path, *, anywhere: bool = False) -> dict:
         return _note(pq.read_schema(path).metadata, path, anywhere)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(
-            f"{path}: damaged or not Parquet ({str(error).splitlines()[0]}); delete it to rebuild."
-        ) from None
+    except _DAMAGES as error:
+        raise _damaged(path, error) from None
 
 
 def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
     """Raises ArtifactError unless the file at `path` was made of the `what` (items, requests, …) that is there now."""
     if found != wanted:
-        raise ArtifactError(f"{path}: was made of other {what} than are there now; delete it to rebuild.")
+        raise ArtifactError(f"{path}: was made of other {what} than there are now; delete it to rebuild.")
 
 
 def made_of(*parts) -> str:
@@ -126,6 +123,11 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=kind.schema)
     except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
         raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+
+
+def _damaged(path, error: Exception) -> ArtifactError:
+    said = (str(error).splitlines() or [type(error).__name__])[0]
+    return ArtifactError(f"{path}: damaged or not Parquet ({said}); delete it to rebuild.")
 
 
 def _note(schema_metadata, path, anywhere: bool) -> dict:

@@ -150,9 +150,17 @@ def _converted(file: Path, parent: Path, identity: str, is_gguf: bool) -> Path:
     with open(parent / f".{folder.name}.lock", "w") as lock:
         with contextlib.suppress(OSError):  # a file system without locks: the work may be done twice, nothing worse
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (stamp.exists() and json.loads(stamp.read_text()).get("identity") == identity):
+        if _stamped(stamp) != identity:
             _convert(file, folder, identity, is_gguf)
     return folder
+
+
+def _stamped(stamp: Path) -> str | None:
+    """What a converted folder was made of; None where it is not there, or its stamp is damaged."""
+    try:
+        return json.loads(stamp.read_text("utf-8"))["identity"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:

@@ -200,6 +200,11 @@ def forget_unavailable(resources: Path, results: Path) -> list[Path]:
             unavailable = True
         if unavailable:
             forgotten += [path, *results.glob(f"{path.stem}/*/*.parquet")]
+    for path in sorted((results / "requests").glob("*.parquet")):
+        try:  # damaged, they would stop the plan, which asks how much work they are
+            artifacts.metadata(path)
+        except ArtifactError:
+            forgotten += [path, *results.glob(f"*/*/{path.stem}.parquet")]
     for path in sorted((results / "asked").glob("*/*.json")):
         try:
             failed = failures(path)

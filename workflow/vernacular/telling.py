@@ -4,6 +4,7 @@ Each takes the parsed arguments and gives back the line that says what was made,
 """
 
 from collections import Counter
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -32,20 +33,29 @@ def similarity(args) -> str:
         made_of = artifacts.made_of(
             what, [record.get("fingerprint") for record in encoders.values()], generations[evaluation]
         )
-        if missing := _missing(artifacts.metadata(generations[evaluation])):
+        items = args.items_folder / f"{what['items']}.parquet"
+        requests = args.requests_folder / f"{evaluation}.parquet"
+        answered = artifacts.metadata(generations[evaluation])
+        if missing := _missing(answered):
             artifacts.write(target, SIMILARITIES, [], {**missing, "fingerprint": made_of})
             continue
+        _check(items, requests, generations[evaluation], answered, model)
         rows, found = similarities(
-            items_in(args.items_folder / f"{what['items']}.parquet"),
+            items_in(items),
             artifacts.read(generations[evaluation], GENERATIONS).to_pylist(),
             what["metrics"],
             encoders,
-            requests=artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
+            requests=artifacts.read(requests, REQUESTS).to_pylist(),
             style=what["style"],
             language=what["language"],
             threads=args.threads,
         )
-        artifacts.write(target, SIMILARITIES, rows, {"evaluation": evaluation, **found, "fingerprint": made_of})
+        artifacts.write(
+            target,
+            SIMILARITIES,
+            rows,
+            {"evaluation": evaluation, **found, "generations": answered["fingerprint"], "fingerprint": made_of},
+        )
     return f"similarity: {len(generations)} evaluations"
 
 
@@ -66,18 +76,22 @@ def metrics(args) -> str:
         target = args.out / "tasks" / f"{evaluation}.parquet"
         similar = args.out / "similarity" / f"{evaluation}.parquet"
         made_of = artifacts.made_of(what, answered, *([similar] if kind is GENERATIONS else []))
-        asked = artifacts.metadata(args.requests_folder / f"{evaluation}.parquet")
+        items = args.items_folder / f"{what['items']}.parquet"
+        requests = args.requests_folder / f"{evaluation}.parquet"
+        asked = artifacts.metadata(requests)
         if missing := _missing(note):
             artifacts.write(target, TASK_RESULTS, [], {"evaluation": evaluation, **missing, "fingerprint": made_of})
             notes[evaluation] = {**missing, "fingerprint": made_of}
             continue
+        _check(items, requests, answered, note, record)
         compared, found = [], {}
         if kind is GENERATIONS:
             compared, found = artifacts.read(similar, SIMILARITIES).to_pylist(), artifacts.metadata(similar)
+            artifacts.check_made_of(similar, found.get("generations"), note["fingerprint"], "generations")
         rows, known = evaluate(
             what["protocol"],
-            items_in(args.items_folder / f"{what['items']}.parquet"),
-            artifacts.read(args.requests_folder / f"{evaluation}.parquet", REQUESTS).to_pylist(),
+            items_in(items),
+            artifacts.read(requests, REQUESTS).to_pylist(),
             artifacts.read(answered, kind).to_pylist(),
             compared,
         )
@@ -115,6 +129,14 @@ def compat(args) -> str:
             args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
         )
     return f"compat: {len(written)} files in {args.out}"
+
+
+def _check(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:
+    """Raises ArtifactError unless the answers are this model's to these requests, made of these items."""
+    asked = artifacts.metadata(requests)
+    artifacts.check_made_of(requests, asked["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
+    artifacts.check_made_of(answers, answered.get("requests"), asked["fingerprint"], "requests")
+    artifacts.check_made_of(answers, answered["model"]["fingerprint"], model["fingerprint"], "models")
 
 
 def _missing(note: dict) -> dict:

@@ -1,0 +1,287 @@
+"""A run, each kind of its files damaged in turn, and the verb that reads it: right by name, or made again, never used.
+
+The verbs run in this process, without Snakemake: what is tested is what each says when it meets the file.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import tiny
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from vernacular import artifacts, cli, config, specs
+from vernacular.errors import ArtifactError
+from vernacular.inference.schema import SCORES
+from vernacular.requests.schema import REQUESTS
+
+CONFIG = {
+    "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},
+    "data": "samples",
+    "evaluations": [
+        {"task": "openbookqa", "languages": ["gl", "es"], "protocols": ["generation", "options"], "limit": 3}
+    ],
+    "comparisons": [{"baseline": "one", "candidate": "two"}],
+    "similarity": {"metrics": ["cosine"], "encoders": {"default": "./encoder"}},
+}
+GL, ES = "openbookqa.gl", "openbookqa.es"
+OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
+
+
+class Run:
+    """The verbs in the folder they are called in, with the arguments that the rules give them."""
+
+    def __init__(self, read: config.Config):
+        self.config = read
+
+    def __call__(self, verb: str, model: str = "one") -> int:
+        return cli.main([verb, *getattr(self, verb)(model)])
+
+    def everything(self) -> None:
+        for items in dict.fromkeys(e.items for e in self.config.evaluations.values()):
+            assert cli.main(["items", *self.items(items)]) == 0
+        for evaluation in self.config.evaluations:
+            assert cli.main(["requests", *self.requests(evaluation)]) == 0
+        for model in self.config.models:
+            for verb in ("model", "infer", "answers", "similarity", "metrics"):
+                if verb == "similarity":
+                    assert self("encoder") == 0
+                assert self(verb, model) == 0
+        for verb in ("compare", "summary", "report", "complete"):
+            assert self(verb) == 0
+
+    def _given(self, protocol=None) -> list[str]:
+        return [f"results/requests/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol != protocol]
+
+    def items(self, name: str) -> list[str]:
+        evaluation = next(e for e in self.config.evaluations.values() if e.items == name)
+        return ["--spec", _spec(specs.of_items(self.config, evaluation)), "--out", f"resources/items/{name}.parquet"]
+
+    def requests(self, name: str) -> list[str]:
+        evaluation = self.config.evaluations.get(name) or self.config.evaluations[OPTIONS]
+        files = ["--items", f"resources/items/{evaluation.items}.parquet"]
+        files += ["--out", f"results/requests/{evaluation.id}.parquet"]
+        return ["--spec", _spec(specs.of_requests(self.config, evaluation)), *files]
+
+    def model(self, name: str) -> list[str]:
+        return ["--spec", _spec(specs.of_model(self.config, name)), "--out", f"resources/models/{name}.json"]
+
+    def encoder(self, _: str) -> list[str]:
+        [name] = self.config.encoders
+        return ["--spec", _spec(specs.of_encoder(self.config, name)), "--out", f"resources/encoders/{name}.json"]
+
+    def infer(self, name: str) -> list[str]:
+        asked = ["--models", f"resources/models/{name}.json", "--requests", *self._given()]
+        where = ["--out", f"results/asked/{name}/1of1.json", "--store", "results/store"]
+        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+
+    def answers(self, name: str) -> list[str]:
+        asked = ["--model", f"resources/models/{name}.json", "--requests", *self._given()]
+        asked += ["--asked", f"results/asked/{name}/1of1.json"]
+        where = ["--out", f"results/{name}", "--store", "results/store"]
+        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+
+    def similarity(self, name: str) -> list[str]:
+        generations = [path.replace("requests", f"{name}/generations") for path in self._given("options")]
+        encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
+        files = ["--encoders", *encoders, "--model", f"resources/models/{name}.json", "--generations", *generations]
+        files += [*_FOLDERS, "--out", f"results/{name}/similarity"]
+        return ["--spec", _spec(specs.of_similarity(self.config)), *files]
+
+    def metrics(self, name: str) -> list[str]:
+        files = ["--model", f"resources/models/{name}.json", *_FOLDERS, "--out", f"results/{name}"]
+        return ["--spec", _spec(specs.of_metrics(self.config, name)), *files]
+
+    def compare(self, _: str) -> list[str]:
+        files = ["--results", "results", "--items-folder", "resources/items", "--out", "results/summary"]
+        return ["--spec", _spec(specs.of_comparisons(self.config)), *files, "--changes", "results/comparisons"]
+
+    def summary(self, _: str) -> list[str]:
+        metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
+        return ["--spec", _spec(specs.of_summary(self.config)), "--metrics", *metrics, "--out", "results/summary"]
+
+    def report(self, _: str) -> list[str]:
+        files = ["--models", *(f"resources/models/{name}.json" for name in self.config.models)]
+        files += ["--results", "results", "--changes", "results/comparisons", "--out", "results/report"]
+        return ["--spec", _spec(specs.of_report(self.config)), *files]
+
+    def complete(self, _: str) -> list[str]:
+        return ["--notes", "results/summary/notes.csv", "--out", "results/summary/complete.txt"]
+
+
+_FOLDERS = ["--items-folder", "resources/items", "--requests-folder", "results/requests"]
+
+
+def _spec(of: dict) -> str:
+    return json.dumps(of)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("damage")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, kind in (("one", "llama"), ("two", "gpt2"), ("encoder", "bert")):
+            tiny.save(kind, name)
+        Path("config.yaml").write_text(yaml.safe_dump(CONFIG))
+        run = Run(config.load(["config.yaml"]))
+        run.everything()
+        yield run
+
+
+@pytest.fixture
+def run(place):
+    """The run, with its files as they were."""
+    shutil.copytree("results", "kept/results")
+    shutil.copytree("resources", "kept/resources")
+    yield place
+    for folder in ("results", "resources"):
+        shutil.rmtree(folder)
+        shutil.move(f"kept/{folder}", folder)
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def bit_flipped(path: Path) -> None:
+    """In the first column's data of a Parquet file, in the middle of another."""
+    content = bytearray(path.read_bytes())
+    at = len(content) // 2
+    if path.suffix == ".parquet":
+        column = pq.read_metadata(path).row_group(0).column(0)
+        at = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def older(path: Path) -> None:
+    """As a version wrote it that knew no digests."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        note = {b"vernacular": table.schema.metadata[b"vernacular"]}
+        pq.write_table(table.replace_schema_metadata(note), path)
+    else:
+        content = json.loads(path.read_text())
+        del content["sha256"]
+        path.write_text(json.dumps(content))
+
+
+def swapped(path: Path) -> None:
+    """For that of the other model, or else of the other language."""
+    other = Path(str(path).replace("/one", "/two") if "/one" in str(path) else str(path).replace(GL, ES))
+    assert other != path
+    shutil.copyfile(other, path)
+
+
+READ_BY = [
+    (f"resources/items/{GL}.parquet", ["requests", "similarity", "metrics"]),
+    (f"results/requests/{OPTIONS}.parquet", ["infer", "answers", "metrics", "report"]),
+    (f"results/requests/{GENERATION}.parquet", ["similarity"]),
+    ("resources/models/one.json", ["infer", "answers", "similarity", "metrics", "report"]),
+    ("results/asked/one/1of1.json", ["answers"]),
+    (f"results/one/scores/{OPTIONS}.parquet", ["metrics", "report"]),
+    (f"results/one/generations/{GENERATION}.parquet", ["similarity", "metrics", "report"]),
+    (f"results/one/similarity/{GENERATION}.parquet", ["metrics"]),
+    (f"results/one/tasks/{OPTIONS}.parquet", ["compare", "report"]),
+    ("results/one/metrics.parquet", ["compare", "summary"]),
+]
+
+
+@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older, swapped], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("file", "verbs"), READ_BY, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, verbs, damage, capsys):
+    damage(Path(file))
+    for verb in verbs:
+        if verb == "answers" and not Path(file).exists():
+            continue
+        capsys.readouterr()
+        assert run(verb) == 1, f"{verb} took it"
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{verb}: ")]
+        assert len(told) == 1
+        assert file in told[0]
+        assert "delete it to rebuild" in told[0]
+
+
+@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("file", "verb"),
+    [
+        ("results/summary/comparisons.parquet", "summary"),
+        ("results/summary/standings.parquet", "report"),
+        ("results/summary/overall.parquet", "summary"),
+        ("results/summary/results.parquet", "report"),
+        ("results/comparisons/one--two/changes.parquet", "report"),
+        ("resources/encoders/encoder.json", "similarity"),
+    ],
+)
+def test_a_file_of_all_models_that_is_damaged_is_named_too(run, file, verb, damage, capsys):
+    [path] = Path().glob(file.replace("encoder.json", "*.json"))
+    damage(path)
+    capsys.readouterr()
+    assert run(verb) == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{verb}: ")]
+    assert len(told) == 1
+    assert str(path) in told[0]
+    assert "delete it to rebuild" in told[0]
+
+
+@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older, swapped], ids=lambda f: f.__name__)
+def test_a_damaged_answer_in_the_store_is_asked_again_and_is_the_same(run, damage):
+    stored = sorted(Path("results/store/scores").glob("*/*.parquet"))
+    whole = [pq.read_table(path) for path in stored]
+    if damage is swapped:
+        shutil.copyfile(stored[1], stored[0])
+    else:
+        damage(stored[0])
+    assert [run("infer", model) for model in ("one", "two")] == [0, 0]
+    asked = [
+        how
+        for path in Path("results/asked").glob("*/*.json")
+        for how in json.loads(path.read_text())["models"].values()
+    ]
+    assert sorted(how for of_model in asked for how in of_model.values()).count("computed") == 1
+    assert all(pq.read_table(path).equals(table) for path, table in zip(stored, whole, strict=True))
+
+
+def test_a_lost_answer_or_record_of_asking_is_asked_again_by_the_next_run(run, capsys):
+    Path("results/asked/one/1of1.json").write_text('{"models": {"one": {}}}')
+    assert run("answers") == 1
+    assert not Path("results/asked/one/1of1.json").exists(), "so that the next run asks again"
+    assert [run("infer"), run("answers")] == [0, 0]
+
+
+def test_answers_to_other_requests_are_no_answers(run, capsys):
+    """A file from a backup: whole, of the right model, in the right place, but not to what is asked now."""
+    other = artifacts.read(f"results/requests/{OPTIONS}.parquet", REQUESTS)
+    note = artifacts.metadata(f"results/requests/{OPTIONS}.parquet")
+    artifacts.write(f"results/requests/{OPTIONS}.parquet", REQUESTS, other, note | {"fingerprint": "another"})
+    assert run("metrics") == 1
+    told = capsys.readouterr().err
+    assert f"results/one/scores/{OPTIONS}.parquet: was made of other requests than there are now; delete it" in told
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_flipped_bit_changes_a_row_or_a_word_of_the_metadata(place, data):
+    path = Path(f"results/one/scores/{OPTIONS}.parquet")
+    content = bytearray(path.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    damaged = Path("damaged/one/scores") / path.name
+    damaged.parent.mkdir(parents=True, exist_ok=True)
+    damaged.write_bytes(bytes(content))
+    try:
+        found = artifacts.read(damaged, SCORES), artifacts.metadata(damaged)
+    except ArtifactError as error:
+        right = str(damaged) in str(error)
+    else:  # where nothing is kept that anyone reads: statistics, padding
+        right = found == (artifacts.read(path, SCORES), artifacts.metadata(path))
+    assert right
