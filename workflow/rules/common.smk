@@ -13,6 +13,9 @@ from vernacular.fingerprint import code_fingerprint
 
 PACKAGE = settings.WORKFLOW / "vernacular"
 
+# Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH
+shell.prefix("set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}; ")
+
 
 try:
     CONFIG = settings.load(
