@@ -24,14 +24,14 @@ coverage: environment
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# interruptions, here and on a SLURM of one node that is started and stopped; skipped where SLURM is not installed
+# interruptions on a real SLURM, which is started on this machine and stopped; skipped where SLURM is not installed
 test-slurm: environment
-	$(BIN)/pytest tests/slurm -rs
+	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs
 
 # a copy of the cluster's profile to edit, for `snakemake --profile slurm`; one that is there already is kept
 slurm-profile:
-	mkdir -p $${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm
-	cp --no-clobber profiles/slurm/config.yaml $${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm/
+	to="$${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm"; mkdir -p "$$to"; \
+	test -e "$$to/config.yaml" || cp profiles/slurm/config.yaml "$$to"; echo "It is $$to/config.yaml"
 
 lint: environment
 	$(BIN)/ruff check .
