@@ -133,6 +133,12 @@ def test_a_beginning_that_two_rows_need_is_read_in_both_and_asked_in_one():
     assert told == [[(3, None, True), (4, 0, True), (4, 0, True)], [(3, None, False), (4, 0, True)]]
 
 
+@pytest.mark.parametrize(("row", "batches"), [(10, [[7, 7, 7], [4]]), (11, [[7 + 4, 4 + 7]])])
+def test_a_beginning_takes_room_where_the_row_has_it_not_yet(row, batches):
+    paths = [path(*run(1, 4)), *(path(*run(2, 3), *run(each, 4)) for each in (3, 4, 5))]
+    assert [lengths for *_, lengths in shape(plan(grow(paths), "tree", Limits(WIDE, row, forward=0)))] == batches
+
+
 @pytest.mark.parametrize(
     ("strategy", "limits", "lengths", "batches"),
     [
