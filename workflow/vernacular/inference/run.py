@@ -11,9 +11,10 @@ from tqdm import tqdm
 from vernacular import artifacts
 from vernacular.artifacts import Kind
 from vernacular.errors import ModelError, UserError
+from vernacular.inference.keys import evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.shards import cut
-from vernacular.inference.store import StopFlag, Stopped, Store, StoreError, evaluation_key, stoppable
+from vernacular.inference.store import StopFlag, Stopped, Store, StoreError, stoppable
 from vernacular.requests.schema import REQUESTS
 
 log = logging.getLogger("vernacular")

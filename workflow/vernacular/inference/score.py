@@ -14,12 +14,13 @@ from vernacular.errors import ArtifactError, ModelError
 from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable
 from vernacular.inference.causal import ask_causal, paths_of
 from vernacular.inference.head import EXTRAS, Answers
+from vernacular.inference.keys import engine_version
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.masked import ask_masked
 from vernacular.inference.plan import STRATEGIES
 from vernacular.inference.prepare import Prepared, prepare
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Journal, engine_version
+from vernacular.inference.store import Journal
 from vernacular.inference.tokens import bos_policy
 from vernacular.inference.trie import grow, size
 

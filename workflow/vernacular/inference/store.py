@@ -7,7 +7,6 @@ whole parts or none. Nothing here is trusted when read: what is torn, or of anot
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -17,7 +16,6 @@ import signal
 import time
 import uuid
 import zlib
-from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,15 +23,8 @@ import pyarrow as pa
 from vernacular import artifacts
 from vernacular.artifacts import Kind
 from vernacular.errors import ArtifactError, UserError
-from vernacular.fingerprint import code_fingerprint, fingerprint
 
 log = logging.getLogger("vernacular")
-
-# Options of a model record that change its answers (more than float noise); device and batch size do not.
-_OPTIONS = ("kind", "dtype", "quantization", "bos", "max_length", "chat", "strategy", "engine", "gguf_file")
-_SHARED = ("load.py", "adapter.py", "chat.py", "tokens.py", "schema.py", "memory.py")
-_LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
-_NO_NUMBERS = ("store.py", "run.py", "answers.py", "shards.py", "trouble.py")
 
 
 class Stopped(UserError):
@@ -76,26 +67,6 @@ def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-
-
-@functools.cache
-def engine_version(kind: Kind) -> str:
-    """Hash of the code that makes artifacts of `kind`, and of the libraries whose numbers it passes on."""
-    here = Path(__file__).parent
-    shared = [here / name for name in _SHARED]
-    if kind.name == "generations":
-        own = sorted(here.glob("generate*.py"))
-    else:
-        own = [p for p in sorted(here.glob("*.py")) if not p.name.startswith("generate") and p.name not in _NO_NUMBERS]
-    code = code_fingerprint(*{p for p in (*shared, *own) if p.exists()})
-    return fingerprint([code, *(version(name) for name in _LIBRARIES)])[:16]
-
-
-def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:
-    """The store key of what a model answers to `requests` (any row order): model + options + requests + engine."""
-    asked = sorted(zip(*(requests.column(c).to_pylist() for c in ("item_id", "role", "request_id")), strict=True))
-    options = {name: record.get(name) for name in _OPTIONS}
-    return fingerprint([kind.name, record["fingerprint"], options, engine_version(kind), asked])[:40]
 
 
 class Store:
