@@ -2,7 +2,8 @@ import json
 
 from result_rows import row
 from vernacular import artifacts
-from vernacular.comparison.changes import changes
+from vernacular.comparison.changes import changes as changes_of
+from vernacular.comparison.changes import lay_out, worst_first
 from vernacular.comparison.schema import CHANGES
 from vernacular.comparison.serbian import serbian_json
 from vernacular.metrics.compat import serbian as result_lines
@@ -23,6 +24,11 @@ NOW = [
     row("e", True),
     row("f", True),
 ]
+
+
+def changes(was, now, evaluation):
+    sides = lay_out({"was": was, "now": now})
+    return worst_first(changes_of(sides["was"], sides["now"], evaluation)).to_pylist()
 
 
 def test_lost_items_come_first_the_greatest_fall_on_top():

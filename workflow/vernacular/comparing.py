@@ -59,16 +59,18 @@ def compare(args) -> str:
     for kind, rows in ((COMPARISONS, found.comparisons), (STANDINGS, found.standings), (OVERALL, found.overall)):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
-    changed = _write_changes(args.changes, pairs, results, evaluations, args.items_folder)
+    changed = _write_changes(args.changes, pairs, results, evaluations, args.items_folder, told["fingerprint"])
     return f"compare: {len(pairs)} pairs, {len(found.comparisons)} differences, {changed} items won or lost"
 
 
-def _write_changes(folder: Path, pairs: list[tuple], results: Mapping, evaluations: dict, items_folder: Path) -> int:
+def _write_changes(
+    folder: Path, pairs: list[tuple], results: Mapping, evaluations: dict, items_folder: Path, made_of: str
+) -> int:
     """Each pair's won and lost items, as Parquet and CSV; of a cloze evaluation also as the Serbian scripts do.
 
     Evaluation by evaluation, so that each file is read once, however many pairs it is part of.
     """
-    from vernacular.comparison.changes import changes, worst_first
+    from vernacular.comparison.changes import changes, lay_out, worst_first
     from vernacular.comparison.schema import CHANGES
     from vernacular.comparison.serbian import serbian_json
     from vernacular.summary.tables import to_frame, write_csv
@@ -77,25 +79,22 @@ def _write_changes(folder: Path, pairs: list[tuple], results: Mapping, evaluatio
     found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     for evaluation, what in tqdm(evaluations.items(), desc="won and lost items", disable=None):
         there = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-        sides = {side: results[side][evaluation] for pair in there for side in pair}
+        named = dict.fromkeys(side for pair in there for side in pair)
+        sides = lay_out({side: results[side][evaluation] for side in named})
         for baseline, candidate in there:
-            rows = changes(sides[baseline], sides[candidate], evaluation)
-            found[baseline, candidate].append(pa.Table.from_pylist(rows, schema=CHANGES.schema))
+            found[baseline, candidate].append(changes(sides[baseline], sides[candidate], evaluation))
         if there and what["protocol"] == "cloze":
             order = {
                 item["item_id"]: item["source_row"] for item in items_in(items_folder / f"{what['items']}.parquet")
             }
             for baseline, candidate in there:
-                if text := serbian_json(sides[baseline], sides[candidate], order):
+                if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
                     with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                         temporary.write_text(text + "\n", "utf-8")
     for (baseline, candidate), tables in found.items():
-        together = pa.concat_tables([CHANGES.schema.empty_table(), *tables])
-        what = together.select(["evaluation", "item_id", "change", "by"]).to_pylist()
-        order = [row["at"] for row in worst_first([{**row, "at": at} for at, row in enumerate(what)])]
-        table = together.take(pa.array(order, pa.int64()))
+        table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
         place = folder / f"{baseline}--{candidate}"
-        note = {"fingerprint": artifacts.made_of(place.name, what)}
+        note = {"fingerprint": artifacts.made_of(place.name, made_of)}
         artifacts.write(place / "changes.parquet", CHANGES, table, note)
         frame = to_frame(table)
         for name in ("options", "gold", "baseline_scores", "candidate_scores"):

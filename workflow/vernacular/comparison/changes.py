@@ -1,40 +1,103 @@
-"""What changed between two models: the items that were won and lost, lost ones first, the greatest fall on top."""
+"""What changed between two models: the items that were won and lost, lost ones first, the greatest fall on top.
 
-import math
+What is to be known of a model's rows is worked out once, and each of its pairs then only picks rows: with many pairs an
+item is won or lost many times.
+"""
 
+from dataclasses import dataclass
+
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from vernacular.comparison.schema import CHANGES
 from vernacular.comparison.sides import as_table
 from vernacular.metrics.choosing import margin
 
+_LOST, _WON = "lost", "won"  # in the order of the list, and of the alphabet
+_WORST_FIRST = [("change", "ascending"), ("by", "descending"), ("evaluation", "ascending"), ("item_id", "ascending")]
 
-def changes(baseline, candidate, evaluation: str) -> list[dict]:
-    """Rows per CHANGES of one evaluation, by the choice that the results show (column `correct`).
 
-    baseline, candidate: TASK_RESULTS (table or list of rows). An item counts where both sides know whether they were
-    right and were asked the same. `by` is in the unit of the option scores: how far the right option rose (won) or fell
-    (lost) against the best wrong one; null where a side has no scores. Right options are the gold ones and those of
-    the same text.
+@dataclass(frozen=True)
+class Judged:
+    """One model's rows of an evaluation, laid out over all N items that any of its models has."""
+
+    table: pa.Table  # TASK_RESULTS
+    row: np.ndarray  # (N,) row in `table`; -1 without one
+    correct: np.ndarray  # (N,) 1, 0; NaN: not known
+    asked: np.ndarray  # (N,) number of the item's prompt, options and right answers
+    margin: np.ndarray  # (N,) best right score - best wrong one; NaN where a score is missing
+
+
+def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
+    """Several models' TASK_RESULTS (tables or lists of rows) of one evaluation, by model.
+
+    Right options are the gold ones and those of the same text.
     """
-    was, now = as_table(baseline), as_table(candidate)
-    known = {item_id: i for i, item_id in enumerate(was.column("item_id").to_pylist())}
-    pairs = [(known[item_id], j) for j, item_id in enumerate(now.column("item_id").to_pylist()) if item_id in known]
-    before, after = was.column("correct").to_pylist(), now.column("correct").to_pylist()
-    # only what changed becomes Python objects: of many models' pairs that is a small part of all rows
-    turned = [(i, j) for i, j in pairs if None not in (before[i], after[j]) and before[i] != after[j]]
-    rows = (_rows(table, [places[side] for places in turned]) for side, table in enumerate((was, now)))
-    found = [_change(one, other) for one, other in zip(*rows, strict=True) if same_item(one, other)]
-    return worst_first([row | {"evaluation": evaluation} for row in found])
+    numbers: dict[tuple, int] = {}
+    right: list[list[int]] = []  # by that number
+    place: dict[str, int] = {}
+    found = {}
+    columns = {model: as_table(table) for model, table in tables.items()}
+    for table in columns.values():
+        for item_id in table.column("item_id").to_pylist():
+            place.setdefault(item_id, len(place))
+    for model, table in columns.items():
+        ids, correct, scores = (table.column(name).to_pylist() for name in ("item_id", "correct", "option_scores"))
+        texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "options", "gold")), strict=True)
+        at = np.array([place[item_id] for item_id in ids], dtype=int)
+        asked = np.empty(len(ids), dtype=int)
+        margins = np.full(len(ids), np.nan)
+        for i, (prompt, options, gold) in enumerate(texts):
+            asked[i] = number = numbers.setdefault((prompt, tuple(options), tuple(gold)), len(numbers))
+            if number == len(right):
+                right.append(_right(options, gold))
+            if scores[i] and None not in scores[i]:
+                known = margin(scores[i], right[number])
+                margins[i] = np.nan if known is None else known
+        found[model] = Judged(
+            table,
+            _over(len(place), at, np.arange(len(ids)), -1),
+            _over(len(place), at, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
+            _over(len(place), at, asked, -1),
+            _over(len(place), at, margins, np.nan),
+        )
+    return found
 
 
-def worst_first(rows: list[dict]) -> list[dict]:
-    """Lost before won; within each the greatest change first, those without scores last."""
+def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
+    """Rows per CHANGES of one evaluation, by the choice that the results show (column `correct`), in any order.
 
-    def key(row: dict):
-        by = row["by"]
-        return row["change"] != "lost", by is None, 0.0 if by is None else -by, row["evaluation"], row["item_id"]
+    An item counts where both sides know whether they were right and were asked the same. `by` is in the unit of the
+    option scores: how far the right option rose (won) or fell (lost) against the best wrong one; null where a side has
+    no scores.
+    """
+    known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.asked == candidate.asked)
+    at = np.flatnonzero(known & (baseline.correct != candidate.correct))
+    won = candidate.correct[at] == 1
+    with np.errstate(invalid="ignore"):  # infinite less infinite
+        by = candidate.margin[at] - baseline.margin[at]
+    by = np.where(won, by, -by)
+    was, now = (
+        side.table.select(["cluster_id", "category", "item_id", "prompt", "options", "gold", "prediction",
+                           "option_scores"]).take(pa.array(side.row[at])) for side in (baseline, candidate)
+    )  # fmt: skip
+    columns = {name: now[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
+    columns |= {
+        "evaluation": pa.array([evaluation] * len(at), pa.string()),
+        "change": pa.array(np.where(won, _WON, _LOST), pa.string()),
+        "by": pa.array(by, pa.float64(), mask=~np.isfinite(by)),
+        "baseline_prediction": was["prediction"],
+        "candidate_prediction": now["prediction"],
+        "baseline_scores": was["option_scores"],
+        "candidate_scores": now["option_scores"],
+    }
+    return pa.table({name: columns[name] for name in CHANGES.schema.names}, schema=CHANGES.schema)
 
-    return sorted(rows, key=key)
+
+def worst_first(table: pa.Table) -> pa.Table:
+    """Rows per CHANGES: lost before won; within each the greatest change first, those without scores last."""
+    return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
 
 
 def same_item(one: dict, other: dict) -> bool:
@@ -42,34 +105,13 @@ def same_item(one: dict, other: dict) -> bool:
     return all(one[name] == other[name] for name in ("prompt", "options", "gold"))
 
 
-def _rows(table: pa.Table, places: list[int]) -> list[dict]:
-    return table.drop_columns(["values"]).take(pa.array(places, pa.int64())).to_pylist()
+def _right(options: list[str], gold: list[int]) -> list[int]:
+    texts = {options[i].strip() for i in gold}
+    return [i for i, option in enumerate(options) if option.strip() in texts]
 
 
-def _change(was: dict, now: dict) -> dict:
-    margins = [_margin(row) for row in (was, now)]
-    by = None if None in margins else margins[1] - margins[0]
-    if by is not None and not math.isfinite(by):
-        by = None
-    return {
-        "item_id": now["item_id"],
-        "change": "won" if now["correct"] else "lost",
-        "by": by if by is None or now["correct"] else -by,
-        "cluster_id": now["cluster_id"],
-        "category": now["category"],
-        "prompt": now["prompt"],
-        "options": now["options"],
-        "gold": now["gold"],
-        "baseline_prediction": was["prediction"],
-        "candidate_prediction": now["prediction"],
-        "baseline_scores": was["option_scores"],
-        "candidate_scores": now["option_scores"],
-    }
-
-
-def _margin(row: dict) -> float | None:
-    scores = row["option_scores"]
-    if not scores or any(score is None for score in scores):
-        return None
-    texts = {row["options"][i].strip() for i in row["gold"]}
-    return margin(scores, [i for i, option in enumerate(row["options"]) if option.strip() in texts])
+def _over(n: int, at: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
+    """(n,) `values` at `at`, `missing` elsewhere."""
+    found = np.full(n, missing)
+    found[at] = values
+    return found

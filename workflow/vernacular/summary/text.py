@@ -8,7 +8,7 @@ SHEET_LIMIT = 31  # characters of an Excel sheet name
 # Control characters, halves of surrogate pairs and what XML forbids; direction overrides and isolates too, because they
 # reorder the text around them (a name can then read as another), and right-to-left letters need none of them.
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
-_FORMULA_STARTS = "=+-@＝＋－＠"  # the full-width ones start a formula in East Asian versions of Excel
+_FORMULA_STARTS = tuple("=+-@＝＋－＠")  # the full-width ones start a formula in East Asian versions of Excel
 
 
 def plain_text(value) -> str:
@@ -17,8 +17,9 @@ def plain_text(value) -> str:
     >>> plain_text("a\\x1b[31m\\tb")
     'a\\\\x1b[31m b'
     """
-    text = re.sub(r"[\t\n\r]+", " ", str(value))
-    text = _UNREADABLE.sub(_escape, text)
+    text = str(value)
+    if not text.isprintable():  # most texts are, and nothing that is printable is changed
+        text = _UNREADABLE.sub(_escape, re.sub(r"[\t\n\r]+", " ", text))
     return text if len(text) <= CELL_LIMIT else text[: CELL_LIMIT - 1] + "…"
 
 
@@ -29,7 +30,7 @@ def formula_safe(value) -> str:
     ("'=1+1", 'gl-1', "' @SUM(A1)")
     """
     text = plain_text(value)
-    return "'" + text if text.lstrip()[:1] in tuple(_FORMULA_STARTS) else text
+    return "'" + text if text.lstrip()[:1] in _FORMULA_STARTS else text
 
 
 def sheet_names(wanted) -> list[str]:
