@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.special import softmax
+
 # Scores closer than this are equal (nats). Log-probabilities are stored as float32 and summed in float64, where one
 # text asked twice gives exactly the same number; different texts are rarely this close by accident.
 TIE = 1e-6
@@ -40,11 +43,17 @@ def choose(scores: list[float] | None, right: list[int]) -> Choice:
 
 
 def best(scores: list[float] | None) -> list[int]:
-    """Indices within TIE of the highest score; [] where there are none."""
-    if not scores:
+    """Indices within TIE of the highest score; [] where there are none, or one of them is not a number."""
+    if not scores or any(math.isnan(score) for score in scores):
         return []
     top = max(scores)
     return [i for i, score in enumerate(scores) if score == top or (top - score <= TIE and math.isfinite(top))]
+
+
+def probabilities(scores: list[float]) -> np.ndarray:
+    """(n,) the scores' softmax; NaN where all of them are minus infinity."""
+    with np.errstate(invalid="ignore"):
+        return softmax(scores)
 
 
 def right_options(item: dict) -> list[int]:

@@ -3,9 +3,8 @@
 from string import ascii_uppercase
 
 import numpy as np
-from scipy.special import softmax
 
-from vernacular.metrics.choosing import best, choose, margin, right_options
+from vernacular.metrics.choosing import best, choose, margin, probabilities, right_options
 from vernacular.metrics.corpus import expected_calibration_error, most_common_share
 from vernacular.metrics.rows import asked, result
 from vernacular.metrics.spans import logliks
@@ -48,7 +47,7 @@ def _row(item: dict, spans: dict) -> dict:
         return result(item, spans, values={}, choice=choose(None, right), prompt=prompt)
     scores = [scores[option] for _, option in order]
     choice = choose(scores, right)
-    probability = softmax(scores)
+    probability = probabilities(scores)
     values = {
         **choice.outcome(),
         "confidence": probability.max(),

@@ -1,8 +1,6 @@
 """options: the log-likelihood of each option's text after the question, plain, normalised, and minus its own."""
 
-from scipy.special import softmax
-
-from vernacular.metrics.choosing import choose, margin, right_options
+from vernacular.metrics.choosing import choose, margin, probabilities, right_options
 from vernacular.metrics.rows import asked, result
 from vernacular.metrics.spans import logliks
 from vernacular.metrics.types import Metric
@@ -43,7 +41,7 @@ def _row(item: dict, spans: dict) -> dict:
         pmi = [after - before for after, before in zip(scores, alone, strict=True)]
         values |= choose(pmi, right).outcome("accuracy_pmi")
     if right:
-        values["probability"] = softmax(scores)[right].sum()
+        values["probability"] = probabilities(scores)[right].sum()
         values["surprisal_right"] = -max(scores[i] for i in right)
         values["margin"] = margin(scores, right)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)

@@ -68,13 +68,11 @@ def _span(request: dict, score: dict | None) -> Span:
         return Span(text, before, None, (), flag if "error" in flag else f"error: {flag}", score)
     if not logprobs:
         return Span(text, before, None, (), _joined(flag, "error: no token was scored"), score)
-    if any(math.isnan(value) for value in logprobs):
+    if any(math.isnan(value) or value == math.inf for value in logprobs):
         return Span(text, before, None, (), _joined(flag, "error: log-probability is not a number"), score)
-    return Span(text, before, math.fsum(logprobs) if _finite(logprobs) else sum(logprobs), logprobs, flag, score)
-
-
-def _finite(values) -> bool:
-    return all(map(math.isfinite, values))
+    if min(logprobs) == -math.inf:  # it still is the least likely of all; but no mean with it in it is a number
+        return Span(text, before, -math.inf, logprobs, _joined(flag, "infinite surprisal"), score)
+    return Span(text, before, math.fsum(logprobs), logprobs, flag, score)
 
 
 def _joined(*flags: str | None) -> str:

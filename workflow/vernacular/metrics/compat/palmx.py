@@ -1,9 +1,9 @@
 """PalmX 2025's predictions.csv, scores.txt and outputs_log.csv, from letters."""
 
+import math
 from string import ascii_uppercase
 
-from scipy.special import softmax
-
+from vernacular.metrics.choosing import probabilities
 from vernacular.metrics.compat.table import csv_text
 
 README = """\
@@ -48,8 +48,8 @@ def _letters(places: list[int] | None) -> str | None:
 
 def _logged(item: dict, row: dict, n: int) -> list:
     scores = row["option_scores"] or []
-    probabilities = softmax(scores).tolist() if scores else []
-    both = [cell for pair in zip(_padded(scores, n), _padded(probabilities, n), strict=True) for cell in pair]
+    shares = [share if math.isfinite(share) else None for share in probabilities(scores).tolist()] if scores else []
+    both = [cell for pair in zip(_padded(scores, n), _padded(shares, n), strict=True) for cell in pair]
     gold = "|".join(ascii_uppercase[i] for i in row["gold"])
     return [
         item["item_id"],
