@@ -1,10 +1,12 @@
 """Won and lost items of many pairs at once: the rows that a plain reading of each pair gives, each file read once."""
 
 import math
+import multiprocessing
 from collections import Counter
 from itertools import combinations
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, row
@@ -67,13 +69,22 @@ def test_pairs_laid_out_together_change_as_each_would_alone(one, two, three):
             assert each["prompt"] == after[each["item_id"]]["prompt"]
 
 
-def test_a_results_file_is_read_twice_however_many_pairs_it_is_in(tmp_path, monkeypatch):
-    models, evaluation = ["a", "b", "c", "d", "e"], FACTS["evaluation"]
+def run(folder, models, threads=1):
+    """`compare` of all pairs of `models` on one evaluation; what it says, and the files of won and lost items."""
     for number, model in enumerate(models):
-        rows = [row(f"i{i}", (i + number) % 3 > 0) for i in range(6)]
-        note = {"fingerprint": model}
-        artifacts.write(tmp_path / "r" / model / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, note)
-        artifacts.write(tmp_path / "r" / model / "metrics.parquet", METRICS, [], note)
+        rows = [row(f"i{i}", (i + number) % 3 > 0, scores=[-1.0 - number, -2.0]) for i in range(6)]
+        place, note = folder / "r" / model, {"fingerprint": model}
+        artifacts.write(place / "tasks" / f"{FACTS['evaluation']}.parquet", TASK_RESULTS, rows, note)
+        artifacts.write(place / "metrics.parquet", METRICS, [], note)
+    spec = {"models": models, "pairs": [*combinations(models, 2)], "joined": {}}
+    spec["evaluations"] = {FACTS["evaluation"]: FACTS | {"items": "t.gl"}}
+    folders = {name: folder / name for name in ("out", "changes", "items_folder")}
+    said = comparing.compare(SimpleNamespace(spec=spec, results=folder / "r", threads=threads, **folders))
+    files = sorted(path for path in folders["changes"].rglob("*") if path.is_file())
+    return said, {path.relative_to(folder): path.read_bytes() for path in files}
+
+
+def test_a_results_file_is_read_twice_however_many_pairs_it_is_in(tmp_path, monkeypatch):
     opened, read = Counter(), artifacts.read
 
     def counted(path, kind, **given):
@@ -81,10 +92,23 @@ def test_a_results_file_is_read_twice_however_many_pairs_it_is_in(tmp_path, monk
         return read(path, kind, **given)
 
     monkeypatch.setattr(artifacts, "read", counted)
-    spec = {"models": models, "pairs": [*combinations(models, 2)], "joined": {}}
-    spec["evaluations"] = {evaluation: FACTS | {"items": "t.gl"}}
-    folders = {name: tmp_path / name for name in ("out", "changes", "items_folder")}
-    said = comparing.compare(SimpleNamespace(spec=spec, results=tmp_path / "r", threads=2, **folders))
+    said, files = run(tmp_path, ["a", "b", "c", "d", "e"])
     assert said.startswith("compare: 10 pairs, ")
     assert {count for path, count in opened.items() if path.parent.name == "tasks"} == {2}  # the numbers, the items
-    assert {path.parent.name for path in folders["changes"].rglob("*.csv")} == {"--".join(p) for p in spec["pairs"]}
+    assert len(files) == 20
+
+
+def test_pairs_written_side_by_side_are_the_same_files(tmp_path, monkeypatch):
+    alone = run(tmp_path / "alone", ["a", "b", "c"])
+    monkeypatch.setattr(comparing, "_WORTH_PROCESSES", 1)
+    assert run(tmp_path / "together", ["a", "b", "c"], threads=2) == alone
+    assert multiprocessing.active_children() == []
+
+
+def test_a_disk_that_fails_one_pair_leaves_no_process_and_no_temporary_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparing, "_WORTH_PROCESSES", 1)
+    (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # where a file shall come to stand
+    with pytest.raises(OSError, match=r"changes\.csv"):
+        run(tmp_path, ["a", "b", "c"], threads=2)
+    assert multiprocessing.active_children() == []
+    assert [path.name for path in (tmp_path / "changes").rglob("*.tmp")] == []

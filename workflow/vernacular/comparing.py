@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from vernacular.errors import DataError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
+_WORTH_PROCESSES = 50_000  # items won or lost: writing them takes longer than starting another Python
 
 
 class Results(Mapping):
@@ -59,21 +62,27 @@ def compare(args) -> str:
     for kind, rows in ((COMPARISONS, found.comparisons), (STANDINGS, found.standings), (OVERALL, found.overall)):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
-    changed = _write_changes(args.changes, pairs, results, evaluations, args.items_folder, told["fingerprint"])
+    changed = _write_changes(
+        args.changes, pairs, results, evaluations, args.items_folder, told["fingerprint"], args.threads
+    )
     return f"compare: {len(pairs)} pairs, {len(found.comparisons)} differences, {changed} items won or lost"
 
 
 def _write_changes(
-    folder: Path, pairs: list[tuple], results: Mapping, evaluations: dict, items_folder: Path, made_of: str
+    folder: Path,
+    pairs: list[tuple],
+    results: Mapping,
+    evaluations: dict,
+    items_folder: Path,
+    made_of: str,
+    processes: int,
 ) -> int:
     """Each pair's won and lost items, as Parquet and CSV; of a cloze evaluation also as the Serbian scripts do.
 
     Evaluation by evaluation, so that each file is read once, however many pairs it is part of.
     """
-    from vernacular.comparison.changes import changes, lay_out, worst_first
-    from vernacular.comparison.schema import CHANGES
+    from vernacular.comparison.changes import changes, lay_out
     from vernacular.comparison.serbian import serbian_json
-    from vernacular.summary.tables import to_frame, write_csv
 
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
@@ -91,16 +100,30 @@ def _write_changes(
                 if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
                     with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                         temporary.write_text(text + "\n", "utf-8")
-    for (baseline, candidate), tables in found.items():
-        table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
-        place = folder / f"{baseline}--{candidate}"
-        note = {"fingerprint": artifacts.made_of(place.name, made_of)}
-        artifacts.write(place / "changes.parquet", CHANGES, table, note)
-        frame = to_frame(table)
-        for name in ("options", "gold", "baseline_scores", "candidate_scores"):
-            frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
-        write_csv(place / "changes.csv", frame)
-    return sum(table.num_rows for tables in found.values() for table in tables)
+    files = [(folder / f"{baseline}--{candidate}", tables, made_of) for (baseline, candidate), tables in found.items()]
+    changed = sum(table.num_rows for tables in found.values() for table in tables)
+    if processes > 1 and changed >= _WORTH_PROCESSES:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            list(pool.map(_write_pair, *zip(*files, strict=True)))
+    else:
+        for place, tables, _ in files:
+            _write_pair(place, tables, made_of)
+    return changed
+
+
+def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
+    """One pair's won and lost items of all evaluations, worst first."""
+    from vernacular.comparison.changes import worst_first
+    from vernacular.comparison.schema import CHANGES
+    from vernacular.summary.tables import to_frame, write_csv
+
+    table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
+    note = {"fingerprint": artifacts.made_of(place.name, made_of)}
+    artifacts.write(place / "changes.parquet", CHANGES, table, note)
+    frame = to_frame(table)
+    for name in ("options", "gold", "baseline_scores", "candidate_scores"):
+        frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
+    write_csv(place / "changes.csv", frame)
 
 
 def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: Path) -> tuple[dict, list[str]]:
