@@ -123,7 +123,7 @@ class _Cutter:
             elif self.strategy == "tree":
                 self._pack(rows, chain, node)
             else:
-                rows += [self._chain(path) for path in _paths(chain, node)]
+                rows.append(self._chain([*chain, node]))  # a leaf: the units of these strategies have no branches
         self._batch(block, rows)
         for inner, node in blocks:
             self.batches.append(Batch(block, [inner.row], fills=inner))
@@ -195,14 +195,6 @@ class _Cutter:
                 count += 1
             self.batches.append(Batch(block, rows[:count], plain=self.strategy == "plain"))
             rows = rows[count:]
-
-
-def _paths(chain: list[Node], node: Node) -> Iterator[list[Node]]:
-    """Every path from the block down to a leaf below `node`."""
-    if not node.children:
-        yield [*chain, node]
-    for child in node.children.values():
-        yield from _paths([*chain, node], child)
 
 
 def _tokens(block: Block) -> list[int]:
