@@ -88,16 +88,14 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
 
 
 def _check_paths(value, where: str) -> None:
-    """Raise ConfigError for a text that no file can be called by: these are looked for long before any is read."""
+    """Raise ConfigError for a home folder that is nobody's: files are looked for long before any is read."""
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_paths(each, where)
     if isinstance(value, str):
         try:
-            known = "\0" not in str(Path(value).expanduser())
+            Path(value).expanduser()
         except RuntimeError:
-            known = False
-        if not known:
-            raise ConfigError(f"{where}: found {value!r}, which cannot be the name of a file here.")
+            raise ConfigError(f"{where}: found {value!r}, which cannot be the name of a file here.") from None
 
 
 def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
