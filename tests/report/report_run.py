@@ -196,7 +196,7 @@ def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
     }
     inference = {
         "engine": {"strategy": "tree", "strategy_asked": "auto", "fallback": []},
-        "model": {"dtype": "float32", "device": "cpu", "torch": "2", "transformers": "5"},
+        "model": {"dtype": "float32", "device": "cpu", "remote_code": True, "torch": "2", "transformers": "5"},
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
     facts = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "unasked": {}}

@@ -23,7 +23,7 @@
   function runs(index) {
     return [
       named("Model", "model", index.models), named("Evaluation", "evaluation", index.names),
-      text("Strategy", "strategy"), text("Fallback", "fallback"), text("Engine", "engine"), text("dtype", "dtype"), text("Device", "device"), text("Quantization", "quantization"),
+      text("Strategy", "strategy"), text("Fallback", "fallback"), text("Engine", "engine"), text("dtype", "dtype"), text("Device", "device"), text("Quantization", "quantization"), text("Code", "code"),
       number("Items", "items"), number("Requests", "requests"), number("Tokens read", "tokens"), number("Tokens written", "generated"), number("Time", "seconds", format.seconds),
       { title: "Flagged", key: (row) => (row.flags ?? []).reduce((sum, [, count]) => sum + count, 0), cell: (row) => data((row.flags ?? []).map(([flag, count]) => `${flag}: ${count}`).join("; ")) },
       number("Not asked", "unasked"), text("Why there are no values", "reason"),
