@@ -7,12 +7,14 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import tiny
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from vernacular import artifacts, cli, config, specs
 from vernacular.errors import ArtifactError
 from vernacular.inference.schema import SCORES
@@ -266,6 +268,42 @@ def test_answers_to_other_requests_are_no_answers(run, capsys):
     assert run("metrics") == 1
     told = capsys.readouterr().err
     assert f"results/one/scores/{OPTIONS}.parquet: was made of other requests than there are now; delete it" in told
+
+
+def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys):
+    weights = Path("two/model.safetensors")
+    whole = weights.read_bytes()
+    tensors = load_file(weights)
+    save_file({name: tensor for name, tensor in tensors.items() if "h.1." not in name}, weights)
+    try:
+        assert [run(verb, "two") for verb in ("model", "infer", "answers", "similarity", "metrics")] == [0] * 5
+        assert "infer: two CANNOT BE ASKED: model two: " in capsys.readouterr().out
+        assert [run(verb) for verb in ("compare", "summary", "report", "complete")] == [0, 0, 0, 1]
+        said = capsys.readouterr().err
+        assert f"{OPTIONS}: model two: " in said
+        assert "it would be scored with random numbers" in said
+        notes = pd.read_csv("results/summary/notes.csv").query("kind == 'unavailable'")
+        assert set(zip(notes["model"], notes["evaluation"], strict=True)) == {
+            ("two", e) for e in run.config.evaluations
+        }
+        assert set(pd.read_csv("results/summary/results.csv")["model"]) == {"one"}
+    finally:
+        weights.write_bytes(whole)
+    forgotten = set(specs.forget_unavailable(Path("resources"), Path("results")))
+    assert Path("results/asked/two/1of1.json") in forgotten
+    assert Path(f"results/two/tasks/{OPTIONS}.parquet") in forgotten
+    assert not [path for path in forgotten if "one" in path.parts]
+    assert [run(verb, "two") for verb in ("model", "infer", "answers")] == [0] * 3
+    assert "4 evaluations found in the store" in capsys.readouterr().out
+
+
+def test_what_would_stop_the_plan_is_forgotten_before_it(run):
+    damaged = [Path("resources/models/one.json"), Path(f"resources/items/{GL}.parquet")]
+    damaged += [Path(f"results/requests/{OPTIONS.replace(GL, ES)}.parquet")]
+    for path in damaged:
+        bit_flipped(path) if path.suffix == ".json" else half(path)
+    assert set(damaged) <= set(specs.forget_unavailable(Path("resources"), Path("results")))
+    assert not any(path.exists() for path in damaged)
 
 
 @given(st.data())

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from itertools import takewhile
-from math import isfinite
+from math import isfinite, isnan
 
 import torch
 
@@ -101,6 +101,12 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
     if length <= _SHORTEST_CHECK:
         raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
     return _compare(loaded, strategy, paths, max(_SHORTEST_CHECK, length // 2), whole_head)
+
+
+def with_numbers(loaded: LoadedModel, paths: dict[str, Path], tried: int = 16) -> dict[str, Path]:
+    """Of `tried` texts from all over `paths`, those to which the model gives a number, each asked alone."""
+    some = list(paths)[:: max(1, len(paths) // tried)]
+    return {who: paths[who] for who in some if any(not isnan(value) for value in _one_by_one(loaded, paths[who]))}
 
 
 def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:

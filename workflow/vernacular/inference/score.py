@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow as pa
 
 from vernacular.errors import ArtifactError, ModelError
-from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable
+from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable, with_numbers
 from vernacular.inference.causal import ask_causal, paths_of
 from vernacular.inference.head import EXTRAS, Answers
 from vernacular.inference.keys import engine_version
@@ -157,6 +157,9 @@ def _choose(loaded: LoadedModel, wanted: str, paths: dict) -> tuple[str, dict]:
     result = check(loaded, "plain", asked, tokens, whole_head=True)
     facts["self_check"]["plain, whole head"] = result.facts()
     if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
+        healthy = with_numbers(loaded, paths)
+        if 0 < len(healthy) < len(paths):  # a broken token or two, and not a broken model
+            return _choose(loaded, wanted, healthy)
         raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
     if not result.agrees:
         raise ModelError(
