@@ -212,7 +212,17 @@ def test_the_theme_switches_and_plots_follow(browser):
 def test_provenance_names_models_data_sets_runs_and_time(browser):
     browser.open("#/provenance")
     text = browser.text("main")
-    for expected in ("lab/plain", "<b>set</b>", "tree", "float32", "12,345", "truncated", "9 of 10 matched", "12.5 s", "its own, trusted"):
+    for expected in (
+        "lab/plain",
+        "<b>set</b>",
+        "tree",
+        "float32",
+        "12,345",
+        "truncated",
+        "9 of 10 matched",
+        "12.5 s",
+        "its own, trusted",
+    ):
         assert expected in text
     assert browser.all("main b") == []
 
