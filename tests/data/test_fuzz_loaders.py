@@ -1,0 +1,103 @@
+"""Whatever a file holds: every row is kept, or counted under a reason, or the file is refused in a line or two."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from vernacular.data.columns import check_columns, sound
+from vernacular.data.files import read_rows
+from vernacular.data.items import make_items
+from vernacular.data.treebank.sentences import read_sentences
+from vernacular.data.treebank.unimorph import Inflections
+from vernacular.errors import DataError
+
+LAYOUTS = {
+    "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "letter"},
+    "truth": {"question": "q|a", "right": "r|c", "wrong": "w|d", "separator": ";"},
+    "cloze": {"context": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "text"},
+    "sentence": {"context": "q|a", "label": "l|b"},
+    "pair": {"good": "q|a", "bad": "b*"},
+}
+SEEDS = {
+    "a.csv": b"q,b,c,g\n?,x,\"['a', 'b']\",A\n",
+    "a.tsv": b'q\tb\n?\tx\n"a""b"\ty\n',
+    "a.json": b'{"data": [{"q": "a __ b", "c": ["x", "y"], "g": "x", "l": 1}]}',
+    "a.jsonl": b'{"q": "?", "c": {"text": ["a", "b"], "label": ["A", "B"]}, "g": ["A"], "r": "a;b", "w": "c"}\n',
+    "a.parquet": b"PAR1",
+    "a.conllu": b"# sent_id = 1\n1-2\tOs\n1\tO\to\tDET\t_\tG=M\t2\tdet\t_\tSpaceAfter=No\n\n",
+    "a.unimorph": b"cantar\tcantan\tV;IND;PRS;3;PL\n",
+}
+MARKS = st.sampled_from([b"\0", b"\r", b"\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"\xff", b"\xed\xa0\x80",
+                         b"\\ud800", b"\xe2\x80\xa8", b"nan", b"1e999", b"\x1f\x8b", b"\xef\xbb\xbf", b"null", b"-1"])  # fmt: skip
+
+
+@st.composite
+def damaged(draw, name):
+    """A sound file with pieces cut out, doubled, or put in."""
+    data = draw(st.just(SEEDS[name]) | st.binary(max_size=60))
+    for _ in range(draw(st.integers(0, 6))):
+        at, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
+        data = draw(
+            st.sampled_from([data[:at] + data[end:], data[:end] + data[at:], data[:at] + draw(MARKS) + data[at:]])
+        )
+    return data
+
+
+def load(path: Path) -> None:
+    if path.suffix == ".conllu":
+        for sentence in read_sentences(path):
+            assert all(sentence.text[w.start : w.end] == w.form for w in sentence.words.values() if w.start is not None)
+        return
+    if path.suffix == ".unimorph":
+        Inflections(path)
+        return
+    rows = read_rows(path)
+    for prompt, columns in LAYOUTS.items():
+        try:
+            check_columns(rows, columns, "a")
+        except DataError:
+            continue
+        items, counts = make_items(rows, prompt, columns)
+        assert counts["read"] == len(rows) == counts["kept"] + sum(counts["dropped"].values())
+        assert counts["first_dropped"].keys() == counts["dropped"].keys()
+        assert len({item["item_id"] for item in items}) == len(items) == counts["kept"]
+        for item in items:
+            assert all(0 <= place < len(item["choices"]) for place in item["gold"])
+            str(item).encode("utf-8")
+
+
+@pytest.mark.parametrize("name", SEEDS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bytes_are_rows_counted_or_one_plain_complaint(tmp_path, name, data):
+    path = tmp_path / name
+    path.write_bytes(data.draw(damaged(name)))
+    complaint = None
+    try:
+        load(path)
+    except DataError as error:
+        complaint = str(error)
+    assert complaint is None or (complaint.startswith(str(path)) and len(complaint.splitlines()) <= 2)
+
+
+IDS = st.sampled_from(["", "x", "x~2", "x~2~", "x~3", "y"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(IDS, st.sampled_from("ab")), max_size=7))
+def test_ids_are_unique_whatever_the_set_calls_its_rows(rows):
+    rows = [{"id": name, "q": text, "l": 1} for name, text in rows]
+    items, counts = make_items(rows, "sentence", {"id": "id", "context": "q", "label": "l"})
+    assert len({item["item_id"] for item in items}) == len(rows)
+    assert counts["duplicates"] == len(rows) - len({(row["id"], row["q"]) for row in rows})
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.characters(), max_size=20))
+def test_half_characters_are_replaced_one_by_one_and_nothing_else_is(text):
+    whole = sound(text)
+    whole.encode("utf-8")
+    if all(not "\ud800" <= letter <= "\udfff" for letter in text):
+        assert whole == text
+    assert sound(whole) == whole

@@ -1,0 +1,100 @@
+"""Whatever a model writes, what is taken for its answer is its own, and once."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vernacular.inference.generate_text import answer_of
+from vernacular.metrics import generation, verbatim
+from vernacular.metrics.similarity.answers import STEMS, simil_eval_answer
+from vernacular.metrics.similarity.answers import given as answers_given
+
+PIECES = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a", "\0",
+                          "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
+texts = st.lists(PIECES | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
+HUGE = 1_000_000
+
+
+def asked(stem: str, body: str = "?", decoding=True) -> dict:
+    text = f"PREGUNTA: {body}\n                {stem}"
+    sampled = {"temperature": 0.5} if decoding else None
+    return {"item_id": "a", "role": "answer", "prefix": f"{body}\n\n", "text": text, "decoding": sampled}
+
+
+def written(raw: str, *, chat: bool = False) -> dict:
+    answer = answer_of(raw, ["\n"], after_blank=chat)
+    return {
+        "item_id": "a",
+        "role": "answer",
+        "raw": raw,
+        "answer": answer,
+        "rendered": "…" if chat else None,
+        "flag": None,
+    }
+
+
+@settings(max_examples=200, deadline=None)
+@given(raw=texts, body=texts, stem=st.sampled_from(STEMS), chat=st.booleans())
+def test_simil_evals_answer_is_of_what_was_written_behind_the_label(raw, body, stem, chat):
+    """The demonstrations and the question above may hold labels and answers of their own."""
+    answer = simil_eval_answer(asked(stem, body), written(raw, chat=chat))
+    assert answer in f"{stem}.*: {raw}" if chat else answer in stem + raw
+    assert "\n" not in answer
+    assert ":" not in answer
+
+
+@settings(max_examples=200, deadline=None)
+@given(raw=texts, chat=st.booleans())
+def test_default_answer_is_the_first_line_whole_and_stays_so(raw, chat):
+    row = written(raw, chat=chat)
+    assert row["answer"] in raw
+    assert row["answer"] == (raw.lstrip() if chat else raw).split("\n")[0].strip()
+    assert answer_of(row["answer"], ["\n"], after_blank=chat) == row["answer"]
+    found = answers_given([asked("RESPOST", decoding=False)], [row])["a"]
+    assert (found.text, found.flag) == (row["answer"], None if row["answer"] else "empty answer")
+
+
+@pytest.mark.parametrize("answer", ["3:1", "razón 3:1 total", "A: b", "12:30", "a: b: c", "{question}", "RESPOSTA: si"])
+def test_default_answer_keeps_its_colons_and_braces(answer):
+    assert answers_given([asked("RESPOST", decoding=False)], [written(f" {answer}\nPregunta:")])["a"].text == answer
+
+
+@settings(max_examples=100, deadline=None)
+@given(raw=texts, target=texts)
+def test_parts_that_are_compared_are_parts_of_the_answer(raw, target):
+    item = {"choices": [], "target": target}
+    part = generation.compared_part(item, raw)
+    assert part in raw
+    assert generation.compared_part(item, part) == part
+    assert raw.startswith(verbatim.cut(raw, ["\n", ":"]))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "x",
+        ":",
+        "RESPOST",
+        "RESPOSTA: ",
+        "\n",
+        " ",
+        " \n",
+        "\t\v",
+        "\u2028",
+        "a b ",
+        "e\u0301",
+        "A:",
+        "👩‍👩‍👧",
+        "...",
+        "١",
+    ],
+)
+def test_runaway_answer_of_a_megabyte_is_read_like_a_short_one(piece):
+    """A pattern that tries each of a million places from each of them would not come back."""
+    raw = piece * (HUGE // len(piece))
+    short = piece * 50
+    for chat in (False, True):
+        long, brief = (simil_eval_answer(asked("RESPOST"), written(text, chat=chat)) for text in (raw, short))
+        assert long[:20] == brief[:20]
+        assert written(raw, chat=chat)["answer"][:20] == written(short, chat=chat)["answer"][:20]
+    assert generation.normalised(raw)[:20] == generation.normalised(short)[:20]
+    assert len(verbatim.cut(raw, ["\n", "::"])) <= len(raw)
