@@ -46,7 +46,10 @@ class HubServer:
         self.token = "hf_rightrightright"
         self.drops: dict[str, int] = {}  # path: how many times its download breaks off half way
         self.errors: dict[str, list[int]] = {}  # path: statuses to answer with before answering rightly
+        self.moved: str | None = None  # the server that all is to be asked of instead
+        self.stored: dict[str, str] = {}  # start of a path: the server that holds its files, as the Hub's own are held
         self.log: list[tuple[str, str, str | None]] = []
+        self.heard: list[bytes] = []  # every request as it came, headers and all
         server = self
 
         class Handler(_Handler):
@@ -83,10 +86,17 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self._answer()
 
+    def do_CONNECT(self):  # as a proxy is asked for https
+        self.hub.heard.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
+        self._send(502)
+
     def _answer(self):
         path = unquote(urlsplit(self.path).path)
         sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
         self.hub.log.append((self.command, path, sent))
+        self.hub.heard.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
+        if self.hub.moved:
+            return self._send(302, {"Location": self.hub.moved + self.path})
         if statuses := self.hub.errors.get(path):
             return self._send(statuses.pop(0))
         if path in self.hub.plain:
@@ -123,6 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self, content, path: str, headers: dict):
         content = _bytes(content)
         etag = f'"{hashlib.sha1(content).hexdigest()}"'
+        if elsewhere := next((to for start, to in self.hub.stored.items() if path.startswith(start)), None):
+            linked = {"X-Linked-Etag": etag, "X-Linked-Size": str(len(content))}
+            return self._send(302, {**headers, **linked, "Location": elsewhere + self.path})
         start = int(re.sub(r"\D.*", "", (self.headers.get("Range") or "bytes=0").removeprefix("bytes=")) or 0)
         headers = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
         if start:

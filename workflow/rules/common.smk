@@ -99,3 +99,8 @@ wildcard_constraints:
 
 onsuccess:
     shell("python -m vernacular timings benchmarks --results results/summary")
+
+
+# and where it was stopped, by Ctrl-C or by what failed, how to go on
+onerror:
+    print("What is finished is kept. To go on from there, run the same command again.", file=sys.stderr)

@@ -1,5 +1,10 @@
 import sys
 
-from vernacular.cli import main
+try:
+    from vernacular.cli import main
 
-sys.exit(main())
+    status = main()
+except KeyboardInterrupt:  # before the verb had begun
+    print("stopped; the next run begins here.", file=sys.stderr)
+    status = 130
+sys.exit(status)

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         logging.getLogger("vernacular").exception("unexpected")
         raise
     except KeyboardInterrupt:
-        print(f"{args.verb}: stopped; what is finished is kept.", file=sys.stderr)
+        print(f"{args.verb}: stopped; the next run does it again.", file=sys.stderr)
         return 130
     if line:
         line = f"{line} ({time.perf_counter() - started:.1f} s)"
