@@ -36,9 +36,9 @@ def test_split_keeps_tokens_and_questions():
     root = split(grow([path(*range(1, 11))])[0], 4)
     parts = []
     while root:
-        parts.append((root.start, root.tokens, sorted(root.questions)))
+        parts.append((root.start, root.tokens, root.size, sorted(root.questions)))
         root = next(iter(root.children.values()), None)
-    assert parts == [(0, (1, 2, 3, 4), [0, 1, 2, 3]), (4, (5, 6, 7, 8), [0, 1, 2, 3]), (8, (9, 10), [0, 1])]
+    assert parts == [(0, (1, 2, 3, 4), 10, [0, 1, 2, 3]), (4, (5, 6, 7, 8), 6, [0, 1, 2, 3]), (8, (9, 10), 2, [0, 1])]
 
 
 def test_tree_row_masks_branches_from_each_other():
