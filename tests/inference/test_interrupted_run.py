@@ -1,5 +1,7 @@
 """A job whose store breaks under it."""
 
+import gc
+
 import pytest
 import tiny
 from vernacular import artifacts
@@ -29,3 +31,26 @@ def test_a_store_that_cannot_be_written_ends_the_job_before_more_is_asked_in_vai
     with pytest.raises(StoreError, match="the store cannot be"):
         run_group([record], paths, tmp_path / "store")
     assert len(opened) == 1
+
+
+def test_many_evaluations_in_one_job_leave_nothing_behind_in_memory(tmp_path, monkeypatch):
+    tiny.save("llama", tmp_path / "model")
+    record = resolve("m", str(tmp_path / "model"), tmp_path / "c") | {"dtype": "float32", "device": "cpu"}
+    paths = {}
+    for number in range(12):
+        requests = tiny.score_requests([(f"A casa {number} é {i}", 0, 8) for i in range(4)])
+        note = {"protocol": "acceptability", "causal_only": False, "fingerprint": f"{number}"}
+        paths[f"e{number}"] = artifacts.write(tmp_path / f"e{number}.parquet", REQUESTS, requests, note)
+    objects = []
+    put = Store.put
+
+    def counted(self, *given):
+        path = put(self, *given)
+        gc.collect()
+        objects.append(len(gc.get_objects()))
+        return path
+
+    monkeypatch.setattr(Store, "put", counted)
+    run_group([record], paths, tmp_path / "store")
+    assert max(objects[4:]) - objects[3] < 50  # an evaluation holds thousands while it runs
+    assert not list((tmp_path / "store" / "journal").glob("*")), "nor journals on disk"
