@@ -75,3 +75,12 @@ def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
             "items": 9,
         }
     ]
+
+
+def test_code_that_was_trusted_and_weights_without_a_place_are_said_once_a_model():
+    model = {"remote_code": True, "unused_weights": {"count": 2, "first": "mtp.weight"}}
+    told = {"model": "mine", "evaluations": {name: {"inference": {"model": model}} for name in ("x", "y")}}
+    assert [(row["evaluation"], row["kind"], row["count"]) for row in notes_of(told)] == [
+        (None, "trusted code", None),
+        (None, "unused weights", 2),
+    ]

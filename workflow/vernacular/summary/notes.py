@@ -10,11 +10,11 @@ def notes_of(told: dict) -> list[dict]:
 
     kind: "unavailable" (a data set or model could not be had), "not applicable", "left out", "repaired" (rows of the
     data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine took a
-    slower way).
+    slower way), "trusted code" and "unused weights" (of the model itself, said once).
     """
     found = []
 
-    def note(evaluation: str, kind: str, text: str, count: int | None = None) -> None:
+    def note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
         found.append({"model": told["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
 
     for evaluation, facts in told["evaluations"].items():
@@ -34,6 +34,12 @@ def notes_of(told: dict) -> list[dict]:
             note(evaluation, "flagged", flag, count)
         for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
             note(evaluation, "fallback", str(fallback))
+    models = [facts.get("inference", {}).get("model", {}) for facts in told["evaluations"].values()]
+    if any(model.get("remote_code") for model in models):
+        note(None, "trusted code", "code of the model's own was run (trust_remote_code)")
+    if unused := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
+        text = f"weights that its architecture has no place for, {unused['first']} the first of them"
+        note(None, "unused weights", text, unused["count"])
     return found
 
 
