@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ from vernacular.artifacts import replacing
 from vernacular.asking import items_in
 from vernacular.errors import DataError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.processes import pool
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
 _WORTH_PROCESSES = 50_000  # items won or lost: writing them takes longer than starting another Python
@@ -103,8 +102,8 @@ def _write_changes(
     files = [(folder / f"{baseline}--{candidate}", tables, made_of) for (baseline, candidate), tables in found.items()]
     changed = sum(table.num_rows for tables in found.values() for table in tables)
     if processes > 1 and changed >= _WORTH_PROCESSES:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            list(pool.map(_write_pair, *zip(*files, strict=True)))
+        with pool(processes) as several:
+            list(several.map(_write_pair, *zip(*files, strict=True)))
     else:
         for place, tables, _ in files:
             _write_pair(place, tables, made_of)

@@ -4,11 +4,8 @@
 installed vl-convert, and everything there is to show comes in pieces (see `pieces`).
 """
 
-import gc
 import shutil
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +15,7 @@ from tqdm import tqdm
 from vernacular import __version__, artifacts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.errors import ArtifactError
+from vernacular.processes import pool
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
@@ -105,9 +103,8 @@ def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], 
     if processes < 2:
         yield from shown(map(work, range(len(evaluations)), evaluations))
         return
-    # rows are trees that need no collector, which would walk through all of them again and again: a third of the time
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
-        yield from shown(pool.map(work, range(len(evaluations)), evaluations))
+    with pool(processes) as several:
+        yield from shown(several.map(work, range(len(evaluations)), evaluations))
 
 
 def _empty(out: Path) -> None:
