@@ -1,0 +1,54 @@
+"""Ctrl-C, as a terminal sends it: to Snakemake and to all that it started, at once."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from faults import ASKED, Place, end
+
+
+@pytest.fixture
+def place(ready, tmp_path):
+    place = Place(ready, tmp_path / "run")
+    yield place
+    end(place)
+
+
+def session(leader: int) -> list[str]:
+    """The command lines of all processes of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            command = stat.with_name("cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        if int(of) == leader and state != "Z":
+            found.append(command.replace(b"\0", b" ").decode())
+    return found
+
+
+def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_running(place):
+    place.start_locally(ASKED)
+    place.until_more_is_kept()
+    answered = len(place.batches())
+    assert any("vernacular infer" in command for command in session(place.process.pid))
+    os.killpg(place.process.pid, signal.SIGINT)
+    assert place.wait() == 1
+    stopped = time.time()
+    assert len(place.batches()) <= answered + 2, "the batch in hand is finished, and no other"
+    assert "finished batches are kept; the next run goes on from there." in place.said()
+    assert "What is finished is kept. To go on from there, run the same command again." in place.said()
+    assert "Traceback" not in place.said()
+    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=10)
+    assert not list((place.folder / ".snakemake").glob("locks/*"))
+    assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]
+
+    known = {batch for _, batch in place.batches()}
+    place.start_locally(ASKED, pause=0)
+    assert place.wait() == 0, place.said()
+    again = {batch for when, batch in place.batches() if when > stopped}
+    assert again
+    assert not again & known, "nothing that was answered is asked again"
