@@ -19,7 +19,7 @@ from vernacular import artifacts
 from vernacular.inference.shards import CHARACTERS_PER_TOKEN, NEW_TOKEN
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
-OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a seventh of what an A100 can do
+OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises
 _SNAKEMAKE_MB = 500  # Snakemake runs beside the job and counts as its memory
 _LONGEST = 7 * 24 * 60  # minutes; a cluster that allows less says so
 
