@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from vernacular.errors import ArtifactError
 from vernacular.fingerprint import fingerprint
 
 _DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
+_AT_A_TIME = 5_000  # rows
 _KEY, _DIGEST = b"vernacular", b"vernacular-sha256"
 
 
@@ -38,20 +40,32 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
 
     Raises ArtifactError if a column is unknown, a value does not fit its type, or the key is null or repeated.
     """
-    table = _as_table(rows, kind)
-    for name in (*kind.key, *kind.required):
-        if table.column(name).null_count:
-            raise ArtifactError(f"{path}: column {name} of a {kind.name} file has empty values.")
-    if kind.key and table.num_rows:
-        counts = table.group_by(list(kind.key)).aggregate([([], "count_all")])
-        if counts.num_rows != table.num_rows:
-            raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
     about = {**metadata, "kind": kind.name, "place": _end(path, kind.place)}
     note = json.dumps(about, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
-    table = table.replace_schema_metadata({_KEY: note, _DIGEST: _digest(note)})
+    schema = kind.schema.with_metadata({_KEY: note, _DIGEST: _digest(note)})
+    keys = []
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
+            for table in _tables(rows, kind):
+                for name in (*kind.key, *kind.required):
+                    if table.column(name).null_count:
+                        raise ArtifactError(f"{path}: column {name} of a {kind.name} file has empty values.")
+                writer.write_table(table)
+                keys.append(table.select(list(kind.key)))
+        if kind.key:
+            every = pa.concat_tables(keys)
+            if every.group_by(list(kind.key)).aggregate([]).num_rows != every.num_rows:
+                raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
     return Path(path)
+
+
+def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
+    """`rows` as tables of some thousand rows: as one, rows that repeat a few-shot block would fill the memory."""
+    if isinstance(rows, pa.Table):
+        yield _as_table(rows, kind)
+        return
+    for start in range(0, max(len(rows), 1), _AT_A_TIME):
+        yield _as_table(rows[start : start + _AT_A_TIME], kind)
 
 
 def read(path, kind: Kind, *, anywhere: bool = False) -> pa.Table:

@@ -5,6 +5,7 @@ glue a blank to the word that follows it. A context handed to these functions th
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from vernacular.fingerprint import fingerprint
 
@@ -24,8 +25,9 @@ class Setting:
     demonstrations: tuple[str, ...] = ()  # the few-shot block, cut up
     turns: tuple[dict, ...] = ()  # the few-shot block as chat turns
 
-    @property
+    @cached_property
     def prefix(self) -> str:
+        """The few-shot block: one string, however many rows hold it."""
         return "".join(self.demonstrations)
 
 
