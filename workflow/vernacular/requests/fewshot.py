@@ -23,9 +23,10 @@ def draw(items: list[dict], *, task: str, language: str, shots: int, seed: int) 
     pool = aside or sorted(usable, key=_limit_order)[: max(POOL, shots)]
     pool = sorted(pool, key=lambda item: fingerprint([task, language, seed, item["item_id"]]))
     if len(pool) < shots or (not aside and len(usable) <= shots):
+        left = "" if aside or not usable else ", one of which must be left to ask"
         raise ConfigError(
             f"{task}.{language}: {shots} demonstrations asked for, but only {len(pool)} rows with a known answer to "
-            f"draw them from; lower `shots`."
+            f"draw them from{left}; lower `shots`."
         )
     drawn = pool[:shots]
     return drawn, set() if aside else {item["item_id"] for item in drawn}
