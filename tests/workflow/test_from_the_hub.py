@@ -1,6 +1,9 @@
 """The main job from Hub ids: a model and a data set on a small Hub on 127.0.0.1, fetched by the real clients."""
 
+import contextlib
 import json
+import threading
+from pathlib import Path
 
 import adapting
 import pytest
@@ -13,6 +16,28 @@ MODEL, DATA = "meta-llama/Llama-2-7b-hf", "proxectonos/openbookqa_gl"
 def question(i: int) -> str:
     choices = {"text": [f"a opción {n} da pregunta {i}" for n in "ABCD"], "label": list("ABCD")}
     return json.dumps({"id": f"q{i}", "question_stem": f"Cal é a {i}?", "choices": choices, "answerKey": "ABCD"[i % 4]})
+
+
+class Watch(threading.Thread):
+    """Looks, five times a second, for a text in the command line of every process; `seen` has those that hold it."""
+
+    def __init__(self, text: str):
+        super().__init__(daemon=True)
+        self.text, self.seen, self.looked, self._over = text.encode(), set(), set(), threading.Event()
+        self.start()
+
+    def run(self):
+        while not self._over.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # it has ended
+                    line = path.read_bytes()
+                    self.looked |= {verb for verb in (b"model", b"items", b"infer") if b"vernacular\0" + verb in line}
+                    if self.text in line:
+                        self.seen.add(line)
+
+    def stop(self):
+        self._over.set()
+        self.join()
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +60,23 @@ def place(hub, tmp_path_factory):
             {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "shots": 2}
         ],
     }
+    place.everything_said, run = [], place.run
+    watch = Watch(hub.token)
+
+    def run_and_keep(*arguments):
+        done = run(*arguments)
+        place.everything_said.append(done.stdout + done.stderr)
+        return done
+
+    place.run, place.watch = run_and_keep, watch
     place.environment = {
         "HF_ENDPOINT": hub.address,
         "HF_HOME": str(place.folder / "hf"),
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    return place
+    yield place
+    watch.stop()
 
 
 def test_a_gated_model_is_named_with_what_to_do_and_the_rest_goes_on(place):
@@ -86,7 +121,30 @@ def test_an_adapter_comes_from_the_hub_too(place, hub):
     assert set(tuned["base"]) == {"llama-2-7b"}
 
 
-def test_the_token_stands_in_no_file(place, hub):
+def test_what_fails_with_a_token_at_hand_is_told_without_it(place, hub):
+    """From its file this time, with everything that can be said said: lost, refused, broken."""
+    place.environment.pop("HF_TOKEN", None)
+    (place.folder / "hf").mkdir(exist_ok=True)
+    (place.folder / "hf" / "token").write_text(hub.token)
+    place.environment |= {"HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug", "HTTPX_LOG_LEVEL": "trace"}
+    hub.add("me/broken", {"config.json": "{}"}, private=True)
+    hub.add("me/refused", {"config.json": "{}"}, private=True)
+    hub.errors |= {"/api/models/me/broken/revision/main": [500] * 9, "/api/models/me/refused/revision/main": [401] * 9}
+    place.config["models"] |= {name: {"source": f"me/{name}@main"} for name in ("lost", "broken", "refused")}
+    run = place.run("--verbose", "--printshellcmds", "--until", "model")
+    said = run.stdout + run.stderr
+    assert "me/lost: not on the Hub, or private." in said
+    assert "me/broken: not in the local cache, and the Hub cannot be reached (it answers 500)." in said
+    assert "me/refused: the Hub refuses access (401). Is HF_TOKEN right" in said
+    assert hub.token not in said
+    assert {token for _, path, token in hub.log if "/broken/" in path} == {hub.token}
+
+
+def test_the_token_stands_in_no_file_no_sentence_and_no_command_line(place, hub):
     for path in place.folder.rglob("*"):
-        if path.is_file():
+        if path.is_file() and path != place.folder / "hf" / "token":
             assert hub.token.encode() not in path.read_bytes(), path
+    assert len(place.everything_said) >= 5
+    assert not [said for said in place.everything_said if hub.token in said]
+    assert place.watch.looked == {b"model", b"items", b"infer"}
+    assert place.watch.seen == set()
