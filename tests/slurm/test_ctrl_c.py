@@ -31,8 +31,9 @@ def session(leader: int) -> list[str]:
 
 
 def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_running(place):
+    place.hold()
     place.start_locally(ASKED)
-    place.until_more_is_kept()
+    place.until_held()
     answered = len(place.batches())
     assert any("vernacular infer" in command for command in session(place.process.pid))
     os.killpg(place.process.pid, signal.SIGINT)
@@ -47,6 +48,7 @@ def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_run
     assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]
 
     known = {batch for _, batch in place.batches()}
+    place.let_go()
     place.start_locally(ASKED, pause=0)
     assert place.wait() == 0, place.said()
     again = {batch for when, batch in place.batches() if when > stopped}
