@@ -85,8 +85,13 @@ class Place:
         (self.folder / "held").unlink(missing_ok=True)
         (self.folder / "hold").touch()
 
+    def deafen(self) -> None:
+        """A job that is held heeds no signal: as one in the middle of a batch that takes minutes."""
+        (self.folder / "deaf").touch()
+
     def let_go(self) -> None:
         (self.folder / "hold").unlink(missing_ok=True)
+        (self.folder / "deaf").unlink(missing_ok=True)
 
     def until_held(self) -> int:
         """The pid of the python that asks the model and is in the middle of it."""

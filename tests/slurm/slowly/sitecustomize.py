@@ -2,7 +2,7 @@
 
 Every batch that a model has answered is a line of `batches.log` (pid, time, batch), then takes `PAUSE` seconds more.
 Where there is a file `hold`, a job that has written a part of its journal, and has answered more since, writes its pid to
-`held` and waits there: to be killed, told to stop, or let go. A number in the file `hog` is so many MB to take there
+`held` and waits there: to be killed, told to stop (where there is a file `deaf` it does not hear), or let go. A number in the file `hog` is so many MB to take there
 instead, once. And Snakemake looks after its SLURM jobs every second: it would else wait 10 seconds longer each time.
 The product knows nothing of it.
 """
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 PAUSE = float(os.environ.get("PAUSE", 0))
-HOLD, HELD, HOG, LOG = Path("hold"), Path("held"), Path("hog"), Path("batches.log")
+HOLD, HELD, DEAF, HOG, LOG = map(Path, ("hold", "held", "deaf", "hog", "batches.log"))
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -49,7 +49,7 @@ def slow_down(store):
                 wait(lambda: False, "to be ended for taking too much")
             elif HOLD.exists():
                 HELD.write_text(str(os.getpid()))
-                wait(lambda: self.stop or not HOLD.exists(), "to be hit")
+                wait(lambda: not HOLD.exists() or (self.stop and not DEAF.exists()), "to be hit")
         add(self, batch, rows)
 
     def flush_and_remember(self):
