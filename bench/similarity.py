@@ -25,13 +25,16 @@ from vernacular.metrics.similarity.encoder import TokenEncoder
 from vernacular.metrics.similarity.moverscore import token_weights
 
 
-def evaluation(items: int) -> tuple[list[dict], list[dict], list[dict]]:
-    """Items, requests and generations: options of 2 to 12 words, answers that share some with one of them."""
+def evaluation(items: int, turn: int) -> tuple[list[dict], list[dict], list[dict]]:
+    """Items, requests and generations: options of 2 to 12 words, answers that share some with one of them.
+
+    Each turn draws others, because what was embedded once is kept.
+    """
     words = []
     for path in sorted((WORKFLOW / "samples" / "openbookqa").glob("*/test.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             words += [word for word in json.dumps(json.loads(line), ensure_ascii=False).split() if word.isalpha()]
-    draw = random.Random(0)
+    draw = random.Random(turn)
     rows, asked, given = [], [], []
     for i in range(items):
         choices = [" ".join(draw.choices(words, k=draw.randint(2, 12))) for _ in range(4)]
@@ -82,13 +85,13 @@ def main() -> None:
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
-    rows, asked, given = evaluation(args.items)
     encoders = {"default": {"name": args.folder, "folder": args.folder, "layer": args.layer}}
     other = PairByPair(args.folder, args.layer)
-    pairs = [(option, g["answer"]) for row, g in zip(rows, given, strict=True) for option in row["choices"]]
-    answers = [g["answer"] for g in given]
     ratios = []
-    for _ in range(args.repeats):
+    for turn in range(args.repeats):
+        rows, asked, given = evaluation(args.items, turn)
+        pairs = [(option, g["answer"]) for row, g in zip(rows, given, strict=True) for option in row["choices"]]
+        answers = [g["answer"] for g in given]
         started = time.perf_counter()
         names = ["cosine", "moverscore", "bertscore"]
         found, _ = similarities(rows, given, names, encoders, requests=asked, threads=args.threads)
