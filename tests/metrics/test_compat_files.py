@@ -137,3 +137,89 @@ def test_each_tool_has_a_readme_of_differences(tmp_path):
     for protocol in ("letters", "cloze", "target_word"):
         write(tmp_path / protocol, protocol, [], [])
         assert "would have written, this is why" in (tmp_path / protocol / "README.txt").read_text("utf-8")
+
+
+def pair(options, gold=(0,), scores=None, predicted=None, correct=None, values=(), flag=None, **rest):
+    """An item and its result row as they are read from Parquet, where maps are lists of pairs."""
+    row = {"item_id": rest.get("item_id", "i1"), "options": options, "gold": list(gold), "option_scores": scores}
+    row |= {"predicted": predicted, "correct": correct, "values": list(dict(values).items()), "flag": flag}
+    return item(choices=options, gold=gold, **rest), row
+
+
+def written(folder, protocol, *pairs):
+    write(folder, protocol, [one for one, _ in pairs], [row for _, row in pairs])
+    return {path.name: path.read_bytes().decode("utf-8") for path in folder.iterdir() if path.name != "README.txt"}
+
+
+def test_grew_tse_table_of_items_with_other_forms_is_as_wide_as_the_widest(tmp_path):
+    texts = {"sentence_id": "s", "match_id": "m", "original_text": "o", "prompt_text": "p"}
+    names = {"form_columns": json.dumps(["good", "bad", "worse"])}
+    logliks = {"loglik_token:0": LN(0.5), "loglik_token:1": LN(0.25), "loglik_token:2": LN(0.125), "certainty": 0.75}
+    narrow = {"loglik_token:0": 0.0, "loglik_token:1": -math.inf}
+    found = written(
+        tmp_path,
+        "target_word",
+        pair(["x", "y"], extra={"form_columns": '["good", "bad"]'}, item_id="a", values=narrow, flag="error: =1"),
+        pair(["u", "v", "w"], extra=list((texts | names).items()), item_id="b", source_row=1, values=logliks),
+    )
+    assert list(found) == ["evaluation.csv"]  # the sentence was not asked
+    columns = "Index,sentence_id,match_id,good,original_text,prompt_text,bad,worse"
+    columns += ",p_good,I_good,p_bad,I_bad,p_worse,I_worse,certainty,error\n"
+    rows = found["evaluation.csv"].removeprefix(columns).splitlines()
+    assert rows[0] == "0,,,x,,,y,,1.0,-0.0,0.0,inf,,,,error: =1"
+    assert rows[1].startswith("1,s,m,u,o,p,v,w,")
+    assert list(map(float, rows[1].split(",")[8:-1])) == pytest.approx([0.5, 1.0, 0.25, 2.0, 0.125, 3.0, 0.75])
+
+
+@pytest.mark.parametrize("extra", [{}, {"form_columns": '["good"]'}, {"form_columns": "[]"}])
+def test_grew_tse_forms_without_a_name_each_are_numbered(tmp_path, extra):
+    found = written(tmp_path, "target_word", pair(["x", "y"], extra=extra, values={"loglik_sentence:0": -LN(8)}))
+    assert list(found) == ["evaluation_sentence.csv"]
+    header, row = found["evaluation_sentence.csv"].splitlines()
+    assert header == "Index,sentence_id,match_id,form_0,form_1,p_form_0,I_form_0,p_form_1,I_form_1,error"
+    cells = row.split(",")
+    assert (cells[:5], cells[7:]) == (["0", "", "", "x", "y"], ["", "", ""])
+    assert list(map(float, cells[5:7])) == pytest.approx([-3.0, 3.0])
+
+
+def test_grew_tse_where_nothing_could_be_scored_both_tables_say_why(tmp_path):
+    found = written(tmp_path, "target_word", pair(["x"], flag="error: no"))
+    assert found == {
+        "evaluation.csv": "Index,sentence_id,match_id,form_0,p_form_0,I_form_0,certainty,error\n0,,,x,,,,error: no\n",
+        "evaluation_sentence.csv": "Index,sentence_id,match_id,form_0,p_form_0,I_form_0,error\n0,,,x,,,error: no\n",
+    }
+
+
+def test_palmx_files_to_the_letter(tmp_path):
+    found = written(
+        tmp_path,
+        "letters",
+        pair(list("abcde"), (1, 4), [-math.inf] * 5, [0, 1], None, item_id="=1", question='"?"'),
+        pair(["y", "n"], (), [0.0, 0.0], [1], None, item_id="z", question="a\nb", source_row=1),
+    )
+    assert found == {
+        "predictions.csv": "id,prediction\n=1,\nz,B\n",
+        "scores.txt": "accuracy is not available: no answer is known\n",
+        "outputs_log.csv": "id,question,A,B,C,D,E,answer_label,pred_label,correct,score_A,prob_A,score_B,prob_B,"
+        "score_C,prob_C,score_D,prob_D,score_E,prob_E\n"
+        '=1,"""?""",a,b,c,d,e,B|E,,,-inf,,-inf,,-inf,,-inf,,-inf,\n'
+        'z,"a\nb",y,n,,,,,B,,0.0,0.5,0.0,0.5,,,,,,\n',
+    }
+
+
+def test_serbian_lines_to_the_letter(tmp_path):
+    legacy = [{"loglik_legacy:0": -1.0, "loglik_legacy:1": second} for second in (-2.0, -0.5)]
+    found = written(
+        tmp_path,
+        "cloze",
+        pair(["š", "ć"], (0,), [-3.0, -1.0], values=legacy[0], context="__ \ud800"),
+        pair(["a", "b"], (), [-1.0, -1.0], values=legacy[1], context="__.", item_id="i2", source_row=1),
+        pair(["a", "b"], (1,), None, values={"loglik_legacy:1": 0.0}, context="__!", item_id="i3", source_row=2),
+    )
+    one = '{"prompt": "__ \\ud800", "predicted": "%s", "correct": "š", "is_correct": %s}\n'
+    two = '{"prompt": "__.", "predicted": %s, "correct": null, "is_correct": false}\n'
+    three = '{"prompt": "__!", "predicted": null, "correct": "b", "is_correct": false}\n'
+    assert found == {
+        "results.jsonl": one % ("ć", "false") + two % "null" + three,
+        "results_legacy.jsonl": one % ("š", "true") + two % '"b"' + three,
+    }

@@ -55,7 +55,12 @@ def test_demonstrations_above_do_not_answer_for_the_model():
 
 @pytest.mark.parametrize(
     ("text", "stem"),
-    [("TEXTO: a\n                CONTINUAC", "CONTINUAC"), ("PREGUNTA: y\nRESPOST", "RESPOST"), ("RESUM", "RESUM")],
+    [
+        ("TEXTO: a\n                CONTINUAC", "CONTINUAC"),
+        ("PREGUNTA: y\nRESPOST", "RESPOST"),
+        ("TEXTO:a\nb\nRESUM", "RESUM"),
+        ("RESUM", "RESUM"),
+    ],
 )
 def test_the_stem_is_the_prompts_unfinished_label(text, stem):
     assert answers.label_stem(text) == stem
@@ -71,15 +76,44 @@ def test_legacy_style_parses_and_flags_what_is_empty():
     assert given["a"] == answers.Answer("", "truncated: 1 demonstrations left out; empty answer")
 
 
-def test_failed_generation_has_no_answer_at_all():
-    given = answers.given(PLAIN, [generation(None, flag="error: too long")])
-    assert given["a"] == answers.Answer(None, "error: too long")
+@pytest.mark.parametrize(
+    ("raw", "flag", "said"),
+    [
+        (None, "error: too long", "error: too long"),
+        (None, None, "error: no generation"),
+        (None, "truncated: 1 demonstrations left out", "truncated: 1 demonstrations left out"),
+        ("", "error: out of memory", "error: out of memory"),
+        ("so half of", "truncated; error: killed", "truncated; error: killed"),
+    ],
+)
+def test_failed_generation_has_no_answer_at_all_and_spoils_no_other(raw, flag, said):
+    both = [request(), request(name="b")]
+    given = answers.given(both, [generation(raw, flag=flag), generation("A: si", name="b")])
+    assert given == {"a": answers.Answer(None, said), "b": answers.Answer(" si", None)}
+
+
+def test_no_text_is_an_empty_answer_and_said():
+    silent = generation("") | {"answer": None}
+    assert answers.given(PLAIN, [silent]) == {"a": answers.Answer("", "empty answer")}
+    assert answers.given(PLAIN, [generation(" \n")]) == {"a": answers.Answer("", "empty answer")}
 
 
 def test_other_roles_do_not_replace_the_answer():
-    given = answers.given(PLAIN, [generation("sí"), generation("non", role="check")])
-    assert given["a"].text == "sí"
-    assert answers.given(PLAIN, [generation("non", role="check"), generation("sí")])["a"].text == "sí"
+    roles = [generation("sí"), generation("non", role="check")]
+    for order in (roles, roles[::-1]):
+        assert answers.given([*PLAIN, request(name="b")], [*order, generation("A: b", name="b")]) == {
+            "a": answers.Answer("sí", None),
+            "b": answers.Answer(" b", None),
+        }
+
+
+def test_the_only_generation_of_an_item_is_its_answer_whatever_its_role():
+    assert answers.given(PLAIN, [generation("sí", role="check")])["a"].text == "sí"
+
+
+def test_a_label_in_the_middle_of_a_line_is_not_found_again():
+    """As that tool's expression, which looks at the beginning of lines."""
+    assert answers.simil_eval_answer(request("Di a RESPOST"), generation("A: sí")) == ""
 
 
 def test_only_simil_evals_prompts_end_in_half_a_label():

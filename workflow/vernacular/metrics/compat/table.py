@@ -8,5 +8,5 @@ def csv_text(columns: list[str], rows: list[list]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([["" if cell is None else cell for cell in row] for row in rows])
+    writer.writerows(rows)
     return out.getvalue()
