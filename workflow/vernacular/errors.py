@@ -10,12 +10,15 @@ import re
 class UserError(Exception):
     """A mistake to be mended by the person who runs the workflow; never shown with a traceback."""
 
+    def __init__(self, sentence: str):
+        super().__init__(_showable(without_secrets(sentence)))
+
 
 class ConfigError(UserError):
     """`config.yaml` or a task file says something that cannot be done."""
 
     def __init__(self, sentence: str):
-        super().__init__(_showable(sentence))
+        super().__init__(_ENDLESS.sub(r"\1…", sentence))
 
 
 class DataError(UserError):
@@ -42,10 +45,43 @@ def closest(word: str, allowed) -> str:
 
 # what a file holds may do things to a terminal, and fill it
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_ENDLESS = re.compile(r"(\S{100})\S{200,}")
+_ENDLESS = re.compile(r"(\S{100})\S{200,}")  # of a word of more than 300 characters the first 100 will do
 
 
 def _showable(sentence: str) -> str:
-    """`sentence` with control characters spelt out, and what a word has beyond 300 characters left out."""
-    sentence = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", sentence)
-    return _ENDLESS.sub(r"\1…", sentence)
+    """`sentence` with control characters spelt out."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", sentence)
+
+
+# a part of a query that lets in whoever holds it: token=, X-Amz-Signature=, sig= (Azure), key= (Google)
+_KEYS = r"[\w.-]{0,30}(?:token|signature|secret|credential|passw(?:or)?d|pwd|api-?_?key|access-?_?key(?:id)?)"
+_KEYS += r"|auth(?:key|orization)?|sig|key"
+# (what gives somebody access, what may be shown of it, the same in words); a password may itself hold / or ?
+SECRETS = [
+    (
+        re.compile(r"(\w://)(?:[^/?#\s]*|[^/?#\s:]*:(?!\d*(?:[/?#\s]|$))\S{0,300})@"),
+        r"\1…@",
+        "an address with a user or password in it would be written into the results.",
+    ),
+    (
+        re.compile(rf"([?&;#](?:{_KEYS})=)[^&;#\s]+", re.IGNORECASE),
+        r"\1…",
+        "an address with a key, token or signature in it would be written into the results; fetch the file yourself.",
+    ),
+    (
+        re.compile(r"\b(hf_|api_org_)[A-Za-z0-9]{20,}"),
+        r"\1…",
+        "a token would be written into the results; set HF_TOKEN instead.",
+    ),
+]
+
+
+def without_secrets(text: str) -> str:
+    """`text` with passwords, keys and tokens left out.
+
+    >>> without_secrets("https://me:pw@h.org/x.csv?v=1&token=abc&w=2")
+    'https://…@h.org/x.csv?v=1&token=…&w=2'
+    """
+    for pattern, shown, _ in SECRETS:
+        text = pattern.sub(shown, text)
+    return text

@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from vernacular.errors import ConfigError, closest
+from vernacular.errors import SECRETS, ConfigError, closest
 from vernacular.yamlload import Refused, load
 
 _TYPES = {
@@ -37,8 +37,7 @@ _BOUNDS = {
 }
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
 _NO_TEXT = [
-    (re.compile(r"\w://[^/?#\s]*@"), "an address with a user or password in it would be written into the results."),
-    (re.compile(r"\bhf_[A-Za-z0-9]{20,}"), "a token would be written into the results; set HF_TOKEN instead."),
+    *((pattern, sentence) for pattern, _, sentence in SECRETS),
     (_UNPRINTABLE, "holds an unprintable character."),
 ]
 
@@ -134,6 +133,7 @@ def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
         for key, inner in value.items():
             if _UNPRINTABLE.search(key) or "\n" in key:
                 raise ConfigError(f"{place(path, lines, (*at, key))}: a key with an unprintable character.")
+            _check_text(key, lines, path, at)
             _check_texts(inner, lines, path, (*at, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
@@ -141,10 +141,14 @@ def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
     elif isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{place(path, lines, at)}: found {_short(value)}, expected a finite number.")
     elif isinstance(value, str):
-        # what a file of ours says is written into the results: the sentence must not show it either
-        for pattern, sentence in _NO_TEXT:
-            if pattern.search(value):
-                raise ConfigError(f"{place(path, lines, at)}: {sentence}")
+        _check_text(value, lines, path, at)
+
+
+def _check_text(text: str, lines: dict[tuple, int], path, at: tuple) -> None:
+    # what a file of ours says is written into the results: the sentence must not show it either
+    for pattern, sentence in _NO_TEXT:
+        if pattern.search(text):
+            raise ConfigError(f"{place(path, lines, at)}: {sentence}")
 
 
 def _is_whole(checker, value) -> bool:
