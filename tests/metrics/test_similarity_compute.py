@@ -3,7 +3,7 @@ import pytest
 import similarity_encoders as tiny
 import torch
 from vernacular.artifacts import _as_table
-from vernacular.errors import ConfigError, ModelError
+from vernacular.errors import ConfigError
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import compute, moverscore, tokens
 from vernacular.metrics.similarity.encoder import TokenEncoder
@@ -160,23 +160,6 @@ def test_simil_eval_variant_weighs_the_special_tokens(folder):
 def test_a_metric_we_do_not_have_is_named_with_the_nearest(folder, metric, sentence):
     with pytest.raises(ConfigError, match=sentence):
         similarities([item("a")], [generation("a", "come")], [metric], folder)
-
-
-def test_a_missing_encoder_is_one_sentence(tmp_path):
-    for metric in ALL:
-        with pytest.raises(ModelError, match="cannot be loaded"):
-            similarities([item("a")], [generation("a", "come")], [metric], tmp_path / "nowhere")
-
-
-def test_a_layer_the_encoder_has_not_is_named(folder):
-    with pytest.raises(ModelError, match="layers 0 to 3, and layer 11"):
-        compute.similarities(
-            [item("a")],
-            [generation("a", "come")],
-            ["bertscore"],
-            {"bertscore": tiny.record(folder, layer=11)},
-            requests=tiny.requests([generation("a", "come")]),
-        )
 
 
 def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):

@@ -101,9 +101,7 @@ def model(args) -> str:
             converted = args.out.parent / "converted"
             record = resolve(name, source, converted, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
     except ModelError as error:
-        log.error(str(error))
-        write_record(args.out, {"name": name, "source": source, "unavailable": str(error)})
-        return f"model: {name} CANNOT BE HAD: {error}"
+        return _not_to_be_had(args, source, error)
     write_record(args.out, record)
     if adapter := record.get("adapter"):
         return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
@@ -111,14 +109,25 @@ def model(args) -> str:
 
 
 def encoder(args) -> str:
+    """An encoder's files on this disk. One that cannot be had leaves a record that says so, and costs its metrics."""
     from vernacular.checkpoints import resolve
 
     spec = args.spec
     allow_pickle = spec.get("allow_pickle", False)
     converted = args.out.parent / "converted"
-    record = resolve(spec["name"], spec["source"], converted, kind="encoder", allow_pickle=allow_pickle)
+    try:
+        record = resolve(spec["name"], spec["source"], converted, kind="encoder", allow_pickle=allow_pickle)
+    except ModelError as error:
+        return _not_to_be_had(args, spec["source"], error)
     write_record(args.out, {**record, **{key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
+
+
+def _not_to_be_had(args, source: str, error: ModelError) -> str:
+    log.error(str(error))
+    name = args.spec["name"]
+    write_record(args.out, {"name": name, "source": source, "unavailable": str(error)})
+    return f"{args.verb}: {name} CANNOT BE HAD: {error}"
 
 
 def infer(args) -> str:

@@ -180,7 +180,7 @@ def _ends(file: Path, count: int = 65536) -> str:
 
 
 def forget_unavailable(resources: Path, results: Path) -> list[Path]:
-    """Delete the files that only say why a data set, model or answer could not be had, so that this run tries again.
+    """Delete the files that say why something could not be had, so that this run tries again.
 
     And the files made from them, which say the same: Snakemake makes no file anew that nothing missing depends on.
     Returns what it deleted.
@@ -193,13 +193,21 @@ def forget_unavailable(resources: Path, results: Path) -> list[Path]:
             unavailable = True
         if unavailable:
             forgotten += [path, *results.glob(f"requests/{path.stem}.*"), *results.glob(f"*/*/{path.stem}.*.parquet")]
-    for path in sorted((resources / "models").glob("*.json")):
+    for path in sorted([*resources.glob("models/*.json"), *resources.glob("encoders/*.json")]):
         try:
             unavailable = "unavailable" in read_record(path)
         except ArtifactError:
             unavailable = True
         if unavailable:
-            forgotten += [path, *results.glob(f"{path.stem}/*/*.parquet")]
+            made_of = results.glob(f"{path.stem}/*/*.parquet") if path.parent.name == "models" else ()
+            forgotten += [path, *made_of]
+    for path in sorted(results.glob("*/similarity/*.parquet")):
+        try:
+            without = artifacts.metadata(path).get("without")
+        except ArtifactError:  # metrics says what to do about it
+            continue
+        if without:
+            forgotten += [path, path.parents[1] / "tasks" / path.name]
     for path in sorted((results / "requests").glob("*.parquet")):
         try:  # damaged, they would stop the plan, which asks how much work they are
             artifacts.metadata(path)

@@ -95,7 +95,7 @@ def metrics(args) -> str:
             artifacts.read(answered, kind).to_pylist(),
             compared,
         )
-        notes[evaluation] = {**_facts(asked, note, rows), "fingerprint": made_of}
+        notes[evaluation] = {**_facts(asked, note, rows), "without": found.get("without", {}), "fingerprint": made_of}
         artifacts.write(target, TASK_RESULTS, rows, {"evaluation": evaluation, **notes[evaluation]})
         names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
         adapter = record.get("adapter") or {}

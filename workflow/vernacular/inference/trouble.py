@@ -34,6 +34,8 @@ def reason(error: BaseException, record: dict) -> str:
     """The first line of what the library says, or better what a person can do about it."""
     whole = str(error).strip()
     said = (whole.splitlines() or [""])[0]
+    if "custom code" in whole and record.get("kind") == "encoder":
+        return "it brings code of its own, which is not run."
     if "custom code" in whole and not record.get("trust_remote_code"):
         return "it brings code of its own. If you have read and trust it, set trust_remote_code: true for this model."
     if isinstance(error, pickle.UnpicklingError):

@@ -8,9 +8,9 @@ _COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 def notes_of(told: dict) -> list[dict]:
     """One model's notes from the metadata of its metrics file; a row per thing to know.
 
-    kind: "unavailable" (a data set or model could not be had), "not applicable", "left out", "repaired" (rows of the
-    data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine took a
-    slower way), "trusted code" and "unused weights" (of the model itself, said once).
+    kind: "unavailable" (a data set, model or encoder could not be had), "not applicable", "left out", "repaired" (rows
+    of the data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine
+    took a slower way), "trusted code" and "unused weights" (of the model itself, said once).
     """
     found = []
 
@@ -21,6 +21,8 @@ def notes_of(told: dict) -> list[dict]:
         for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
             if key in facts:
                 note(evaluation, kind, facts[key])
+        for metric, reason in facts.get("without", {}).items():
+            note(evaluation, "unavailable", f"no {metric}: {reason}")
         dataset = facts.get("dataset", {})
         for key, kind in (("dropped", "left out"), ("repaired", "repaired")):
             for reason, count in dataset.get("rows", {}).get(key, {}).items():

@@ -9,9 +9,10 @@ import math
 import numpy as np
 import torch
 
-from vernacular.errors import ConfigError, closest
+from vernacular.errors import ConfigError, ModelError, closest
+from vernacular.inference.trouble import MachineError
 from vernacular.metrics.similarity import answers, cosine, moverscore
-from vernacular.metrics.similarity.tokens import Pair, token_metrics
+from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 
 METRICS = ("cosine", "moverscore", "bertscore")
 
@@ -27,7 +28,7 @@ def similarities(
     language: str | None = None,
     threads: int = 1,
 ) -> tuple[list[dict], dict]:
-    """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, and counts.
+    """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, `without`, and counts.
 
     items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (Simil-Eval's answer parser reads the prompt);
     style: that of the prompts. metrics: names, or dicts of `metric` and options: `variant` (moverscore: "default",
@@ -35,8 +36,9 @@ def similarities(
     name, and under "default" for those not named.
 
     An item's similarities stand in the order of its choices, or are the one to its target where it has none. An empty
-    answer or option is similar to nothing: null, never 0.0. Raises ConfigError for a metric or option we do not have,
-    ModelError for an encoder that cannot be loaded.
+    answer or option is similar to nothing: null, never 0.0. A metric whose encoder cannot be had or used has no rows;
+    `without` says why, by metric. Raises ConfigError for a metric or option we do not have, MachineError where this
+    machine cannot hold the encoder.
     """
     torch.set_num_threads(threads)
     wanted = [_wanted(metric) for metric in metrics]
@@ -52,16 +54,31 @@ def similarities(
     }
     documents = [strip(option) for texts in options.values() for option in texts if _says_something(option)]
 
-    rows, metadata = [], {"signatures": {}, "encoders": {}, "counts": _counts(given, options, pairs)}
     records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in wanted}
-    results = token_metrics(
-        [s for s in wanted if s["metric"] != "cosine"], list(pairs), documents, records, language, threads
-    )
-    for spec in wanted:
-        name, record = spec["metric"], records[spec["metric"]]
-        values, facts = _cosine(list(pairs), record) if name == "cosine" else results[name]
+    results: dict[str, tuple[np.ndarray, dict]] = {}
+    without: dict[str, str] = {}
+
+    def measure(group: list[dict]) -> None:
+        try:
+            results.update(_measured(group, list(pairs), documents, records, language, threads))
+        except MachineError:
+            raise
+        except ModelError as error:
+            if len(group) > 1:  # what one of them asks of the encoder may not concern the others
+                for spec in group:
+                    measure([spec])
+            else:
+                without[group[0]["metric"]] = str(error)
+
+    for group in sharing(wanted, records):
+        measure(group)
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "without": without}
+    metadata["counts"] = _counts(given, options, pairs)
+    for name in (spec["metric"] for spec in wanted if spec["metric"] in results):
+        values, facts = results[name]
         metadata["signatures"][name] = facts.pop("signature")
-        metadata["encoders"][name] = {k: record.get(k) for k in ("name", "revision", "fingerprint", "fallback")} | facts
+        about = {key: records[name].get(key) for key in ("name", "revision", "fingerprint", "fallback")}
+        metadata["encoders"][name] = about | facts
         value = dict(zip(pairs, values, strict=True))
         for item, texts in options.items():
             found = [value.get((strip(given[item].text or ""), strip(option or ""))) for option in texts]
@@ -117,6 +134,16 @@ def _counts(given, options, pairs) -> dict:
         "distinct_pairs": len(pairs),
         "distinct_texts": len({text for pair in pairs for text in pair}),
     }
+
+
+def _measured(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
+    """Metric name → (float64 [n_pairs], facts) of metrics that share an encoder; raises ModelError."""
+    record = records[group[0]["metric"]]
+    if reason := record.get("unavailable"):
+        raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
+    if group[0]["metric"] == "cosine":
+        return {"cosine": _cosine(pairs, record)}
+    return token_metrics(group, pairs, documents, records, language, threads)
 
 
 def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:

@@ -13,14 +13,19 @@ import torch
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
 
 from vernacular.errors import ModelError
+from vernacular.inference.trouble import ODD_FILES
+from vernacular.metrics.similarity.encoder import BEYOND, cannot_load, refuse_random
 from vernacular.metrics.similarity.kept import Kept
 
 
 def load(record: dict, device: str | None = None) -> SentenceTransformer:
-    """The encoder a record of the model verb names; raises ModelError where its folder cannot be loaded."""
+    """The encoder a record of the encoder verb names.
+
+    Raises ModelError where its folder cannot be loaded or lacks weights, MachineError where memory is short.
+    """
     adapter = (record.get("adapter") or {}).get("folder")
     return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), device, adapter)
 
@@ -29,6 +34,15 @@ def load(record: dict, device: str | None = None) -> SentenceTransformer:
 def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapter: str | None) -> SentenceTransformer:
     options = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
+        # sentence-transformers keeps to itself which weights were missing; on "meta" nothing is read
+        _, report = AutoModel.from_pretrained(
+            folder,
+            device_map="meta",
+            use_safetensors=not allow_pickle,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
         if (Path(folder) / "modules.json").exists():
             encoder = SentenceTransformer(folder, device=device, local_files_only=True, model_kwargs=options)
         else:
@@ -38,8 +52,9 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapte
                 whole.model = _adapted(folder, adapter, options)
             pooling = Pooling(whole.get_embedding_dimension(), "mean")
             encoder = SentenceTransformer(modules=[whole, pooling], device=device)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{name}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None
+    except ODD_FILES as error:
+        raise cannot_load(name, error, allow_pickle) from error
+    refuse_random(name, report)
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
     return encoder
@@ -81,7 +96,10 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
     """float64 [hidden] per text."""
     # few on a CPU, where larger batches leave the cache
     size = 256 if encoder.device.type == "cuda" else 16
-    vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
+    try:
+        vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
+    except IndexError:
+        raise ModelError(BEYOND) from None
     return list(np.asarray(vectors, dtype=np.float64))
 
 

@@ -13,11 +13,13 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.errors import ModelError
+from vernacular.inference.trouble import ODD_FILES, MachineError, is_out_of_memory, reason
 from vernacular.metrics.similarity.kept import Kept
 
 # Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
 # their activations stay in the cache. A GPU wants many.
 TOKEN_BUDGET = {"cpu": 512, "cuda": 16_384}
+BEYOND = "this encoder's tokenizer has tokens that are beyond its model's vocabulary."
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Tokens:
 class TokenEncoder:
     """A local encoder and the hidden states of the layers asked for.
 
-    `record` is what the model verb writes: name, folder, revision, layer, and allow_pickle where a person allowed it.
-    Raises ModelError where the folder cannot be loaded or its tokenizer cannot tell which characters a token covers.
+    `record` is what the encoder verb writes: name, folder, revision, layer, and allow_pickle where a person allowed it.
+    Raises ModelError where the folder cannot be loaded, lacks weights, or has a tokenizer that cannot tell which
+    characters a token covers; MachineError where memory is short.
     """
 
     def __init__(self, record: dict, device: str | None = None):
@@ -43,14 +46,16 @@ class TokenEncoder:
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(record["folder"], trust_remote_code=False)
-            model = AutoModel.from_pretrained(
+            model, report = AutoModel.from_pretrained(
                 record["folder"],
                 dtype=torch.float32,
                 use_safetensors=not record.get("allow_pickle", False),
                 trust_remote_code=False,
+                output_loading_info=True,
             )
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{self.name}: this encoder cannot be loaded ({str(error).splitlines()[0]}).") from None
+        except ODD_FILES as error:
+            raise cannot_load(self.name, error, record.get("allow_pickle", False)) from error
+        refuse_random(self.name, report)
         if not self.tokenizer.is_fast:
             raise ModelError(f"{self.name}: its tokenizer gives no character offsets, so it cannot measure similarity.")
         if self.tokenizer.pad_token_id is None:
@@ -147,7 +152,10 @@ class TokenEncoder:
     @torch.inference_mode()
     def _hidden_states(self, ids, mask, layers) -> dict[int, np.ndarray]:
         """{layer: [batch, length, hidden]}"""
-        states = self.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        try:
+            states = self.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        except IndexError:
+            raise ModelError(f"{self.name}: {BEYOND}") from None
         norm = self._closing_norm
         chosen = {}
         for layer in layers:
@@ -156,6 +164,22 @@ class TokenEncoder:
                 state = norm(state)
             chosen[layer] = state.float().cpu().numpy()
         return chosen
+
+
+def cannot_load(name: str, error: Exception, allow_pickle: bool) -> ModelError:
+    """What to raise for an encoder that could not be loaded: another machine may hold it, or nothing can read it."""
+    if is_out_of_memory(error):
+        return MachineError(f"{name}: this encoder does not fit in memory.")
+    said = reason(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
+    return ModelError(f"{name}: this encoder cannot be loaded ({said}).")
+
+
+def refuse_random(name: str, report: dict) -> None:
+    """Raise ModelError where transformers had to make weights up; no metric reads BERT's pooler, which few files have."""
+    if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
+        raise ModelError(
+            f"{name}: this encoder lacks {len(missing)} weights ({missing[0]}, …); they would be random numbers."
+        )
 
 
 def _batches(order: list[int], lengths: list[int], budget: int):

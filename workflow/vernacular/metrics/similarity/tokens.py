@@ -25,31 +25,36 @@ class _Plan:
     facts: dict
 
 
-def token_metrics(specs: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
+def sharing(specs: list[dict], records: dict) -> list[list[dict]]:
+    """`specs` in groups that one pass through one encoder serves; cosine reads its own way, and stands alone."""
+    groups: dict[tuple, list[dict]] = {}
+    for spec in specs:
+        folder = records[spec["metric"]].get("folder")
+        groups.setdefault((spec["metric"] == "cosine", folder, _legacy(spec)), []).append(spec)
+    return list(groups.values())
+
+
+def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
     """Metric name → (float64 [n_pairs], facts: signature, layer, truncated texts).
 
-    specs: a metric with all its options each (see `compute.similarities`); records: the encoder record per metric name.
-    `documents` are the options, from which idf is counted: weights then do not depend on what the model answered, and
-    models stay comparable. NaN where a text has no token with weight.
+    group: metrics that share an encoder, with all their options (see `compute.similarities`); records: the encoder
+    record per metric name. `documents` are the options, from which idf is counted: weights then do not depend on what
+    the model answered, and models stay comparable. NaN where a text has no token with weight.
     """
-    groups: dict[tuple[str, bool], list[dict]] = {}
-    for spec in specs:
-        legacy = spec.get("variant") == "simil-eval"
-        groups.setdefault((records[spec["metric"]]["folder"], legacy), []).append(spec)
-    results = {}
-    for (folder, legacy), group in groups.items():
-        record = records[group[0]["metric"]]
-        encoder = _encoder(folder, record["name"], bool(record.get("allow_pickle")))
-        texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
-        # bert_score strips what it reads; moverscore_v2 does not
-        found = moverscore.simil_eval_tokens(encoder, texts) if legacy else encoder.tokenize([t.strip() for t in texts])
-        tokens = dict(zip(texts, found, strict=True))
-        plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, legacy) for s in group]
-        for name, values in _values(plans, encoder, pairs, tokens, threads).items():
-            facts = next(plan.facts for plan in plans if plan.name == name)
-            facts["truncated_texts"] = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
-            results[name] = (values, facts)
-    return results
+    record, legacy = records[group[0]["metric"]], _legacy(group[0])
+    encoder = _encoder(record["folder"], record["name"], bool(record.get("allow_pickle")))
+    texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
+    # bert_score strips what it reads; moverscore_v2 does not
+    found = moverscore.simil_eval_tokens(encoder, texts) if legacy else encoder.tokenize([t.strip() for t in texts])
+    tokens = dict(zip(texts, found, strict=True))
+    plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, legacy) for s in group]
+    values = _values(plans, encoder, pairs, tokens, threads)
+    truncated = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
+    return {plan.name: (values[plan.name], plan.facts | {"truncated_texts": truncated}) for plan in plans}
+
+
+def _legacy(spec: dict) -> bool:
+    return spec.get("variant") == "simil-eval"
 
 
 @functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one

@@ -1,0 +1,136 @@
+"""An encoder that cannot be had or used costs the metrics that it measures, with a reason, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+import similarity_encoders as tiny
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+from vernacular.inference.trouble import MachineError
+from vernacular.metrics.similarity import compute, cosine, tokens
+
+ALL = ["cosine", "moverscore", "bertscore"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return tiny.bert(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept():
+    cosine._load.cache_clear()
+    tokens._encoder.cache_clear()
+
+
+def measured(encoders: dict, metrics=ALL) -> tuple[dict, dict]:
+    """({metric: similarities of the one item}, metadata)"""
+    item = {"item_id": "a", "choices": ["mazá", "casa"], "target": None, "gold": [0]}
+    answer = {"item_id": "a", "role": "generation", "raw": "come", "answer": "come", "flag": None, "rendered": None}
+    rows, metadata = compute.similarities([item], [answer], metrics, encoders, requests=tiny.requests([answer]))
+    return {row["metric"]: row["similarities"] for row in rows}, metadata
+
+
+def key(name: str, **keys):
+    def spoil(folder: Path):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+
+    return spoil
+
+
+def content(name: str, text: bytes):
+    return lambda folder: (folder / name).write_bytes(text)
+
+
+def weights(change):
+    def spoil(folder: Path):
+        tensors = load_file(folder / "model.safetensors")
+        save_file(change(tensors), folder / "model.safetensors", metadata={"format": "pt"})
+
+    return spoil
+
+
+def without(part: str):
+    return weights(lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
+
+
+def more_tokens(folder: Path):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["com", "maz", "cas"])
+    tokenizer.save_pretrained(folder)
+
+
+BROKEN = {
+    "weights cut short": (lambda f: content("model.safetensors", (f / "model.safetensors").read_bytes()[:900])(f), "cannot be loaded"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "cannot be loaded"),
+    "an empty file": (content("model.safetensors", b""), "cannot be loaded"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
+    "a config that is none": (content("config.json", b"[]"), "cannot be loaded"),
+    "an unknown architecture": (key("config.json", model_type="brt"), "cannot be loaded"),
+    "another width": (key("config.json", hidden_size=48), "cannot be loaded"),
+    "a width that is a text": (key("config.json", hidden_size="wide"), "cannot be loaded"),
+    "a tokenizer that is none": (content("tokenizer.json", b"{}"), "cannot be loaded"),
+    "more layers than weights": (key("config.json", num_hidden_layers=5), "lacks 32 weights"),
+    "a layer gone": (without("layer.1."), "lacks 16 weights"),
+    "another model's weights": (weights(lambda tensors: {f"x.{n}": t for n, t in tensors.items()}), "random numbers"),
+    "tokens the model does not know": (more_tokens, "beyond its model's vocabulary"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole, tmp_path, what):
+    spoil, sentence = BROKEN[what]
+    for file in whole.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    spoil(tmp_path)
+    found, metadata = measured({"default": tiny.record(tmp_path)})
+    assert found == {}
+    assert set(metadata["without"]) == set(ALL)
+    for reason in metadata["without"].values():
+        assert sentence in reason
+        assert "\n" not in reason
+
+
+def test_the_pooler_that_no_metric_reads_may_be_missing(whole, tmp_path):
+    for file in whole.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    without("pooler")(tmp_path)
+    assert measured({"default": tiny.record(tmp_path)})[0] == measured({"default": tiny.record(whole)})[0]
+
+
+def test_one_that_could_not_be_fetched_costs_its_own_metric_alone(whole):
+    gone = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
+    found, metadata = measured({"cosine": gone, "default": tiny.record(whole)})
+    assert set(found) == {"moverscore", "bertscore"}
+    assert metadata["without"] == {
+        "cosine": "gone: this encoder cannot be had: nobody/gone: there is no such repository."
+    }
+    assert found == measured({"default": tiny.record(whole)}, ALL[1:])[0]
+
+
+def test_a_layer_that_is_not_there_concerns_the_metric_that_reads_it(whole):
+    found, metadata = measured({"default": tiny.record(whole, layer=11)})
+    assert set(found) == {"cosine", "moverscore"}
+    assert metadata["without"] == {"bertscore": "tiny: has layers 0 to 3, and layer 11 was asked for."}
+
+
+def test_an_encoder_that_brings_code_is_not_run(whole, tmp_path):
+    for file in whole.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(tmp_path)
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
+    assert {"it brings code of its own, which is not run" in reason for reason in
+            measured({"default": tiny.record(tmp_path)})[1]["without"].values()} == {True}  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_too_little_memory_is_the_machines_fault_and_fails_the_job(whole, monkeypatch, metric):
+    def short(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", short)
+    with pytest.raises(MachineError, match="tiny: this encoder does not fit in memory"):
+        measured({"default": tiny.record(whole)}, [metric])
