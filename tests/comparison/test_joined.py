@@ -200,7 +200,7 @@ def test_a_persons_table_by_text_and_prediction(tmp_path):
     found = by_id(tables["e"])
     assert [found[name]["correct"] for name in QUESTIONS] == [True, False, None]
     assert found["r3"]["values"] == {}
-    assert found["r3"]["flag"] == "error: the prediction is none of the options"
+    assert found["r3"]["flag"] == "error: the prediction is not one of the options"
     assert "1 could not be read" in notes[0]
 
 

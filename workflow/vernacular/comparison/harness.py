@@ -8,7 +8,7 @@ With several filters, the first named in the file counts.
 import json
 from pathlib import Path
 
-from vernacular.comparison.outside import Answer, lines_of
+from vernacular.comparison.outside import Answer, as_text, lines_of
 from vernacular.errors import DataError
 from vernacular.yamlfile import shown
 
@@ -36,22 +36,22 @@ def shots_of(path: Path) -> int | None:
     beside = path.with_name(f"results_{moment}.json")
     try:
         found = json.loads(beside.read_text("utf-8"))["n-shot"].get(task)
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     return found if isinstance(found, int) else None
 
 
 def _answer(where: str, row: dict) -> Answer:
-    asked = [(str(context), rest) for context, rest in map(_pair, _arguments(where, row["arguments"]))]
+    asked = _requests(where, row["arguments"])
     said = row["filtered_resps"]
     said = said if isinstance(said, list) else [said]
     texts = [*_leaves(row["doc"]), *dict.fromkeys(context for context, _ in asked)]
     if not asked or not isinstance(asked[0][1], str):  # written answers: settings stand where the continuation would
-        prediction = said[0] if said and isinstance(said[0], str) else None
+        prediction = as_text(said[0]) if said and isinstance(said[0], str) else None
         return Answer(where, tuple(texts), prediction=prediction, correct=_own(row, "exact_match"))
     try:
         pairs = [(float(loglik), _true(greedy)) for loglik, greedy in said]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{where}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
     own = _own(row, "acc")
     if len(pairs) > len(asked):
@@ -65,27 +65,34 @@ def _answer(where: str, row: dict) -> Answer:
     return Answer(where, tuple(texts), None, tuple(asked), tuple(loglik for loglik, _ in pairs), greedy, None, own)
 
 
-def _arguments(where: str, arguments) -> list:
-    """The requests in order: {"gen_args_0": {"arg_0": …, "arg_1": …}, …}, before 0.4.4 a list of lists."""
-    if isinstance(arguments, dict):
-        named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
-        return [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
-    if isinstance(arguments, list):
-        return arguments
-    raise DataError(f"{where}: arguments: expected what was asked, found {type(arguments).__name__}.")
+def _requests(where: str, arguments) -> list[tuple]:
+    """(context, continuation or settings) in order, of {"gen_args_0": {"arg_0": …, "arg_1": …}, …}; lists before 0.4.4.
 
-
-def _pair(request) -> tuple:
-    return (request[0], request[1]) if len(request) > 1 else ("", request[0])
+    A request of one text (`loglikelihood_rolling`) continues nothing.
+    """
+    try:
+        if isinstance(arguments, dict):
+            named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
+            arguments = [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
+        if isinstance(arguments, list) and all(isinstance(each, list) and each for each in arguments):
+            return [(str(each[0]), each[1]) if len(each) > 1 else ("", each[0]) for each in arguments]
+    except (ValueError, AttributeError):
+        pass  # names without a number, or no texts by name: as wrong as any other type
+    raise DataError(f"{where}: arguments: expected what was asked, as lm-eval writes it.")
 
 
 def _leaves(value) -> list[str]:
     """All texts of a document, in their order."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [text for each in value for text in _leaves(each)] if isinstance(value, list) else []
+    found, left = [], [value]
+    while left:  # not by recursion: a document may be nested deeper than that goes
+        match left.pop():
+            case str(text):
+                found.append(text)
+            case dict(named):
+                left += reversed(named.values())
+            case list(parts):
+                left += reversed(parts)
+    return found
 
 
 def _own(row: dict, metric: str) -> bool | None:

@@ -61,20 +61,31 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
         evaluation = artifacts.metadata(file, anywhere=True).get("evaluation", file.stem)
         table = artifacts.read(file, TASK_RESULTS, anywhere=True)
     except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
+        table = None
+    if table is None or _edited(table):
         raise DataError(
             f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "
             "results, or a CSV with item_id and correct."
-        ) from None
+        )
     if evaluation not in references:
         return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
     ours = _keys(references[evaluation].rows)
     theirs = _keys(table)
+    if not theirs:
+        return {}, [f"{shown(file)}: no item in it, so it is not joined."]
     same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
     possible = min(len(ours), len(theirs))
     told = f"{shown(file)}: {same} of {len(theirs)} items match {evaluation}"
-    if not possible or same / possible < LEAST:
+    if same / possible < LEAST:
         return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
     return {evaluation: table}, [told]
+
+
+def _edited(table: pa.Table) -> bool:
+    """Rows that we never write: without an id or a text, or two of one item."""
+    ids = table.column("item_id").to_pylist()
+    empty = any(table.column(name).null_count for name in (*TASK_RESULTS.key, *TASK_RESULTS.required))
+    return empty or len(set(ids)) < len(ids)
 
 
 def _keys(table: pa.Table) -> dict[str, tuple]:
@@ -92,34 +103,47 @@ def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
     tables, notes = {}, []
     for evaluation, answers in named.items():
         evaluation = evaluation or (file.stem if file.stem in references else None)
-        refused = []
-        for name in _candidates(file, evaluation, references, answers[0], shots, sampled):
-            reference = references[name]
-            prompts = {item_id: key[0] for item_id, key in _keys(reference.rows).items()}
-            matched = match(answers, reference.items, prompts)
-            told = _told(file, name, matched)
-            if matched.share < LEAST:
-                refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
-                continue
-            tables[name], judged = _rows(matched, reference)
-            notes.append(told + judged + ("; with how many demonstrations is not known" * (sampled and shots is None)))
-        if refused and not tables:
-            notes.append(max(refused)[1])
-    if not notes:
-        with_shots = f" with {shots} demonstrations" if shots is not None else ""
-        notes = [f"{shown(file)}: no evaluation asks for answers of this kind{with_shots}, so it is not joined."]
+        found, said = _joined(file, evaluation, answers, references, shots, sampled)
+        if both := sorted(found.keys() & tables.keys()):
+            raise DataError(f"{shown(file)}: evaluation: {both[0]} stands in some lines, and others are of it too.")
+        tables |= found
+        notes += said
+    return tables, notes
+
+
+def _joined(
+    file: Path, evaluation: str | None, answers: list[Answer], references: dict, shots: int | None, sampled: bool
+) -> tuple[dict[str, pa.Table], list[str]]:
+    tables, notes, refused = {}, [], []
+    for name in _candidates(file, evaluation, references, answers, shots, sampled):
+        reference = references[name]
+        prompts = {item_id: key[0] for item_id, key in _keys(reference.rows).items()}
+        matched = match(answers, reference.items, prompts)
+        told = _told(file, name, matched)
+        if matched.share < LEAST:
+            refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
+            continue
+        tables[name], judged = _rows(matched, reference)
+        notes.append(told + judged + ("; with how many demonstrations is not known" * (sampled and shots is None)))
+    if not tables and refused:
+        notes = [max(refused)[1]]
+    elif not tables:
+        count = "1 answer is" if len(answers) == 1 else f"{len(answers)} answers are"
+        of_kind = "of this kind" if shots is None else f"of this kind with {shots} demonstrations"
+        notes = [f"{shown(file)}: no evaluation asks for answers {of_kind}, so {count} not joined."]
     return tables, notes
 
 
 def _candidates(
-    file, evaluation: str | None, references, answer: Answer, shots: int | None, sampled: bool
+    file, evaluation: str | None, references, answers: list[Answer], shots: int | None, sampled: bool
 ) -> list[str]:
     """The evaluations that a file's answers may be of: the one it names, or all that ask for such answers."""
     if evaluation is None:
+        fitting = _protocols(answers, sampled)
         return [
             name
             for name, reference in references.items()
-            if shots in (None, reference.shots) and reference.protocol in _protocols(answer, sampled)
+            if shots in (None, reference.shots) and reference.protocol in fitting
         ]
     if evaluation not in references:
         raise DataError(f"{shown(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
@@ -130,13 +154,14 @@ def _candidates(
     return [evaluation]
 
 
-def _protocols(answer: Answer, sampled: bool) -> tuple[str, ...]:
-    """Protocols that ask for an answer of this kind."""
-    if answer.scores is None:
+def _protocols(answers: list[Answer], sampled: bool) -> tuple[str, ...]:
+    """Protocols that ask for answers of this kind; a line without its scores says nothing of the kind."""
+    scored = [answer for answer in answers if answer.scores]
+    if not scored:
         return ("generation",) if sampled else tuple(name for name in JUDGED if name != "last_word")
-    if len(answer.scores) == 1:
+    if all(len(answer.scores) == 1 for answer in scored):
         return ("last_word",)
-    if all(len(continuation.strip()) == 1 for _, continuation in answer.asked):
+    if all(len(continuation.strip()) == 1 for answer in scored for _, continuation in answer.asked):
         return ("letters",)
     return ("cloze", "minimal_pair", "options", "target_word")
 

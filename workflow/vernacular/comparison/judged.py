@@ -81,7 +81,7 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
         if answer.correct is not None:
             row["values"] = {"accuracy": float(answer.correct)}
         elif answer.prediction is not None and not choice.predicted:
-            row["flag"] = "error: the prediction is none of the options"
+            row["flag"] = "error: the prediction is not one of the options"
     row |= {"predicted": choice.predicted or None, "tie": choice.tie}
     row["correct"] = None if "accuracy" not in row["values"] else bool(row["values"]["accuracy"])
     if row["prediction"] is None and choice.predicted:
@@ -94,7 +94,7 @@ def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice
     said = answer.prediction or ""
     for fold in (as_written, normalised):
         chosen = [i for i, option in enumerate(row["options"]) if fold(option) and fold(option) == fold(said)]
-        if chosen:
+        if chosen and len({as_written(row["options"][i]) for i in chosen}) == 1:
             return choose([float(i == chosen[0]) for i in range(len(row["options"]))], right)
     letter = said.strip().rstrip(".)").upper()
     if protocol == "letters" and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
@@ -109,6 +109,8 @@ def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
         return None
     for fold in (as_written, normalised):
         wanted = [fold(option) for option in options]
+        if len(set(wanted)) < len(set(map(as_written, options))):
+            return None
         said = [fold(continuation) for _, continuation in answer.asked]
         whole = [fold(context + continuation) for context, continuation in answer.asked]
         order = (

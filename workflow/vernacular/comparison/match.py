@@ -1,4 +1,4 @@
-"""Which of our items is an answer about? By id where the file has one, else by text.
+"""Which of our items is an answer about? By its texts, an id deciding between items of the same words; else by id.
 
 An answer is about an item if everything that makes up the item, its context, its question and each of its options, is
 found in what the file says of it; or if it says our prompt word for word. First as written (but for blanks and Unicode
@@ -77,7 +77,7 @@ class _Index:
             texts = [item["context"], item["question"], *item["choices"]]
             parts = [part for part in map(fold, texts) if part]
             self.parts[item["item_id"]] = parts
-            for part in {*parts, self.prompt[item["item_id"]]}:
+            for part in filter(None, {*parts, self.prompt[item["item_id"]]}):
                 self.by_text.setdefault(part, set()).add(item["item_id"])
 
     def about(self, answer: Answer) -> list[str]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from vernacular.errors import DataError
 from vernacular.yamlfile import shown
 
+csv.field_size_limit(1 << 30)  # a very long passage is no mistake
+
 TEXTS = ("context", "prompt", "question", "sentence", "text")
 _TRUTH = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 
@@ -45,15 +47,15 @@ def answers_in(path: Path) -> dict[str | None, list[Answer]]:
     for line, row in lines_of(path):
         where = f"{shown(path)}, line {line}"
         _check_columns(where, row)
-        texts = [_text(row[name]) for name in TEXTS if name in row] + _options(row.get("options"))
+        texts = [as_text(row[name]) for name in TEXTS if name in row] + _options(row.get("options"))
         answer = Answer(
             where,
             tuple(text for text in texts if text.strip()),
-            item_id=_text(row.get("item_id")) or None,
-            prediction=_text(row["prediction"]) if row.get("prediction") is not None else None,
+            item_id=as_text(row.get("item_id")) or None,
+            prediction=as_text(row["prediction"]) if row.get("prediction") is not None else None,
             correct=_truth(where, row.get("correct")),
         )
-        found.setdefault(_text(row.get("evaluation")) or None, []).append(answer)
+        found.setdefault(as_text(row.get("evaluation")) or None, []).append(answer)
     return found
 
 
@@ -61,20 +63,27 @@ def lines_of(path: Path) -> Iterator[tuple[int, dict]]:
     """(line number, row) of a CSV, TSV or JSONL file."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            if path.suffix.lower() in (".jsonl", ".json"):
-                yield from _json_lines(path, file)
-                return
-            reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            for row in reader:
-                if None in row:
-                    raise DataError(f"{shown(path)}, line {reader.line_num}: more cells than columns.")
-                yield reader.line_num, row
+            yield from (_json_lines if path.suffix.lower() in (".jsonl", ".json") else _table_lines)(path, file)
     except OSError as error:
         raise DataError(f"{shown(path)}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{shown(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+
+
+def _table_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
+    # strict: a quotation mark that is never closed would swallow the lines after it
+    reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+    try:
+        names = [name for name in reader.fieldnames or () if name.strip()]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{shown(path)}: two columns are named {twice}.")
+        for row in reader:
+            if None in row:
+                raise DataError(f"{shown(path)}, line {reader.line_num}: more cells than columns.")
+            yield reader.line_num, row
     except csv.Error as error:
-        raise DataError(f"{shown(path)}: not a table ({error}).") from None
+        raise DataError(f"{shown(path)}, line {reader.line_num + 1}: not a table ({error}).") from None
 
 
 def _json_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
@@ -83,7 +92,7 @@ def _json_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             raise DataError(f"{shown(path)}, line {number}: not a JSON object; a line of JSONL is one item.")
@@ -100,12 +109,12 @@ def _check_columns(where: str, row: dict) -> None:
 
 def _options(cell) -> list[str]:
     if isinstance(cell, list):
-        return [_text(option) for option in cell]
-    return [option.strip() for option in _text(cell).split("|")]
+        return [as_text(option) for option in cell]
+    return [option.strip() for option in as_text(cell).split("|")]
 
 
 def _truth(where: str, cell) -> bool | None:
-    text = _text(cell).strip().casefold()
+    text = as_text(cell).strip().casefold()
     if not text:
         return None
     if text not in _TRUTH:
@@ -113,5 +122,7 @@ def _truth(where: str, cell) -> bool | None:
     return _TRUTH[text]
 
 
-def _text(cell) -> str:
-    return "" if cell is None else str(cell)
+def as_text(cell) -> str:
+    """A cell as text; half characters (lone surrogates), which JSON can hold and Parquet cannot, as U+FFFD."""
+    text = "" if cell is None else str(cell)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
