@@ -17,11 +17,27 @@ OF_ITEM = {"item_id": "i1", "cluster_id": "p7", "category": "syntax"}
 HERE = {"cluster_id": "p7", "category": "syntax"}
 LN = math.log
 
+NO_CHOICE = {"options": [], "gold": []} | dict.fromkeys(("option_scores", "prediction", "predicted", "correct", "tie"))
 
-def told(row, values, **columns):
+
+def told(row, values, prompt, choice=NO_CHOICE, flag=None):
     """The row has these columns, these values and no others."""
     assert row["values"] == pytest.approx(values)
-    assert {name: value for name, value in row.items() if name != "values"} == OF_ITEM | columns
+    columns = OF_ITEM | {"prompt": prompt, "flag": flag} | choice
+    assert {name: value for name, value in row.items() if name != "values"} == columns
+
+
+def chose(options, gold, scores, prediction, predicted, *, correct, tie=False):
+    """The columns about options and the choice among them."""
+    return {
+        "options": options,
+        "gold": gold,
+        "option_scores": scores,
+        "prediction": prediction,
+        "predicted": predicted,
+        "correct": correct,
+        "tie": tie,
+    }
 
 
 def test_options():
@@ -31,19 +47,8 @@ def test_options():
     row = options.per_item([one], requests, scored(requests, {"choice:0": -2.0, "choice:1": [-2.0, -1.0]} | uncond))[0]
     share = math.exp(-3) / (math.exp(-2) + math.exp(-3))
     values = {"accuracy": 0, "accuracy_token": 1, "accuracy_char": 1, "accuracy_byte": 1, "accuracy_pmi": 1}
-    told(
-        row,
-        values | {"probability": share, "surprisal_right": 3.0, "margin": -1.0},
-        prompt="Pregunta: ?\nResposta:",
-        options=["a", "bbb"],
-        gold=[1],
-        option_scores=[-2.0, -3.0],
-        prediction="a",
-        predicted=[0],
-        correct=False,
-        tie=False,
-        flag=None,
-    )
+    choice = chose(["a", "bbb"], [1], [-2.0, -3.0], "a", [0], correct=False)
+    told(row, values | {"probability": share, "surprisal_right": 3.0, "margin": -1.0}, "Pregunta: ?\nResposta:", choice)
 
 
 def test_letters():
@@ -53,38 +58,16 @@ def test_letters():
     values = {"accuracy": 1, "confidence": 0.75, "probability": 0.75, "brier": 2 / 16, "margin": LN(3)}
     values |= {"chosen_position": 1, "gold_position": 1}
     values |= {"same_in_every_order": 1, "accuracy_orders": 1, "right_in_every_order": 1}
-    told(
-        row,
-        values,
-        prompt="?\n\nA. a\nB. b\nResposta:",
-        options=["a", "b"],
-        gold=[1],
-        option_scores=[-10.0, -10 + LN(3)],
-        prediction="B",
-        predicted=[1],
-        correct=True,
-        tie=False,
-        flag=None,
-    )
+    choice = chose(["a", "b"], [1], [-10.0, -10 + LN(3)], "B", [1], correct=True)
+    told(row, values, "?\n\nA. a\nB. b\nResposta:", choice)
 
 
 def test_letters_of_an_item_that_was_not_scored():
     one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
     requests = ask([one], "question", "letters")
     row = letters.per_item([one], requests, [score(requests[0], -1.0), score(requests[1], [], flag="error: x")])[0]
-    told(
-        row,
-        {},
-        prompt="?\n\nA. a\nB. b\nResposta:",
-        options=["a", "b"],
-        gold=[1],
-        option_scores=None,
-        prediction=None,
-        predicted=[],
-        correct=None,
-        tie=None,
-        flag="error: x",
-    )
+    choice = chose(["a", "b"], [1], None, None, [], correct=None, tie=None)
+    told(row, {}, "?\n\nA. a\nB. b\nResposta:", choice, flag="error: x")
 
 
 def test_cloze():
@@ -97,19 +80,8 @@ def test_cloze():
     # fill: " aa x." and " b x.": -2 and -3 by token, -2/5 and -3/4 by character
     fill = dict.fromkeys(("accuracy_fill", "accuracy_fill_token", "accuracy_fill_char", "accuracy_fill_byte"), 0)
     legacy = {"accuracy_legacy": 0, "loglik_legacy:0": -1.0, "loglik_legacy:1": -10.0}
-    told(
-        row,
-        whole | fill | legacy | {"gold_position": 1, "baseline_shortest": 1},
-        prompt="Ana __ x.",
-        options=["aa", "b"],
-        gold=[1],
-        option_scores=[-10.0, -4.0],
-        prediction="b",
-        predicted=[1],
-        correct=True,
-        tie=False,
-        flag=None,
-    )
+    choice = chose(["aa", "b"], [1], [-10.0, -4.0], "b", [1], correct=True)
+    told(row, whole | fill | legacy | {"gold_position": 1, "baseline_shortest": 1}, "Ana __ x.", choice)
 
 
 def test_minimal_pair():
@@ -120,19 +92,8 @@ def test_minimal_pair():
     # per character and byte -4/2 against -5/4
     values = {"accuracy": 1, "accuracy_token": 1, "accuracy_char": 0, "accuracy_byte": 0, "accuracy_bare": 0}
     values |= {"surprisal_good": 4, "surprisal_bad": 5, "difference": 1, "difsur_item": 20}
-    told(
-        row,
-        values | {"surprisal_good_bare": 6, "surprisal_bad_bare": 3},
-        prompt="Se chove,",
-        options=["bo", "malo"],
-        gold=[0],
-        option_scores=[-4.0, -5.0],
-        prediction="bo",
-        predicted=[0],
-        correct=True,
-        tie=False,
-        flag=None,
-    )
+    choice = chose(["bo", "malo"], [0], [-4.0, -5.0], "bo", [0], correct=True)
+    told(row, values | {"surprisal_good_bare": 6, "surprisal_bad_bare": 3}, "Se chove,", choice)
 
 
 def test_target_word():
@@ -147,18 +108,12 @@ def test_target_word():
     values = {f"loglik_{role}": by_role.get(role, -20.0) for role in [*by_role, "sentence:2"]}
     values |= {"accuracy": 1, "surprisal_right": 2, "surprisal_wrong": 4, "margin": 2, "probability": math.exp(-2)}
     values |= {"accuracy_sentence": 0, "surprisal_right_sentence": 9, "surprisal_wrong_sentence": 7}
+    choice = chose(["can", "gato", "pan"], [0, 2], [-3.0, -4.0, -2.0], "pan", [2], correct=True)
     told(
         row,
         values | {"margin_sentence": -2, "entropy": 1.5, "topk_entropy": LN(10), "certainty": 0.5},
-        prompt="O [MASK] x.",
-        options=["can", "gato", "pan"],
-        gold=[0, 2],
-        option_scores=[-3.0, -4.0, -2.0],
-        prediction="pan",
-        predicted=[2],
-        correct=True,
-        tie=False,
-        flag=None,
+        "O [MASK] x.",
+        choice,
     )
 
 
@@ -180,15 +135,7 @@ def test_acceptability():
     told(
         row,
         {"surprisal": 4, "surprisal_token": 2, "surprisal_char": 4 / 6, "surprisal_byte": 4 / 8, "label": 0},
-        prompt=" É así. ",
-        options=[],
-        gold=[],
-        option_scores=None,
-        prediction=None,
-        predicted=None,
-        correct=None,
-        tie=None,
-        flag=None,
+        " É así. ",
     )
 
 
@@ -207,19 +154,7 @@ def test_last_word(ends, corrected):
     requests = ask([one], "continuation", "last_word")
     row = last_word([one], requests, [score(requests[0], [-2.0, -1.0], greedy=[True, True], word_end=ends)])[0]
     values = {"surprisal": 3, "surprisal_max": 2, "greedy": 1, "coverage": 1}
-    told(
-        row,
-        values | ({} if corrected is None else {"surprisal_corrected": corrected}),
-        prompt="Fun á",
-        options=[],
-        gold=[],
-        option_scores=None,
-        prediction=None,
-        predicted=None,
-        correct=None,
-        tie=None,
-        flag=None,
-    )
+    told(row, values | ({} if corrected is None else {"surprisal_corrected": corrected}), "Fun á")
 
 
 def test_a_row_without_a_prompt_of_its_own_shows_context_and_question():
