@@ -175,7 +175,7 @@ def cannot_load(name: str, error: Exception, allow_pickle: bool) -> ModelError:
 
 
 def refuse_random(name: str, report: dict) -> None:
-    """Raise ModelError where weights were made up; those of BERT's pooler, which few files have, are read by no metric."""
+    """Raise ModelError where weights were made up. No metric reads those of BERT's pooler, which few files have."""
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise ModelError(
             f"{name}: this encoder lacks {len(missing)} weights ({missing[0]}, …); they would be random numbers."
