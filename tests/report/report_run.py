@@ -223,6 +223,7 @@ def _long(model: str, number: int) -> list[dict]:
     found = [row | _setting(OPTIONS) | {"evaluation": OPTIONS} for row in found]
     auc = accuracy | {"metric": "auc", "value": 0.5, "ci_low": 0.2, "ci_high": 0.8, "n": 4}
     chrf = {"metric": "chrf", "unit": "score", "value": 10.0 + number, "n": 3, "higher_is_better": True}
+    chrf |= {"ci_low": 8.0 + number, "ci_high": 12.0 + number}
     return [
         *found,
         common | auc | _setting(SENTENCES) | {"evaluation": SENTENCES},

@@ -33,6 +33,13 @@ def test_the_leaderboard_shows_values_intervals_items_and_the_best(browser):
     assert len(browser.all(".board .mark")) == 2  # the best, and one that is not told apart from it
 
 
+def test_values_closer_than_their_intervals_are_wide_look_alike(browser):
+    browser.open()
+    cells = browser.all(f".board td:has(a[href*='{WRITING}'])")
+    heat = [browser.js("return arguments[0].style.getPropertyValue('--heat')", cell) for cell in cells]
+    assert heat == ["25%", "50%", "75%"]  # 10, 11 and 12 with intervals that are 4 wide: from 9 to 13
+
+
 def test_names_that_look_like_code_are_names(browser):
     browser.open("#/leaderboard?down=models")
     assert sorted(browser.texts(BOARD)) == sorted(MODELS)

@@ -89,13 +89,21 @@
   function looks(index, columns, chosen, pairs) {
     const found = new Map();
     for (const column of columns) {
-      const values = [...column.cells.values()].map((cell) => cell.value).filter((value) => value !== null);
-      const spread = [Math.min(...values), Math.max(...values)];
+      const spread = spreadOf([...column.cells.values()]);
       const base = column.cells.get(chosen.baseline);
       const reference = base && { value: base.value, paired: (cell) => (cell.model === base.model ? null : pairs.get(`${cell.model} ${cell.evaluation} ${cell.metric}`)) };
       for (const cell of column.cells.values()) found.set(cell, cells.scaled(cell, index.metrics[column.metric], chosen.scale, spread, reference));
     }
     return (cell) => found.get(cell);
+  }
+
+  // from the worst value of a column to its best; models closer than their intervals are wide should look alike
+  function spreadOf(column) {
+    const values = column.map((cell) => cell.value).filter((value) => value !== null);
+    const widths = column.filter((cell) => cell.low !== null).map((cell) => cell.high - cell.low).sort((a, b) => a - b);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const more = Math.max(0, (widths[widths.length >> 1] ?? 0) - (high - low)) / 2;
+    return [low - more, high + more];
   }
 
   function heading(index, column) {
@@ -186,7 +194,7 @@
 
   function legend(chosen, models) {
     const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " stronger is better: shares from 0 to 100 %, other units from the column's worst to its best" : " teal is better, ochre is worse; the sign says it too"),
+      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " stronger is better: shares from 0 to 100 %, other units from the column's worst to its best, or as far as its intervals are wide" : " teal is better, ochre is worse; the sign says it too"),
       el("li", null, "Second line: 95 % interval. Third line: items, and ", el("span", { class: "flag" }, "⚑ flagged"), " ones among them."),
       chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Slanted and grey"), ": not told apart from chance."),
       models > 1 ? el("li", null, "★ best of its column, ☆ not told apart from the best (paired tests on the same items, Holm over the column).") : null,
