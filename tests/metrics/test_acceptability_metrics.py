@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from scoring import ask, item, scored
@@ -90,8 +92,14 @@ def test_a_threshold_never_comes_from_the_fold_that_it_judges(seed):
     assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(slow_mcc(surprisal, label, fold))
 
 
+def test_an_infinite_surprisal_is_above_any_threshold():
+    surprisal, fold = np.array([1.0, 2.0, 3.0, math.inf, math.inf, math.inf]), np.arange(6.0) % 3
+    assert corpus.mcc_cross_validated(surprisal, np.array([1, 1, 1, 0, 0, 0]), fold) == 1.0
+
+
 def test_sentences_of_one_fold_have_no_threshold():
     assert np.isnan(corpus.mcc_cross_validated(np.array([1.0, 2.0]), np.array([1, 0]), np.array([3.0, 3.0])))
+    assert np.isnan(corpus.mcc_cross_validated(np.array([1.0]), np.array([1]), np.array([3.0])))
 
 
 def test_separable_sentences_have_an_mcc_of_one():

@@ -7,12 +7,12 @@ import warnings
 import pytest
 from scoring import ask, item, score
 from vernacular.artifacts import _as_table
-from vernacular.metrics import aggregate
 from vernacular.metrics.choosing import best, choose
 from vernacular.metrics.compat import palmx
 from vernacular.metrics.evaluate import evaluate, values
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 INF, NAN = math.inf, math.nan
 PAIR = {"choices": ["a", "bb"], "gold": [0]}
 PROTOCOLS = {
@@ -56,12 +56,6 @@ def results(protocol, first, second, *, n=3, cluster=None):
     _as_table(rows, TASK_RESULTS)
     _as_table(table, METRICS)
     return rows, table
-
-
-@pytest.fixture(autouse=True)
-def few_resamples(monkeypatch):
-    for name in ("MEAN_RESAMPLES", "CORPUS_RESAMPLES", "FEWEST_RESAMPLES"):
-        monkeypatch.setattr(aggregate, name, 20)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -17,6 +17,10 @@ def test_surprisal_is_the_sum_over_sub_tokens_and_the_maximum_beside_it():
     assert "surprisal_corrected" not in values
 
 
+def test_a_model_that_writes_nothing_is_not_greedy_either_way():
+    assert row_of([-2.0], greedy=None)["values"].keys() == {"surprisal", "surprisal_max", "coverage"}
+
+
 def test_beginning_of_word_correction_by_hand():
     # ln P(a word begins): -0.1 after the context, -0.3 inside the word, -0.25 after it
     values = row_of([-2.0, -0.5], word_end=[-0.1, -0.3, -0.25])["values"]

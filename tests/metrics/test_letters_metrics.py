@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from scoring import ask, item, scored
+from scoring import ask, item, score, scored
 from vernacular.metrics.letters import METRICS, per_item
 
 LN = math.log
@@ -58,11 +58,23 @@ def test_order_sensitivity_over_rotations():
     assert (values["accuracy_orders"], values["same_in_every_order"]) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize("role", ["choice:3@1", "choice:0@2"])
+def test_an_order_that_was_not_scored_leaves_no_comparison_of_orders(role):
+    requests = ask([PALM], "question", "letters", permutations=3)
+    scores = [score(r, [] if r["role"] == role else -1.0) for r in requests]
+    (row,) = per_item([PALM], requests, scores)
+    assert row["values"]["accuracy"] == 0.0  # all alike
+    assert not {"accuracy_orders", "same_in_every_order", "right_in_every_order"} & row["values"].keys()
+
+
 def test_the_letter_shown_is_the_one_asked_in_shuffled_truth_items():
     truth = item(question="?", choices=["right", "w1", "w2", "w3"], gold=[0], target="right")
     requests = ask([truth], "truth", "letters")
     (asked,) = (r for r in requests if r["role"] == "choice:0")
     row = per_item([truth], requests, scored(requests, {"choice:0": -1.0}))[0]
+    shown = [line.partition(". ")[2] for line in asked["text"].splitlines()[2:6]]
+    assert row["options"] == shown != truth["choices"]
+    assert [row["options"][i] for i in row["gold"]] == ["right"]
     assert row["correct"] is True
     assert row["prediction"] == asked["text"][-1]
 

@@ -40,6 +40,20 @@ def test_bytes_and_characters_can_disagree():
     assert (row["values"]["accuracy_char"], row["values"]["accuracy_byte"]) == (1.0, 0.0)
 
 
+def test_lengths_are_of_the_option_as_the_set_has_it():
+    row = row_of(ONE | {"choices": ["a   ", "bb"], "gold": [0]}, {"choice:0": -4.0, "choice:1": -2.2})
+    # by four characters and two; without its outer blanks the first would have one
+    assert (row["values"]["accuracy"], row["values"]["accuracy_char"], row["values"]["accuracy_byte"]) == (0, 1, 1)
+
+
+def test_an_empty_option_has_no_length_to_divide_by():
+    row = row_of(ONE | {"choices": ["", "bb"], "gold": [0]}, {"choice:0": -1.0, "choice:1": -2.0})
+    assert row["values"].keys() & {"accuracy", "accuracy_token", "accuracy_char", "accuracy_byte"} == {
+        "accuracy",
+        "accuracy_token",
+    }
+
+
 def test_ties_are_told_apart_by_normalisation():
     row = row_of(ONE, {"choice:0": -2.0, "choice:1": [-1.0, -1.0], "choice:2": -5.0})
     assert row["tie"] is True

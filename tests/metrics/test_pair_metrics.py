@@ -40,6 +40,14 @@ def test_more_than_two_texts_are_judged_by_the_likeliest_wrong_one():
     assert (values["surprisal_good"], values["surprisal_bad"], values["accuracy"]) == (5.0, 7.0, 1.0)
 
 
+@pytest.mark.parametrize("gold", [[], [0, 1]])
+def test_texts_of_which_none_is_wrong_or_none_right_have_no_difference(gold):
+    values = rows_of([PAIR | {"gold": gold}], {"choice:0": -8.0, "choice:1": -10.0})[0]["values"]
+    assert values == (
+        dict.fromkeys(("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte"), 1) if gold else {}
+    )
+
+
 def test_difsur_of_the_corpus_is_of_means_and_not_the_mean_of_difsurs():
     items = [PAIR, PAIR | {"item_id": "i2", "category": "order"}]
     requests = ask(items, "pair", "minimal_pair")

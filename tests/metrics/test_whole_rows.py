@@ -9,6 +9,7 @@ from scoring import ask, item, score, scored
 from vernacular.metrics import acceptability, aggregate, cloze, corpus, letters, minimal_pair, options, target_word
 from vernacular.metrics.choosing import right_options
 from vernacular.metrics.last_word import per_item as last_word
+from vernacular.metrics.last_word import perplexity
 from vernacular.metrics.rows import result
 from vernacular.metrics.spans import Span, by_item, flags, logliks
 from vernacular.metrics.types import Metric
@@ -25,6 +26,11 @@ def told(row, values, prompt, choice=NO_CHOICE, flag=None):
     assert row["values"] == pytest.approx(values)
     columns = OF_ITEM | {"prompt": prompt, "flag": flag} | choice
     assert {name: value for name, value in row.items() if name != "values"} == columns
+
+
+def unchosen(options, gold):
+    """Those of an item whose options could not be scored."""
+    return chose(options, gold, None, None, [], correct=None, tie=None)
 
 
 def chose(options, gold, scores, prediction, predicted, *, correct, tie=False):
@@ -51,6 +57,13 @@ def test_options():
     told(row, values | {"probability": share, "surprisal_right": 3.0, "margin": -1.0}, "Pregunta: ?\nResposta:", choice)
 
 
+def test_options_of_an_item_that_was_not_scored():
+    one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
+    requests = ask([one], "question", "options")
+    row = options.per_item([one], requests, [score(requests[0], -1.0)])[0]
+    told(row, {}, "Pregunta: ?\nResposta:", unchosen(["a", "b"], [1]), flag="error: not scored")
+
+
 def test_letters():
     one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
     requests = ask([one], "question", "letters", permutations=2)
@@ -66,12 +79,11 @@ def test_letters_of_an_item_that_was_not_scored():
     one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
     requests = ask([one], "question", "letters")
     row = letters.per_item([one], requests, [score(requests[0], -1.0), score(requests[1], [], flag="error: x")])[0]
-    choice = chose(["a", "b"], [1], None, None, [], correct=None, tie=None)
-    told(row, {}, "?\n\nA. a\nB. b\nResposta:", choice, flag="error: x")
+    told(row, {}, "?\n\nA. a\nB. b\nResposta:", unchosen(["a", "b"], [1]), flag="error: x")
 
 
 def test_cloze():
-    one = item(context="Ana __ x.", choices=["aa", "b"], gold=[1], **HERE)
+    one = item(context="Ana __ x.", question="Que?", choices=["aa", "b"], gold=[1], **HERE)
     requests = ask([one], "cloze", "cloze", legacy=True)
     row = cloze.per_item(
         [one], requests, scored(requests, {"whole:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "legacy:0": -1.0})
@@ -85,7 +97,7 @@ def test_cloze():
 
 
 def test_minimal_pair():
-    one = item(context="Se chove,", choices=["bo", "malo"], gold=[0], **HERE)
+    one = item(context="Se chove, ", choices=["bo", "malo"], gold=[0], **HERE)
     requests = ask([one], "pair", "minimal_pair")
     by_role = {"choice:0": -4.0, "choice:1": -5.0, "bare:0": -6.0, "bare:1": -3.0}
     row = minimal_pair.per_item([one], requests, scored(requests, by_role))[0]
@@ -139,6 +151,30 @@ def test_acceptability():
     )
 
 
+UNASKED = {
+    "options": (options.per_item, "question", item(question="?", choices=["a"], gold=[0], **HERE)),
+    "letters": (letters.per_item, "question", item(choices=["a", "b"], gold=[1], **HERE)),
+    "minimal_pair": (minimal_pair.per_item, "pair", item(context="Se ", choices=["a"], gold=[0], **HERE)),
+    "cloze": (cloze.per_item, "cloze", item(context="Sen oco.", choices=["a", "bb"], gold=[1], **HERE)),
+    "target_word": (target_word.per_item, "target_word", item(context="A.", choices=["a", "b"], gold=[0], **HERE)),
+    "last_word": (last_word, "continuation", item(context="Fun á", **HERE)),
+    "acceptability": (acceptability.per_item, "sentence", item(extra={"label": "1"}, **HERE)),
+}
+
+
+@pytest.mark.parametrize("protocol", UNASKED)
+def test_an_item_that_could_not_be_asked(protocol):
+    per_item, layout, one = UNASKED[protocol]
+    requests = ask([one], layout, protocol)
+    (row,) = per_item([one], requests, [])
+    known = {"last_word": {"coverage": 0}, "cloze": {"gold_position": 1, "baseline_shortest": 0}}.get(protocol, {})
+    if protocol == "acceptability":
+        known = {"label": 1, "fold": row["values"]["fold"]}
+    choice = unchosen(one["choices"], one["gold"]) if one["choices"] else NO_CHOICE
+    reason = requests[0]["role"].removeprefix("unasked: ")
+    told(row, known, "?" if one["question"] else one["context"], choice, flag=f"error: {reason}")
+
+
 def test_folds_of_many_sentences_are_ten():
     many = [item(f"s{n}", context="A.", extra={"label": "1"}) for n in range(80)]
     requests = ask(many, "sentence", "acceptability")
@@ -147,10 +183,17 @@ def test_folds_of_many_sentences_are_ten():
 
 
 @pytest.mark.parametrize(
-    ("ends", "corrected"), [([-0.5, -0.25], 2.75), ([None, -0.25], None), ([-0.5, None], None), ([], None)]
+    ("ends", "corrected"),
+    [
+        ([-0.5, -0.25], 2.75),
+        ([-0.5, None, -0.25], 2.75),
+        ([None, -0.25], None),
+        ([-0.5, -0.25, None], None),
+        ([], None),
+    ],
 )
 def test_last_word(ends, corrected):
-    one = item(context="Fun á", target="praia", **HERE)
+    one = item(context="Fun á ", target="praia", **HERE)
     requests = ask([one], "continuation", "last_word")
     row = last_word([one], requests, [score(requests[0], [-2.0, -1.0], greedy=[True, True], word_end=ends)])[0]
     values = {"surprisal": 3, "surprisal_max": 2, "greedy": 1, "coverage": 1}
@@ -246,6 +289,8 @@ def test_large_sets_are_resampled_less_often(monkeypatch, n, of_mean, of_corpus)
 
 def test_matthews_by_hand():
     assert corpus.matthews(6, 2, 1, 3) == pytest.approx(16 / math.sqrt(8 * 7 * 5 * 4))
+    assert corpus.matthews(1, 0, 0, 1) == 1.0
+    assert corpus.matthews(600_000, 200_000, 200_000, 600_000) == 0.5  # the product of its margins is no int64
     for margin in ((0, 0, 2, 3), (0, 2, 0, 3), (2, 0, 3, 0), (2, 3, 0, 0)):
         assert corpus.matthews(*margin) == 0.0
 
@@ -255,6 +300,7 @@ def test_a_bin_of_calibration_holds_its_upper_end_and_the_first_one_zero():
     assert error(np.array([0.25, 0.5]), np.array([1.0, 0.0]), bins=4) == (0.75 + 0.5) / 2
     assert error(np.array([0.0, 0.25]), np.array([1.0, 0.0]), bins=4) == 0.75 / 2
     assert error(np.array([0.75, 1.0]), np.array([0.0, 1.0]), bins=4) == 0.75 / 2
+    assert error(np.array([0.31, 0.39]), np.array([1.0, 0.0])) == pytest.approx(0.3 / 2)  # ten, and one of them theirs
 
 
 def test_undefined_numbers_are_nan_without_a_warning():
@@ -263,5 +309,7 @@ def test_undefined_numbers_are_nan_without_a_warning():
         warnings.simplefilter("error")
         assert np.isnan(corpus.good_mean(surprisal, none))
         assert np.isnan(corpus.auc(surprisal, none))
-        assert corpus.difsur([0, 0], [0, 5]).tolist() == [0.0, 100.0]
+        assert corpus.difsur(np.array([0, 0]), np.array([0, 5])).tolist() == [0.0, 100.0]
         assert np.isnan(target_word.normalised_difference(np.zeros(2), np.zeros(2)))
+        assert np.isinf(target_word.normalised_difference(np.zeros(2), np.ones(2)))
+        assert np.isinf(perplexity(np.array([710.0])))

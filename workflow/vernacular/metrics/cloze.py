@@ -56,7 +56,7 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
 
 
 def _baselines(item: dict, right: list[int]) -> dict[str, float]:
-    if not right or not item["choices"]:
+    if not right:
         return {}
     lengths = [len(choice.strip()) for choice in item["choices"]]
     shortest = [i for i, length in enumerate(lengths) if length == min(lengths)]

@@ -14,9 +14,8 @@ def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
     >>> float(difsur(8.0, 10.0)), float(difsur(10.0, 8.0)), float(difsur(0.0, 0.0))
     (20.0, -20.0, 0.0)
     """
-    good, bad = np.asarray(good, float), np.asarray(bad, float)
     top = np.maximum(good, bad)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(invalid="ignore"):
         return np.where((good == 0) & (bad == 0), 0.0, 100 * (bad - good) / top)
 
 
@@ -55,7 +54,7 @@ def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
     ranks = rankdata(surprisal, axis=-1)
     bad = label == 0
     n_bad, n_good = bad.sum(-1), (label == 1).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore"):
         return (np.where(bad, ranks, 0.0).sum(-1) - n_bad * (n_bad + 1) / 2) / (n_bad * n_good)
 
 
@@ -64,11 +63,12 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
 
     Each fold is judged by the threshold with the best correlation on the rest (the lowest of several), half way
     between two values there; the correlation is that of all folds' judgements together. `fold` holds 0 … FOLDS-1.
-    NaN where all items are of one fold, which leaves none to choose t on.
+    Half way to an infinite surprisal is above all finite ones. NaN where all items are of one fold, which leaves none
+    to choose t on.
     """
     if (fold == fold[0]).all():
         return float("nan")
-    order = np.argsort(surprisal, kind="stable")
+    order = np.argsort(surprisal)
     value, good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
     train = fold != np.arange(FOLDS)[:, None]  # (folds, n)
     hits = np.cumsum(train & good, axis=1)
@@ -81,7 +81,7 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
     for each in np.unique(fold):
         above = np.flatnonzero(train[each, cut[each] + 1 :])
         low = value[cut[each]]
-        threshold = (low + value[cut[each] + 1 + above[0]]) / 2 if len(above) else low
+        threshold = min((low + value[cut[each] + 1 + above[0]]) / 2, np.finfo(float).max) if len(above) else low
         judged[fold == each] = value[fold == each] <= threshold
     return float(
         matthews((judged & good).sum(), (judged & ~good).sum(), (~judged & good).sum(), (~judged & ~good).sum())
@@ -102,7 +102,7 @@ def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins
     0.45
     """
     # a bin holds its upper end: (0, 0.1], (0.1, 0.2] …
-    place = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1)
+    place = np.maximum(np.ceil(confidence * bins) - 1, 0)
     gap = confidence - correct
     total = sum(np.abs(np.where(place == each, gap, 0.0).sum(-1)) for each in range(bins))
     return total / confidence.shape[-1]
@@ -110,5 +110,5 @@ def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins
 
 def most_common_share(position: np.ndarray) -> np.ndarray:
     """Share of the most common of small whole numbers: what always answering with that position would get right."""
-    highest = int(position.max(initial=0))
+    highest = int(position.max())
     return np.max([(position == each).mean(-1) for each in range(highest + 1)], axis=0)

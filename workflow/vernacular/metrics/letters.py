@@ -79,10 +79,10 @@ def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict
     if not rotations:
         return {}
     suffixes = ["", *(f"@{rotation}" for rotation in rotations)]
-    asked_as = [[spans.get(f"choice:{option}{suffix}") for _, option in order] for suffix in suffixes]
-    if any(span is None or span.loglik is None for each in asked_as for span in each):
+    asked_as = [[spans[f"choice:{option}{suffix}"].loglik for _, option in order] for suffix in suffixes]
+    if any(loglik is None for each in asked_as for loglik in each):
         return {}
-    chosen = [best([span.loglik for span in each]) for each in asked_as]
+    chosen = [best(each) for each in asked_as]
     values = {"same_in_every_order": all(len(c) == 1 and c == chosen[0] for c in chosen)}
     if right:
         correct = [set(c) <= set(right) for c in chosen]

@@ -1,0 +1,143 @@
+"""What each metric says of itself holds of its values: name, direction, unit, proportion, headline, resamples."""
+
+import math
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from scoring import ask, item, score
+from vernacular.metrics.evaluate import PROTOCOLS, evaluate, values
+
+CHOICES = ["can", "pan", "luz", "mar"]  # of one length: normalised, they rank as they are
+QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}
+LAYOUTS = {
+    "options": ("passage", QUESTION, {}),
+    "letters": ("passage", QUESTION, {"permutations": 4}),
+    "minimal_pair": ("pair", {"context": "Se chove,", "choices": CHOICES}, {}),
+    "cloze": ("cloze", {"context": "Ana __ ben.", "choices": CHOICES}, {"legacy": True}),
+    "target_word": ("target_word", {"context": "Ana [MASK] ben.", "choices": CHOICES}, {}),
+    "acceptability": ("sentence", {"context": "Ana canta."}, {}),
+    "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
+}
+HEADLINES = {
+    "acceptability": {"auc", "difsur"},
+    "generation": {"bertscore_accuracy", "cosine_accuracy", "exact_match", "moverscore_accuracy"},
+    "last_word": {"surprisal"},
+} | {name: {"accuracy"} for name in ("cloze", "letters", "minimal_pair", "options", "target_word")}
+# neither direction is better
+NEITHER = {
+    "acceptability": {f"{label}_mean{by}" for label in ("good", "bad") for by in ("", "_token", "_char", "_byte")},
+    "cloze": {"baseline_position", "baseline_shortest"},
+    "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
+    "letters": {"baseline_letter", "most_chosen_letter"},
+    "minimal_pair": {"surprisal_bad", "surprisal_good"},
+    "target_word": {"certainty", "entropy", "surprisal_wrong", "surprisal_wrong_sentence"},
+}
+UNITS = {  # of metrics that are no shares
+    "acceptability": {
+        f"{name}{by}": unit
+        for by in ("", "_token", "_char", "_byte")
+        for name, unit in {"good_mean": "nats", "bad_mean": "nats", "difsur": "percent", "mcc": "score"}.items()
+    },
+    "generation": {f"{name}_{part}": "cosine" if name == "cosine" else "score"
+                   for name in ("cosine", "moverscore", "bertscore") for part in ("mean", "correct", "wrong", "margin")}
+    | {"token_f1": "score", "chrf": "score"},
+    "last_word": {"surprisal": "nats", "surprisal_max": "nats", "surprisal_corrected": "nats", "perplexity": "score"},
+    "letters": {"brier": "score"},
+    "minimal_pair": {"difference": "nats", "surprisal_good": "nats", "surprisal_bad": "nats"}
+    | dict.fromkeys(("difsur", "difsur_bare", "difsur_item"), "percent"),
+    "options": {"surprisal_right": "nats"},
+    "target_word": {"entropy": "bits"}
+    | {f"{name}{level}": "ratio" if name == "asd_normalised" else "bits"
+       for level in ("", "_sentence") for name in ("asd", "asd_normalised", "surprisal_right", "surprisal_wrong")},
+}  # fmt: skip
+FACTS = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
+
+
+@cache
+def rows_of(protocol, skill):
+    """Rows of 24 items that a model answers which gives right texts `skill` more than others, in nats or similarity."""
+    draw = random.Random(7)
+    if protocol == "generation":
+        return generated(draw, skill)
+    layout, fields, options = LAYOUTS[protocol]
+    items = [
+        item(f"i{n}", **fields, gold=[draw.randrange(4)] if "choices" in fields else [], extra=[("label", str(n % 2))])
+        for n in range(24)
+    ]
+    requests = ask(items, layout, protocol, **options)
+    scores = []
+    for request in requests:
+        n = int(request["item_id"][1:])
+        right = request["role"] in ("word", "sentence") and n % 2 == 1
+        if ":" in request["role"] and not request["role"].startswith("uncond"):
+            right = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
+        mean = draw.uniform(-9, -7) + (skill if right else 0)
+        more = {"word_end": [-0.5, -0.25], "entropy": [2.0], "topk_entropy": [1.0], "greedy": [mean > -7] * 2}
+        missing = request["role"] == "word" and n == 0 and skill < 0
+        scores.append(score(request, [None] if missing else [mean, draw.uniform(-2, -1)], **more))
+    return evaluate(protocol, items, requests, scores, [])[0]
+
+
+def generated(draw, skill):
+    # every other item brings lm-eval's wording along
+    wording = [("ask", '{"until": ["\\n"], "filters": [], "exact": {}}'), ("targets", '["pan"]')]
+    items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1], extra=wording[: n % 2 * 2]) for n in range(24)]
+    requests = ask(items, "question", "generation")
+    answers, similar = [], []
+    for one, request in zip(items, requests, strict=True):
+        text = ["pan", "pan e", "mar"][min(2, int(draw.uniform(0, 3) * (1 - skill / 4)))]
+        answers.append({"item_id": one["item_id"], "role": request["role"], "raw": text, "answer": text, "flag": None})
+        for name in ("cosine", "moverscore", "bertscore"):
+            found = [draw.uniform(0.4, 0.6) + (skill / 10 if i == 1 else -skill / 10) for i in range(4)]
+            similar.append({"item_id": one["item_id"], "metric": name, "similarities": found})
+    return evaluate("generation", items, requests, answers, similar)[0]
+
+
+@pytest.mark.usefixtures("few_resamples")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
+    metrics = PROTOCOLS[protocol].METRICS
+    better, worse = (
+        {row["metric"]: row for row in values(rows_of(protocol, skill), metrics, FACTS, {})} for skill in (2, -2)
+    )
+    assert list(better) == [metric.name for metric in metrics]
+    assert all(metric.about for metric in metrics)
+    assert {name for name, row in better.items() if row["headline"]} == HEADLINES[protocol]
+    assert {name for name, row in better.items() if row["higher_is_better"] is None} == NEITHER.get(protocol, set())
+    assert {name: row["unit"] for name, row in better.items() if row["unit"] != "share"} == UNITS.get(protocol, {})
+    for name, row in better.items():
+        change = row["value"] - worse[name]["value"]
+        assert row["higher_is_better"] in (None, change > 0), name
+        assert change != 0 or row["higher_is_better"] is None, name
+        assert row["family"] == ("similarity" if protocol == "generation" else "surprisal")
+        if row["unit"] == "share":
+            assert 0 <= row["value"] <= 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_proportions_are_those_whose_items_are_right_or_wrong(protocol):
+    rows = [row for skill in (2, 0, -2) for row in rows_of(protocol, skill)]
+    for metric in PROTOCOLS[protocol].METRICS:
+        if metric.corpus is None:
+            found = {row["values"][metric.name] for row in rows if metric.name in row["values"]}
+            assert metric.proportion == (found <= {0.0, 1.0}), metric.name
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_number_of_all_items_is_the_same_for_many_resamples_at_once(protocol):
+    rows = rows_of(protocol, 0)
+    for metric in PROTOCOLS[protocol].METRICS:
+        if metric.corpus is None:
+            continue
+        whole = [row["values"] for row in rows if all(name in row["values"] for name in metric.needs)]
+        draws = np.random.default_rng(0).integers(0, len(whole), (3, len(whole)))
+        arrays = [np.array([each[name] for each in whole])[draws] for name in metric.needs]
+        alone = [float(metric.corpus(*(array[k] for array in arrays))) for k in range(3)]
+        assert len(set(alone)) > 1 or metric.name == "entropy", metric.name
+        if metric.vectorised:
+            assert metric.corpus(*arrays).tolist() == pytest.approx(alone), metric.name
+        else:
+            assert metric.name.startswith("mcc")
+        assert all(map(math.isfinite, alone))
