@@ -1,8 +1,8 @@
 """BERTScore F1 (Zhang et al. 2020, https://arxiv.org/abs/1904.09675), with the bert-score package's own matching.
 
 Each token is matched to the most similar one of the other text; precision is the mean over the answer's tokens, recall
-over the option's, F1 their harmonic mean. Texts are embedded once for all the pairs they stand in, which is the only
-thing that differs from calling the package; `idf` and rescaling are its own.
+over the option's, F1 their harmonic mean; `idf` and rescaling are the package's own. Two things differ from calling it:
+texts are embedded once for all the pairs they stand in, and a pair's number does not depend on whom it is scored with.
 """
 
 import csv
@@ -15,7 +15,6 @@ import bert_score
 import numpy as np
 import torch
 from bert_score.utils import greedy_cos_idf, model2layers
-from torch.nn.utils.rnn import pad_sequence
 
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
@@ -60,28 +59,37 @@ def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[
 
 @torch.inference_mode()
 def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.ndarray:
-    """F1 of each (answer, option), float64 [n_pairs]; NaN where a text has no token with weight.
+    """F1 of each (answer, option), float64 [n_pairs]; NaN where a text has no token with weight, or NaN vectors.
 
     `vectors` and `weights` map a text to float32 [n_tokens, hidden] and float64 [n_tokens].
     """
     scores = np.full(len(pairs), np.nan)
-    able = [i for i, pair in enumerate(pairs) if all(weights[text].sum() > 0 for text in pair)]
-    able.sort(key=lambda i: [len(weights[text]) for text in pairs[i]])  # little padding
-    for start in range(0, len(able), batch_size):
-        batch = able[start : start + batch_size]
-        answers, options = (_padded([pairs[i][side] for i in batch], vectors, weights) for side in (0, 1))
-        scores[batch] = greedy_cos_idf(*options, *answers)[2].double().numpy()
+    sound = {t for t in {t for pair in pairs for t in pair} if weights[t].sum() > 0 and _have_directions(vectors[t])}
+    # a batch holds pairs of one size, because the package lets a token match the padding, with a similarity of 0,
+    # where all that it has of the other text is less similar than that
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for i, pair in enumerate(pairs):
+        if sound.issuperset(pair):
+            sizes.setdefault(tuple(len(weights[text]) for text in pair), []).append(i)
+    for same in sizes.values():
+        for start in range(0, len(same), batch_size):
+            batch = same[start : start + batch_size]
+            answers, options = (_stacked([pairs[i][side] for i in batch], vectors, weights) for side in (0, 1))
+            scores[batch] = greedy_cos_idf(*options, *answers)[2].double().numpy()
     return scores
 
 
-def _padded(texts, vectors, weights):
-    """Embeddings [batch, length, hidden], mask and weights [batch, length], as `greedy_cos_idf` takes them."""
-    # 2 and not 0: the package divides by the norm of the padding too
-    embeddings = pad_sequence([torch.from_numpy(vectors[t]) for t in texts], batch_first=True, padding_value=2.0)
-    lengths = torch.tensor([len(weights[t]) for t in texts])
-    mask = torch.arange(embeddings.shape[1]) < lengths[:, None]
-    idf = pad_sequence([torch.from_numpy(weights[t]).float() for t in texts], batch_first=True)
-    return embeddings, mask, idf
+def _have_directions(vectors: np.ndarray) -> bool:
+    """No NaN, infinity or vector of zeros: the package would make an F1 of 0.0 of them."""
+    norms = np.linalg.norm(vectors, axis=1)
+    return bool(np.isfinite(norms).all() and norms.all())
+
+
+def _stacked(texts, vectors, weights):
+    """Embeddings [batch, length, hidden], mask and weights [batch, length], for `greedy_cos_idf` to take and change."""
+    embeddings = torch.from_numpy(np.stack([vectors[t] for t in texts]))
+    idf = torch.from_numpy(np.stack([weights[t] for t in texts])).float()
+    return embeddings, torch.ones_like(idf), idf
 
 
 def baseline(record: dict, language: str | None, layer: int) -> float | None:

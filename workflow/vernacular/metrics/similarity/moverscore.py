@@ -26,6 +26,7 @@ from importlib.metadata import version
 import numpy as np
 import ot
 
+from vernacular.errors import ModelError
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 
@@ -55,9 +56,12 @@ def simil_eval_tokens(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
     for tokens in encoder.tokenize(texts, lower_case=True):
         pieces = [piece for piece, word in zip(tokens.pieces, tokens.words, strict=True) if word is not None]
         pieces = ["[CLS]", *pieces[: encoder.max_tokens - 2], "[SEP]"]
-        ids = [
-            encoder.tokenizer.unk_token_id if i is None else i for i in encoder.tokenizer.convert_tokens_to_ids(pieces)
-        ]
+        ids = encoder.tokenizer.convert_tokens_to_ids(pieces)
+        if None in ids:
+            raise ModelError(
+                f"{encoder.name}: its vocabulary has neither [CLS] and [SEP] nor a token for unknown words, "
+                'so it has no moverscore of the variant "simil-eval".'
+            )
         found.append(Tokens(ids, pieces, [""] * len(ids), [None] * len(ids), tokens.truncated))
     return found
 
@@ -69,7 +73,7 @@ def simil_eval_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> n
 
 
 def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndarray:
-    """MoverScore of each pair of texts, float64 [n_pairs]; NaN where a text has no token with weight.
+    """MoverScore of each pair of texts, float64 [n_pairs]; NaN where a text has no token with weight, or NaN vectors.
 
     `vectors` and `weights` map a text to [n_tokens, hidden] and [n_tokens]. Raises ArithmeticError if the exact solver
     gives up, which it does not on texts that fit an encoder.
@@ -80,19 +84,20 @@ def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndar
         return _score(clouds[pair[0]], clouds[pair[1]])
 
     # the solver leaves the interpreter's lock, but below some thousand flows the Python around it is what takes time
-    large = sum(len(clouds[a][0]) * len(clouds[b][0]) for a, b in pairs) > 2000 * max(1, len(pairs))
+    large = sum(len(clouds[a][0]) * len(clouds[b][0]) for a, b in pairs) > 2000 * len(pairs)
     if large and threads > 1:
         with ThreadPoolExecutor(threads) as pool:
-            return np.fromiter(pool.map(score, pairs), np.float64, len(pairs))
-    return np.fromiter(map(score, pairs), np.float64, len(pairs))
+            return np.fromiter(pool.map(score, pairs), np.float64)
+    return np.fromiter(map(score, pairs), np.float64)
 
 
 def _cloud(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The tokens that have weight: unit vectors [k, hidden] and weights [k] that sum to 1, in float64."""
     kept = weights > 0
     points = vectors[kept].astype(np.float64)
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    return points, weights[kept] / weights.sum() if kept.any() else weights[kept]
+    with np.errstate(invalid="ignore"):  # a vector of nothing but zeros has no direction
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return points, weights[kept] / weights.sum()
 
 
 def _score(one, other) -> float:
@@ -101,6 +106,8 @@ def _score(one, other) -> float:
         return float("nan")
     # |x - y|² = 2 - 2·x·y on the unit sphere
     distances = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * points @ points_2.T))
+    if not np.isfinite(distances).all():
+        return float("nan")
     cost, log = ot.emd2(mass, mass_2, distances, numItermax=1_000_000, log=True, center_dual=False)
     if log["warning"] is not None:
         raise ArithmeticError(f"exact earth mover's distance of {distances.shape} tokens: {log['warning']}")
