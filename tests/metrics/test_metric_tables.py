@@ -2,11 +2,14 @@
 
 import math
 import random
+from collections import Counter
 from functools import cache
+from statistics import fmean
 
 import numpy as np
 import pytest
 from scoring import ask, item, score
+from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.metrics.evaluate import PROTOCOLS, evaluate, values
 
 CHOICES = ["can", "pan", "luz", "mar"]  # of one length: normalised, they rank as they are
@@ -25,19 +28,32 @@ HEADLINES = {
     "generation": {"bertscore_accuracy", "cosine_accuracy", "exact_match", "moverscore_accuracy"},
     "last_word": {"surprisal"},
 } | {name: {"accuracy"} for name in ("cloze", "letters", "minimal_pair", "options", "target_word")}
+BY = ("", "_token", "_char", "_byte")
 # neither direction is better
 NEITHER = {
-    "acceptability": {f"{label}_mean{by}" for label in ("good", "bad") for by in ("", "_token", "_char", "_byte")},
+    "acceptability": {f"{label}_mean{by}" for label in ("good", "bad") for by in BY},
     "cloze": {"baseline_position", "baseline_shortest"},
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
     "letters": {"baseline_letter", "most_chosen_letter"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
     "target_word": {"certainty", "entropy", "surprisal_wrong", "surprisal_wrong_sentence"},
 }
-UNITS = {  # of metrics that are no shares
+ACCURACIES = {f"accuracy{by}" for by in BY}
+SHARES = {  # metrics whose values are shares
+    "acceptability": {f"auc{by}" for by in BY},
+    "cloze": ACCURACIES | {f"accuracy_fill{by}" for by in BY} | {"accuracy_legacy"} | NEITHER["cloze"],
+    "generation": HEADLINES["generation"] | {"verbatim_match"},
+    "last_word": {"coverage", "greedy"},
+    "letters": {"accuracy", "accuracy_orders", "ece", "probability", "right_in_every_order", "same_in_every_order"}
+    | NEITHER["letters"],
+    "minimal_pair": ACCURACIES | {"accuracy_bare"},
+    "options": ACCURACIES | {"accuracy_pmi", "probability"},
+    "target_word": {"accuracy", "accuracy_sentence", "certainty", "probability"},
+}
+UNITS = {  # of the others
     "acceptability": {
         f"{name}{by}": unit
-        for by in ("", "_token", "_char", "_byte")
+        for by in BY
         for name, unit in {"good_mean": "nats", "bad_mean": "nats", "difsur": "percent", "mcc": "score"}.items()
     },
     "generation": {f"{name}_{part}": "cosine" if name == "cosine" else "score"
@@ -106,6 +122,7 @@ def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
     assert all(metric.about for metric in metrics)
     assert {name for name, row in better.items() if row["headline"]} == HEADLINES[protocol]
     assert {name for name, row in better.items() if row["higher_is_better"] is None} == NEITHER.get(protocol, set())
+    assert {name for name, row in better.items() if row["unit"] == "share"} == SHARES[protocol]
     assert {name: row["unit"] for name, row in better.items() if row["unit"] != "share"} == UNITS.get(protocol, {})
     for name, row in better.items():
         change = row["value"] - worse[name]["value"]
@@ -120,7 +137,10 @@ def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
 def test_proportions_are_those_whose_items_are_right_or_wrong(protocol):
     rows = [row for skill in (2, 0, -2) for row in rows_of(protocol, skill)]
     for metric in PROTOCOLS[protocol].METRICS:
-        if metric.corpus is None:
+        if metric.corpus:
+            assert not metric.proportion
+        else:
+            assert not metric.vectorised
             found = {row["values"][metric.name] for row in rows if metric.name in row["values"]}
             assert metric.proportion == (found <= {0.0, 1.0}), metric.name
 
@@ -141,3 +161,86 @@ def test_a_number_of_all_items_is_the_same_for_many_resamples_at_once(protocol):
         else:
             assert metric.name.startswith("mcc")
         assert all(map(math.isfinite, alone))
+
+
+def bits(name):
+    return lambda v: fmean(v[name]) / math.log(2)
+
+
+def where(name, label):
+    return lambda v: fmean(x for x, y in zip(v[name], v["label"], strict=True) if y == label)
+
+
+def percent(good, bad):
+    return lambda v: 100 * (bad(v) - good(v)) / max(bad(v), good(v))
+
+
+def mean(name):
+    return lambda v: fmean(v[name])
+
+
+def right_pairs(name):
+    def share(v):
+        good, bad = ([x for x, y in zip(v[name], v["label"], strict=True) if y == label] for label in (1, 0))
+        return fmean((x < y) + (x == y) / 2 for x in good for y in bad)
+
+    return share
+
+
+def most_common(name):
+    return lambda v: Counter(v[name]).most_common(1)[0][1] / len(v[name])
+
+
+def calibration(v):
+    off = Counter()
+    for confidence, right in zip(v["confidence"], v["accuracy"], strict=True):
+        off[math.ceil(confidence * 10)] += confidence - right
+    return sum(map(abs, off.values())) / len(v["confidence"])
+
+
+def of_sentences(by):
+    name = f"surprisal{by}"
+    return {
+        f"good_mean{by}": where(name, 1),
+        f"bad_mean{by}": where(name, 0),
+        f"difsur{by}": percent(where(name, 1), where(name, 0)),
+        f"auc{by}": right_pairs(name),
+        f"mcc{by}": lambda v: mcc_cross_validated(*(np.array(v[each]) for each in (name, "label", "fold"))),
+    }
+
+
+def of_forms(level):
+    right, wrong = f"surprisal_right{level}", f"surprisal_wrong{level}"
+    return {
+        right: bits(right),
+        wrong: bits(wrong),
+        f"asd{level}": lambda v: bits(wrong)(v) - bits(right)(v),
+        f"asd_normalised{level}": lambda v: fmean(v[wrong]) / fmean(v[right]) - 1,
+    }
+
+
+DEFINITIONS = {
+    "acceptability": {name: formula for by in BY for name, formula in of_sentences(by).items()},
+    "cloze": {"baseline_position": most_common("gold_position")},
+    "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
+    "letters": {
+        "ece": calibration,
+        "most_chosen_letter": most_common("chosen_position"),
+        "baseline_letter": most_common("gold_position"),
+    },
+    "minimal_pair": {
+        f"difsur{bare}": percent(mean(f"surprisal_good{bare}"), mean(f"surprisal_bad{bare}")) for bare in ("", "_bare")
+    },
+    "target_word": of_forms("") | of_forms("_sentence") | {"entropy": bits("entropy")},
+}
+
+
+@pytest.mark.usefixtures("few_resamples")
+@pytest.mark.parametrize("protocol", DEFINITIONS)
+def test_numbers_of_all_items_are_their_definitions(protocol):
+    rows, metrics = rows_of(protocol, 1), PROTOCOLS[protocol].METRICS
+    columns = {name: [r["values"][name] for r in rows if name in r["values"]] for row in rows for name in row["values"]}
+    found = {row["metric"]: row["value"] for row in values(rows, metrics, FACTS, {})}
+    assert DEFINITIONS[protocol].keys() == {metric.name for metric in metrics if metric.corpus}
+    for name, formula in DEFINITIONS[protocol].items():
+        assert found[name] == pytest.approx(formula(columns)), name
