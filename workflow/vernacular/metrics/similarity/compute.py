@@ -77,7 +77,7 @@ def similarities(
     for name in (spec["metric"] for spec in wanted if spec["metric"] in results):
         values, facts = results[name]
         metadata["signatures"][name] = facts.pop("signature")
-        about = {key: records[name].get(key) for key in ("name", "revision", "fingerprint", "fallback")}
+        about = {key: records[name].get(key) for key in ("name", "revision", "fingerprint")}
         metadata["encoders"][name] = about | facts
         value = dict(zip(pairs, values, strict=True))
         for item, texts in options.items():
