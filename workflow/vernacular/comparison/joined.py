@@ -51,7 +51,7 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
             found[evaluation] = table
         notes += said
     if not found:
-        raise DataError("\n".join(notes) or f"{shown(path)}: nothing that can be joined.")
+        raise DataError("\n".join(notes))
     return found, notes
 
 
@@ -94,7 +94,7 @@ def _keys(table: pa.Table) -> dict[str, tuple]:
 
 
 def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
-    first = next(lines_of(file), (0, {}))[1]
+    first = next((row for _, row in lines_of(file)), None)
     if not first:
         raise DataError(f"{shown(file)}: no results in it.")
     sampled = is_sample(first)
