@@ -56,7 +56,7 @@ def test_an_empty_option_has_no_length_to_divide_by():
 
 def test_ties_are_told_apart_by_normalisation():
     row = row_of(ONE, {"choice:0": -2.0, "choice:1": [-1.0, -1.0], "choice:2": -5.0})
-    assert row["tie"] is True
+    assert (row["tie"], row["prediction"]) == (True, "a | bb bb")
     assert row["values"]["tie:accuracy"] == 1.0
     assert "tie:accuracy_char" not in row["values"]
     assert row["values"]["accuracy"] == 0.0

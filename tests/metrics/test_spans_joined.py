@@ -8,9 +8,9 @@ from vernacular.metrics.spans import by_item
 QUESTION = item(question="?", choices=["ún", "dous tres"], gold=[0])
 
 
-def spans(**changed):
+def spans(logprobs=(-1.0, -2.0), **changed):
     request = ask([item(context="Fun á", target="estación")], "continuation", "last_word")[0]
-    return by_item([request], [score(request, [-1.0, -2.0], **changed)])["i1"]["word"]
+    return by_item([request], [score(request, list(logprobs), **changed)])["i1"]["word"]
 
 
 def test_sums_tokens_characters_and_bytes():
@@ -27,6 +27,10 @@ def test_sums_tokens_characters_and_bytes():
     [
         ({"flag": "error: out of memory"}, "error: out of memory"),
         ({"flag": "empty"}, "error: empty"),
+        ({"flag": "boundary; empty"}, "boundary; error: empty"),
+        ({"flag": "boundary; error: out of memory"}, "boundary; error: out of memory"),
+        ({"flag": "boundary", "logprobs": []}, "boundary; error: no token was scored"),
+        ({"flag": "boundary", "logprobs": [math.inf]}, "boundary; error: log-probability is not a number"),
         ({"logprobs": []}, "error: no token was scored"),
         ({"logprobs": None}, "error: no token was scored"),
         ({"logprobs": [None]}, "error: no token was scored"),
@@ -36,7 +40,7 @@ def test_sums_tokens_characters_and_bytes():
 def test_what_could_not_be_scored_is_flagged_and_never_zero(changed, flag):
     request = ask([item(context="Fun á", target="praia")], "continuation", "last_word")[0]
     span = by_item([request], [score(request, [-1.0]) | changed])["i1"]["word"]
-    assert (span.loglik, span.flag) == (None, flag)
+    assert (span.loglik, span.flag, span.per("token")) == (None, flag, None)
 
 
 def test_a_first_token_without_context_is_left_out_of_sum_and_length():
@@ -46,7 +50,9 @@ def test_a_first_token_without_context_is_left_out_of_sum_and_length():
 
 
 def test_a_flag_that_is_no_error_keeps_the_number():
-    assert (spans(flag="boundary; truncated: 2 demonstrations").loglik) == -3.0
+    for flag in ("boundary; truncated: 2 demonstrations left out", "truncated: an empty error left out"):
+        assert (spans(flag=flag).loglik, spans(flag=flag).flag) == (-3.0, flag)
+    assert spans(logprobs=[-math.inf], flag="boundary").flag == "boundary; infinite surprisal"
 
 
 def test_a_missing_score_is_an_error_of_its_item_alone():

@@ -42,7 +42,7 @@ def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories:
 
 def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
     used = [row for row in rows if _has(row, metric)]
-    arrays = [np.array([row["values"][name] for row in used], dtype=float) for name in _needs(metric)]
+    arrays = [np.array([row["values"][name] for row in used]) for name in _needs(metric)]
     value = float("nan")
     with np.errstate(invalid="ignore", over="ignore"):  # of infinite surprisals a mean is no number, and is left empty
         if used:

@@ -40,7 +40,7 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
         values = {"coverage": float(scored)}
         if scored:
             values |= {
-                "surprisal": word.surprisal,
+                "surprisal": -word.loglik,
                 "surprisal_max": -min(word.logprobs),
                 "surprisal_corrected": corrected(word),
                 "greedy": float(all(word.score["greedy"])) if word.score.get("greedy") else None,

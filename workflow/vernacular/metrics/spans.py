@@ -17,11 +17,6 @@ class Span:
     flag: str | None
     score: dict  # the row of the scores file
 
-    @property
-    def surprisal(self) -> float | None:
-        """Nats."""
-        return None if self.loglik is None else -self.loglik
-
     def per(self, unit: str) -> float | None:
         """Log-likelihood in nats per "token", "char" or "byte" (UTF-8), or as it is for "sum".
 
@@ -57,22 +52,29 @@ def _span(request: dict, score: dict | None) -> Span:
     whole = request["prefix"] + request["text"]
     text = whole[request["span_start"] : request["span_end"]].strip()
     before = whole[len(request["prefix"]) : request["span_start"]]
-    if request["role"].startswith(UNASKED):
-        return Span(text, before, None, (), f"error: {request['role'].removeprefix(UNASKED)}", {})
-    if score is None:
-        return Span(text, before, None, (), "error: not scored", {})
-    flag = score["flag"]
     # a null stands for a first token without anything before it, which a model without BOS cannot score
-    logprobs = tuple(value for value in score["logprobs"] or () if value is not None)
-    if flag and any(part.strip().startswith(("error", "empty")) for part in flag.split(";")):
-        return Span(text, before, None, (), flag if "error" in flag else f"error: {flag}", score)
+    logprobs = tuple(value for value in (score or {}).get("logprobs") or () if value is not None)
+    if request["role"].startswith(UNASKED):
+        loglik, flag = None, f"error: {request['role'].removeprefix(UNASKED)}"
+    elif score is None:
+        loglik, flag = None, "error: not scored"
+    else:
+        loglik, flag = _total(logprobs, score["flag"])
+    return Span(text, before, loglik, logprobs, flag, score or {})
+
+
+def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None, str | None]:
+    """Their sum, None where they make no number, and the flag with what is wrong with them."""
+    parts = [part.strip() for part in (flag or "").split(";")]
+    if any(part.startswith(("error", "empty")) for part in parts):
+        return None, _joined(*(f"error: {part}" if part.startswith("empty") else part for part in parts))
     if not logprobs:
-        return Span(text, before, None, (), _joined(flag, "error: no token was scored"), score)
+        return None, _joined(flag, "error: no token was scored")
     if any(math.isnan(value) or value == math.inf for value in logprobs):
-        return Span(text, before, None, (), _joined(flag, "error: log-probability is not a number"), score)
+        return None, _joined(flag, "error: log-probability is not a number")
     if min(logprobs) == -math.inf:  # it still is the least likely of all; but no mean with it in it is a number
-        return Span(text, before, -math.inf, logprobs, _joined(flag, "infinite surprisal"), score)
-    return Span(text, before, math.fsum(logprobs), logprobs, flag, score)
+        return -math.inf, _joined(flag, "infinite surprisal")
+    return math.fsum(logprobs), flag
 
 
 def _joined(*flags: str | None) -> str:
