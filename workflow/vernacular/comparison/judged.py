@@ -6,7 +6,7 @@ from string import ascii_uppercase
 from vernacular.comparison.match import as_written
 from vernacular.comparison.outside import Answer
 from vernacular.metrics.choosing import Choice, choose
-from vernacular.metrics.generation import compared_part, normalised, textual
+from vernacular.metrics.generation import normalised, textual
 
 # protocols whose results another tool can have too; of acceptability nothing but raw surprisals would be comparable
 JUDGED = ("cloze", "generation", "last_word", "letters", "minimal_pair", "options", "target_word")
@@ -55,8 +55,7 @@ def _of_a_text(row: dict, answer: Answer) -> None:
         if answer.correct is not None:
             row["values"] = {"exact_match": float(answer.correct)}
         return
-    item = {"choices": row["options"], "target": None}
-    row["values"] = textual(compared_part(item, answer.prediction), references)
+    row["values"] = textual(answer.prediction, references)
 
 
 def _of_options(row: dict, answer: Answer, protocol: str) -> None:

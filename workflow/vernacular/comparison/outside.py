@@ -125,4 +125,4 @@ def _truth(where: str, cell) -> bool | None:
 def as_text(cell) -> str:
     """A cell as text; half characters (lone surrogates), which JSON can hold and Parquet cannot, as U+FFFD."""
     text = "" if cell is None else str(cell)
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
