@@ -134,6 +134,8 @@ def test_unknown_gold_gives_means_and_no_verdict():
     row = one("x", similar([0.5, 0.25, 0.25, 0.0]), gold=())
     assert row["correct"] is None
     assert row["values"] == {"cosine_mean": 0.25}
+    row = one("...", similar([None] * 4), similar([None] * 4, "moverscore"), gold=())
+    assert (row["values"], row["correct"], row["flag"]) == ({}, None, "no cosine; no moverscore")
 
 
 def test_items_without_options_have_the_similarity_to_their_target_alone():
@@ -152,6 +154,26 @@ def test_the_last_word_is_compared_without_case_and_punctuation(answer, right):
     row = one(answer, choices=(), gold=(), target="tempo")
     assert row["values"]["exact_match"] == float(right)
     assert row["correct"] is right
+
+
+def test_a_target_to_which_an_answer_has_no_similarity_has_none():
+    row = one("", similar([None]), choices=(), gold=(), target="un resumo longo")
+    assert row["values"] == {"exact_match": 0.0, "token_f1": 0.0, "chrf": 0.0}
+    assert (row["flag"], row["correct"]) == ("empty answer", False)
+
+
+def test_an_item_without_options_and_target_has_no_verdict():
+    row = one("x", choices=(), gold=(), target=None)
+    assert (row["values"], row["correct"], row["prediction"], row["flag"]) == ({}, None, "x", None)
+
+
+def test_text_alone_chooses_no_option():
+    row = one("unha mazá")
+    assert (row["values"]["exact_match"], row["correct"], row["predicted"]) == (1.0, None, None)
+
+
+def test_an_answer_without_a_word_has_no_first_one():
+    assert generation.compared_part(item(choices=(), target="tempo"), " ... !") == ""
 
 
 def test_the_choice_shown_is_cosines_where_there_is_one():

@@ -162,7 +162,7 @@ def compared_part(item: dict, answer: str) -> str:
     Where a sentence's last word is asked for (no options, a target of one word; CALAME, Lopes et al. 2024), the model
     may go on after it, so the first word counts.
     """
-    if item["choices"] or not item["target"] or len(item["target"].split()) != 1:
+    if item["choices"] or len(item["target"].split()) != 1:
         return answer
     return next((word for word in answer.split() if normalised(word)), "")
 
