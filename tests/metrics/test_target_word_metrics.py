@@ -55,6 +55,13 @@ def test_certainty_is_between_zero_and_one_whatever_the_vocabulary():
     assert values["certainty"] == 1.0
 
 
+@pytest.mark.parametrize("gold", [[], [0, 1, 2]])
+def test_forms_of_which_none_is_wrong_or_none_right_have_no_surprisals(gold):
+    values = rows_of([BOY | {"gold": gold}], {"token:1": -1.0})[0]["values"]
+    assert not {"surprisal_right", "surprisal_wrong", "margin", "surprisal_right_sentence"} & values.keys()
+    assert ("probability" in values, values.get("accuracy")) == ((True, 1.0) if gold else (False, None))
+
+
 def test_sentence_level_stands_apart():
     row = rows_of(
         [BOY], {"token:0": -5.0, "token:1": -4.0, "sentence:0": -20.0, "sentence:1": -30.0, "sentence:2": -31.0}

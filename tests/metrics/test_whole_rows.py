@@ -109,18 +109,18 @@ def test_minimal_pair():
 
 
 def test_target_word():
-    one = item(context="O [MASK] x.", choices=["can", "gato", "pan"], gold=[0, 2], **HERE)
+    one = item(context="O [MASK] x.", question="Que?", choices=["can", "gato", "pan"], gold=[0, 2], **HERE)
     requests = ask([one], "target_word", "target_word")
-    by_role = {"token:0": -3.0, "token:1": -4.0, "token:2": -2.0, "sentence:0": -9.0, "sentence:1": -7.0}
+    by_role = {"token:0": -2.0, "token:1": -4.0, "token:2": -3.0, "sentence:0": -9.0, "sentence:1": -7.0}
     entropies = {"entropy": [1.5], "topk_entropy": [LN(10)]}
     scores = [
-        score(r, by_role.get(r["role"], -20.0), **(entropies if r["role"] == "token:2" else {})) for r in requests
+        score(r, by_role.get(r["role"], -20.0), **(entropies if r["role"] == "token:0" else {})) for r in requests
     ]
     row = target_word.per_item([one], requests, scores)[0]
     values = {f"loglik_{role}": by_role.get(role, -20.0) for role in [*by_role, "sentence:2"]}
     values |= {"accuracy": 1, "surprisal_right": 2, "surprisal_wrong": 4, "margin": 2, "probability": math.exp(-2)}
     values |= {"accuracy_sentence": 0, "surprisal_right_sentence": 9, "surprisal_wrong_sentence": 7}
-    choice = chose(["can", "gato", "pan"], [0, 2], [-3.0, -4.0, -2.0], "pan", [2], correct=True)
+    choice = chose(["can", "gato", "pan"], [0, 2], [-2.0, -4.0, -3.0], "can", [0], correct=True)
     told(
         row,
         values | {"margin_sentence": -2, "entropy": 1.5, "topk_entropy": LN(10), "certainty": 0.5},

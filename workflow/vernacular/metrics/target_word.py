@@ -94,7 +94,7 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
 def _level(logprob: list[float] | None, right: list[int], suffix: str) -> dict[str, float]:
     values = choose(logprob, right).outcome(f"accuracy{suffix}")
     wrong = [-score for i, score in enumerate(logprob or ()) if i not in right]
-    if not logprob or not right or not wrong:
+    if not right or not wrong:
         return values
     return values | {
         f"surprisal_right{suffix}": -max(logprob[i] for i in right),
