@@ -11,7 +11,8 @@ from vernacular.inference import generate_check, generate_decode
 from vernacular.inference.generate import generate
 from vernacular.inference.generate_text import continuation
 from vernacular.inference.schema import GENERATIONS
-from vernacular.inference.store import Journal, StopFlag, Stopped
+from vernacular.inference.stopping import StopFlag, Stopped
+from vernacular.inference.store import Journal
 from vernacular.requests.schema import REQUESTS
 
 TEXTS = [

@@ -207,7 +207,7 @@ def test_chat_auto_follows_the_tokenizer():
 @pytest.mark.parametrize("arch", ["bloom", "gpt_neo", "mamba"])
 def test_self_check_catches_what_the_list_of_architectures_would_miss(arch, monkeypatch):
     monkeypatch.setattr(capability, "incapable", lambda loaded, strategy: None)
-    monkeypatch.setattr("vernacular.inference.score.incapable", lambda loaded, strategy: None)
+    monkeypatch.setattr("vernacular.inference.choose.incapable", lambda loaded, strategy: None)
     loaded = tiny.loaded(arch)
     rows, metadata = ask(loaded, few_shot(8, [" the cat in the house", " the dog"]))
     assert metadata["engine"]["strategy"] != "tree"

@@ -68,33 +68,31 @@ def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
         yield _as_table(rows[start : start + _AT_A_TIME], kind)
 
 
-def read(path, kind: Kind, *, anywhere: bool = False) -> pa.Table:
+def read(
+    path, kind: Kind, *, anywhere: bool = False, columns: list[str] | None = None, repeated: tuple[str, ...] = ()
+) -> pa.Table:
     """Read an artifact; raises ArtifactError naming the file if missing, damaged, or of another kind, schema or place.
 
-    `anywhere`: it may have been moved since it was written.
+    `anywhere`: it may have been moved since it was written. `columns`: those to read, None for all. `repeated`: of the
+    texts in these columns ("prefix", "turns.list.element.content", …) each different one is held once, by some thousand
+    rows: they come as dictionaries.
     """
-    try:
-        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-    except FileNotFoundError:
-        raise ArtifactError(f"{path}: there is no such file.") from None
-    except _DAMAGES as error:
-        raise _damaged(path, error) from None
-    found = _note(table.schema.metadata, path, anywhere)
+    schema = _schema(path)
+    found = _note(schema.metadata, path, anywhere)
     if found.get("kind") != kind.name:
         raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
-    if not table.schema.remove_metadata().equals(kind.schema):
+    if not schema.remove_metadata().equals(kind.schema):
         raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
-    return table
+    how = {"page_checksum_verification": True, "partitioning": None, "read_dictionary": list(repeated)}
+    try:
+        return pq.read_table(path, columns=columns, **how)
+    except _DAMAGES as error:
+        raise _damaged(path, error) from None
 
 
 def metadata(path, *, anywhere: bool = False) -> dict:
     """The `vernacular` metadata of an artifact, without reading its rows; raises as `read` does."""
-    try:
-        return _note(pq.read_schema(path).metadata, path, anywhere)
-    except FileNotFoundError:
-        raise ArtifactError(f"{path}: there is no such file.") from None
-    except _DAMAGES as error:
-        raise _damaged(path, error) from None
+    return _note(_schema(path).metadata, path, anywhere)
 
 
 def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
@@ -137,6 +135,15 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=kind.schema)
     except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
         raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+
+
+def _schema(path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except FileNotFoundError:
+        raise ArtifactError(f"{path}: there is no such file.") from None
+    except _DAMAGES as error:
+        raise _damaged(path, error) from None
 
 
 def _damaged(path, error: Exception) -> ArtifactError:

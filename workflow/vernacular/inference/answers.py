@@ -7,7 +7,7 @@ import pyarrow as pa
 from vernacular import artifacts
 from vernacular.artifacts import Kind
 from vernacular.errors import ArtifactError
-from vernacular.inference.run import impossible, questions
+from vernacular.inference.questions import impossible, questions
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Store
 
@@ -44,7 +44,7 @@ def lay_out(
     for index, question in enumerate(whole):
         found = store.get(question.key, question.kind)
         if found is None:
-            parts = [share[index] for share in shares if share[index].requests.num_rows]
+            parts = [share[index] for share in shares if share[index].rows]
             answers = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in answers:
                 raise ArtifactError(

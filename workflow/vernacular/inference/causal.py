@@ -4,24 +4,24 @@ from vernacular.inference.execute import Counters, execute
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import token_budget
 from vernacular.inference.plan import Batch, Limits, plan
 from vernacular.inference.prepare import Prepared
 from vernacular.inference.store import Journal
-from vernacular.inference.trie import Path, grow, size
+from vernacular.inference.trie import Path, grow
 
 
-def paths_of(requests: list[Prepared]) -> dict[str, Path]:
-    """request id -> what it reads and asks. The last token is read only where what follows it is asked for."""
-    found = {}
-    for request in requests:
-        slots = range(max(request.first, 1), request.stop)  # nothing stands before index 0
-        asks = [(i, request.ids[i], (request.request_id, i - request.first)) for i in slots]
-        if "word_end" in request.extras:
-            asks.append((request.stop, -1, (request.request_id, request.stop - request.first)))
-        read = request.stop if "word_end" in request.extras else request.stop - 1
-        found[request.request_id] = Path(tuple(request.ids[:read]), tuple(asks))
-    return found
+def path_of(request: Prepared, one_of: dict[int, int]) -> Path:
+    """What a request reads and asks. The last token is read only where what follows it is asked for.
+
+    `one_of`: the one object for each token of all paths, which is added to: one of its own each is four times as large.
+    """
+    ids = request.ids
+    slots = range(max(request.first, 1), request.stop)  # nothing stands before index 0
+    asks = [(i, ids[i], (request.request_id, i - request.first)) for i in slots]
+    if "word_end" in request.extras:
+        asks.append((request.stop, -1, (request.request_id, request.stop - request.first)))
+    read = ids[: request.stop] if "word_end" in request.extras else ids[: request.stop - 1]
+    return Path(tuple(map(one_of.setdefault, read, read)), tuple(asks))
 
 
 def ask_causal(
@@ -29,6 +29,7 @@ def ask_causal(
     paths: dict[str, Path],
     *,
     strategy: str,
+    budget: int,
     whole_head: bool,
     extras: frozenset[str],
     take,
@@ -36,7 +37,7 @@ def ask_causal(
     progress: bool,
 ) -> Counters:
     """Answer every question of `paths`, handing (questions, answers) to `take`; returns what it cost."""
-    counters = Counters(budget=token_budget(loaded), tokens_trie=size(grow(list(paths.values()))))
+    counters = Counters(budget=budget)
     body = Body(loaded, tree=strategy == "tree", whole=whole_head)
     head = Head(loaded, extras=extras, whole=whole_head)
 

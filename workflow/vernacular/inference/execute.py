@@ -27,6 +27,12 @@ class Counters:
     oom_retries: int = 0
     given_up: list[str] = field(default_factory=list)  # requests that fit no memory
 
+    def add(self, other: "Counters") -> None:
+        """Count in what came after this."""
+        self.budget = other.budget
+        for name in ("forwards", "tokens_computed", "tokens_trie", "batches_resumed", "oom_retries", "given_up"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     def facts(self) -> dict:
         """For the metadata: the given-up requests as a number."""
         return {**asdict(self), "given_up": len(self.given_up)}
@@ -61,14 +67,15 @@ def execute(
             with tqdm(total=sum(b.tokens for b, _ in planned), unit="token", disable=None if progress else True) as bar:
                 for batch, asked in planned:
                     name = batch.name()
-                    if kept := journal.done(name):
-                        answers = Answers(**kept[0])
-                        counters.batches_resumed += 1
-                    else:
-                        answers = _attempt(answer, batch)
-                        if answers is None:
-                            break
-                        journal.add(name, [asdict(answers)])
+                    with journal.finishing():
+                        if kept := journal.done(name):
+                            answers = Answers(**kept[0])
+                            counters.batches_resumed += 1
+                        else:
+                            answers = _attempt(answer, batch)
+                            if answers is None:
+                                break
+                            journal.add(name, [asdict(answers)])
                     take(asked, answers)
                     for who in _askers(asked):
                         unanswered[who] -= 1

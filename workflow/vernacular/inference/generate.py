@@ -16,10 +16,11 @@ from vernacular.inference.generate_cache import Prefix, shared_start
 from vernacular.inference.generate_check import strategy
 from vernacular.inference.generate_decode import Work, decode
 from vernacular.inference.generate_plan import batches, limits
-from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompt_of
+from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompts_of
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import release
+from vernacular.inference.portions import rows_of, table_of
 from vernacular.inference.schema import GENERATIONS
 from vernacular.inference.trouble import is_out_of_memory
 
@@ -35,23 +36,21 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     """
     check_can_generate(loaded)
     started = time.perf_counter()
-    rows = requests.to_pylist()
-    distinct = {row["request_id"]: row for row in rows if row["kind"] == "generate"}
-    prompts = {name: prompt_of(loaded, row) for name, row in distinct.items()}
+    prompts = prompts_of(loaded, requests)
     run = _Run(loaded, journal, tqdm(total=len(prompts), disable=None if progress else True, unit="text"))
     askable = [prompt for prompt in prompts.values() if prompt.error is None]
     # prompts that shed demonstrations begin otherwise: they share a prefix among themselves
     for left_out in sorted({prompt.left_out for prompt in askable}):
         run.group([prompt for prompt in askable if prompt.left_out == left_out])
     run.bar.close()
-    table = pa.Table.from_pylist([row_of(row, prompts, run.found) for row in rows], schema=GENERATIONS.schema)
+    table = table_of((row_of(row, prompts, run.found) for row in rows_of(requests)), GENERATIONS.schema)
     reasons = Counter(row["finish_reason"] for row in run.found.values())
     return table, {
         "model": loaded.facts(),
         "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
         "tokenizer": {"bos": loaded.option("bos", "auto"), "adds_bos": loaded.adds_bos, "truncation": "demonstrations"},
         "counters": vars(run.work)
-        | {"requests": len(rows), "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
+        | {"requests": requests.num_rows, "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
         | {"truncated": sum(p.left_out > 0 for p in askable), "unaskable": len(prompts) - len(askable)}
         | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
@@ -101,25 +100,31 @@ class _Run:
         if kept is not None:
             self.n_resumed += 1
         else:
-            try:
-                kept = decode(self.loaded, batch, prefix, self.work)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                kept = None
-            if kept is None:  # outside the except clause, whose traceback would keep the tensors alive
-                release(self.loaded)
-                self.oom_retries += 1
-                if len(batch) > 1:
-                    self.most_rows = max(1, half)
-                    self._batch(batch, prefix)
-                    return
-                message = "out of memory, even alone"
-                kept = [{"raw": None, "answer": None, "finish_reason": None, "n_tokens": 0, "error": message}]
-            self.n_batches += 1
-            self.journal.add(name, kept)
+            with self.journal.finishing():
+                kept = self._attempt(batch, prefix)
+                if kept is not None:
+                    self.n_batches += 1
+                    self.journal.add(name, kept)
+            if kept is None:
+                self.most_rows = max(1, half)
+                self._batch(batch, prefix)
+                return
         self.found.update({prompt.request_id: row for prompt, row in zip(batch, kept, strict=True)})
         self.bar.update(len(batch))
+
+    def _attempt(self, batch: list[Prompt], prefix: Prefix | None) -> list[dict] | None:
+        """What the model writes; None where there is no memory for so many."""
+        try:
+            return decode(self.loaded, batch, prefix, self.work)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        release(self.loaded)  # outside the except clause, whose traceback would keep the tensors alive
+        self.oom_retries += 1
+        if len(batch) > 1:
+            return None
+        message = "out of memory, even alone"
+        return [{"raw": None, "answer": None, "finish_reason": None, "n_tokens": 0, "error": message}]
 
 
 def _name(batch: list[Prompt]) -> str:

@@ -1,11 +1,14 @@
 """Generate requests as token ids: chat template, BOS policy, how many tokens to generate, what to leave out."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from vernacular.errors import ModelError
 from vernacular.inference.chat import render, uses_chat, without_demonstrations
 from vernacular.inference.load import LoadedModel
+from vernacular.inference.portions import rows_of
 from vernacular.inference.tokens import bos_policy
 
 MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
@@ -31,6 +34,17 @@ class Prompt:
         if self.error:
             return f"error: {self.error}"
         return f"truncated: {self.left_out} demonstrations left out" if self.left_out else None
+
+
+def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
+    """request id -> prompt of each distinct generate request; their tokens share one object each."""
+    found: dict[str, Prompt] = {}
+    one_of: dict[int, int] = {}
+    for row in rows_of(requests):
+        if row["kind"] == "generate" and row["request_id"] not in found:
+            prompt = prompt_of(loaded, row)
+            found[prompt.request_id] = replace(prompt, ids=list(map(one_of.setdefault, prompt.ids, prompt.ids)))
+    return found
 
 
 def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:

@@ -11,10 +11,11 @@ import torch
 
 from vernacular.errors import ModelError
 from vernacular.fingerprint import fingerprint
-from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompt_of
+from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompts_of
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.generate_text import answer_of, continuation, stop_at
 from vernacular.inference.load import LoadedModel
+from vernacular.inference.portions import rows_of, table_of
 from vernacular.inference.schema import GENERATIONS
 
 PART = 512  # prompts between two entries of the journal
@@ -30,9 +31,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     check_can_generate(loaded)
     engine, version = _engine(loaded)
     started = time.perf_counter()
-    rows = requests.to_pylist()
-    distinct = {row["request_id"]: row for row in rows if row["kind"] == "generate"}
-    prompts = {name: prompt_of(loaded, row) for name, row in distinct.items()}
+    prompts = prompts_of(loaded, requests)
     askable = sorted((p for p in prompts.values() if p.error is None), key=lambda p: (p.ids, p.request_id))
     found: dict[str, dict] = {}
     for start in range(0, len(askable), PART):
@@ -40,11 +39,16 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
         name = fingerprint(["vllm", [prompt.request_id for prompt in part]])
         outcomes = journal.done(name)
         if outcomes is None:
-            outcomes = _outcomes(loaded, engine, part, progress)
-            journal.add(name, outcomes)
+            with journal.finishing():
+                outcomes = _outcomes(loaded, engine, part, progress)
+                journal.add(name, outcomes)
         found.update({prompt.request_id: outcome for prompt, outcome in zip(part, outcomes, strict=True)})
-    table = pa.Table.from_pylist([row_of(row, prompts, found) for row in rows], schema=GENERATIONS.schema)
-    counters = {"requests": len(rows), "distinct": len(prompts), "seconds": round(time.perf_counter() - started, 3)}
+    table = table_of((row_of(row, prompts, found) for row in rows_of(requests)), GENERATIONS.schema)
+    counters = {
+        "requests": requests.num_rows,
+        "distinct": len(prompts),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
     return table, {"model": loaded.facts(), "engine": {"name": "vllm", "version": version}, "counters": counters}
 
 

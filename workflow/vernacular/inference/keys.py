@@ -24,7 +24,7 @@ _OPTIONS = (
 )
 _SHARED = ("load.py", "adapter.py", "chat.py", "tokens.py", "schema.py", "memory.py")
 _LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
-_NO_NUMBERS = ("store.py", "run.py", "answers.py", "shards.py", "trouble.py", "keys.py")
+_NO_NUMBERS = ("store.py", "stopping.py", "run.py", "questions.py", "answers.py", "shards.py", "trouble.py", "keys.py")
 
 
 @functools.cache

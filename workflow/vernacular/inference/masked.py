@@ -16,7 +16,6 @@ from vernacular.inference.capability import MEND_NAN, NOISE, NOTHING_BUT_NAN, di
 from vernacular.inference.execute import Counters, execute
 from vernacular.inference.head import Answers, Head
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.memory import token_budget
 from vernacular.inference.prepare import Prepared
 from vernacular.inference.store import Journal
 
@@ -62,7 +61,14 @@ class MaskedBatch:
 
 
 def ask_masked(
-    loaded: LoadedModel, requests: list[Prepared], *, extras: frozenset[str], take, journal: Journal, progress: bool
+    loaded: LoadedModel,
+    requests: list[Prepared],
+    *,
+    budget: int,
+    extras: frozenset[str],
+    take,
+    journal: Journal,
+    progress: bool,
 ) -> tuple[Counters, dict]:
     """Answer every span of `requests`, handing (questions, answers) to `take`; returns what it cost, and the metadata.
 
@@ -74,7 +80,7 @@ def ask_masked(
         raise ModelError(f"model {loaded.record['name']}: its tokenizer's mask token is beyond the model's vocabulary.")
     copies = {request.request_id: copies_of(loaded, request) for request in requests}
     everything = merged(copies, set(copies))
-    counters = Counters(budget=token_budget(loaded), tokens_trie=sum(len(copy.ids) for copy in everything))
+    counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in everything))
     head = Head(loaded, extras=extras - {"word_end"})
     difference = _self_check(loaded, head, everything)
 

@@ -15,6 +15,7 @@ class Prepared:
     ids: list[int] = field(default_factory=list)  # to the span's end for a causal model, all for a masked one
     offsets: list = field(default_factory=list)  # of the span's tokens
     words: list = field(default_factory=list)  # the word each of `ids` is a piece of (masked models)
+    span: list[int] = field(default_factory=list)  # ids[first:stop], when all is done
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
     lead: int = 0  # special tokens before the text
@@ -67,6 +68,7 @@ def prepare(loaded: LoadedModel, row: dict) -> Prepared:
     if found.ids and max(found.ids) >= loaded.model.get_input_embeddings().num_embeddings:
         found.flags.append("error: a token is beyond the model's vocabulary")
         found.stop = found.first
+    found.span = found.ids[found.first : found.stop]
     return found
 
 

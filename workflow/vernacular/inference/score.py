@@ -1,7 +1,7 @@
 """requests -> scores: the log-probability of every token of every span, once, with what the model's report needs.
 
 `causal.py` and `masked.py` ask the model; here requests are prepared, a strategy is chosen and checked, and the answers
-are laid out by request.
+are laid out by request: portion after portion, if an evaluation is large.
 """
 
 import logging
@@ -10,19 +10,21 @@ from collections import Counter
 
 import pyarrow as pa
 
-from vernacular.errors import ArtifactError, ModelError
-from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable, with_numbers
-from vernacular.inference.causal import ask_causal, paths_of
+from vernacular.errors import ArtifactError
+from vernacular.inference.causal import ask_causal, path_of
+from vernacular.inference.choose import choose, joined
+from vernacular.inference.execute import Counters
 from vernacular.inference.head import EXTRAS, Answers
 from vernacular.inference.keys import engine_version
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.masked import ask_masked
-from vernacular.inference.plan import STRATEGIES
+from vernacular.inference.memory import token_budget
+from vernacular.inference.portions import portions, rows_of, table_of, together
 from vernacular.inference.prepare import Prepared, prepare
 from vernacular.inference.schema import SCORES
 from vernacular.inference.store import Journal
 from vernacular.inference.tokens import bos_policy
-from vernacular.inference.trie import grow, size
+from vernacular.inference.trie import Path, grow, size
 
 log = logging.getLogger("vernacular")
 
@@ -42,58 +44,120 @@ def score(
     be asked at all, Stopped on a signal; a single request's trouble is its row's flag.
     """
     started = time.perf_counter()
-    rows = requests.to_pylist()
-    if wrong := next((row for row in rows if row["kind"] != "score"), None):
-        raise ArtifactError(
-            f"request {wrong['request_id']}: its kind is {wrong['kind']}, and only score can be scored."
-        )
-    prepared = {rid: prepare(loaded, row) for rid, row in _distinct(rows).items()}
-    asked = [request for request in prepared.values() if not request.failed]
-    answers = {request.request_id: _Slots(request) for request in asked}
-    extras = frozenset(name for request in asked for name in request.extras if name in EXTRAS)
-
-    def take(questions: list, found: Answers) -> None:
-        for index, (_, _, _, askers) in enumerate(questions):
-            for who, slot in askers:
-                answers[who].put(slot, found, index)
-
+    for kind in requests["kind"].unique().to_pylist():
+        if kind != "score":
+            wrong = requests["request_id"][requests["kind"].to_pylist().index(kind)]
+            raise ArtifactError(f"request {wrong}: its kind is {kind}, and only score can be scored.")
     journal = Journal(None) if journal is None else journal
-    if loaded.kind == "masked":
-        counters, engine = ask_masked(loaded, asked, extras=extras, take=take, journal=journal, progress=progress)
-    else:
-        paths = paths_of(asked)
-        chosen, engine = _choose(loaded, strategy or "auto", paths)
-        how = {"whole_head": engine["head"] == "whole", "extras": extras, "take": take, "journal": journal}
-        counters = ask_causal(loaded, paths, strategy=chosen, progress=progress, **how)
-        # in a row of several texts, NaN in one spoils the others: those are asked once more, each in a row of its own
-        if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
-            again = ask_causal(loaded, spoilt, strategy="plain", progress=progress, **how)
-            counters.forwards += again.forwards
-            counters.tokens_computed += again.tokens_computed
-            counters.given_up += again.given_up
-            engine["fallback"].append(f"plain: the model returned NaN where {len(spoilt)} requests were asked")
-    for who in [who for who, found in answers.items() if found.broken]:
-        prepared[who].flags.append("error: the model returned NaN")
-        del answers[who]
-    for who in counters.given_up:
-        prepared[who].flags.append("error: out of memory")
-        answers.pop(who, None)
-    table = pa.Table.from_pylist([_row(loaded, row, prepared, answers) for row in rows], schema=SCORES.schema)
+    scorer = _Scorer(loaded, journal, strategy or "auto", progress)
+    cut = portions(requests, masked=loaded.kind == "masked")
+    table = together([scorer.answer(requests.take(rows)) for rows in cut], cut)
     loaded.evaluations += 1
     metadata = {
         "model": loaded.facts(),
-        "engine": {"version": engine_version(SCORES), **engine, "journal": journal.notes},
-        "tokenizer": _tokenizer_facts(loaded, prepared),
+        "engine": {"version": engine_version(SCORES), **joined(scorer.engines), "journal": journal.notes},
+        "tokenizer": scorer.tokenizer_facts(),
         "counters": {
-            **counters.facts(),
-            "requests": len(prepared),
+            **scorer.counters.facts(),
+            "requests": len(scorer.contents),
+            "portions": len(cut),
             "loads": int(loaded.evaluations == 1),
             "seconds_loading": loaded.seconds if loaded.evaluations == 1 else 0.0,
             "seconds": time.perf_counter() - started,
         },
-        "flags": dict(Counter(flag.split(":")[0] for request in prepared.values() for flag in request.flags)),
+        "flags": dict(scorer.flags),
     }
     return table, metadata
+
+
+class _Scorer:
+    """One evaluation on its way through the model, and what there is to say about it."""
+
+    def __init__(self, loaded: LoadedModel, journal: Journal, strategy: str, progress: bool):
+        self.loaded, self.journal, self.strategy, self.progress = loaded, journal, strategy, progress
+        self.counters = Counters(budget=token_budget(loaded))
+        self.contents: dict[str, int] = {}  # request id -> a hash of what it asks
+        self.engines: list[dict] = []  # what the metadata says of each portion
+        self.flags: Counter = Counter()
+        self.n_unscored = self.n_chat = 0
+        self.one_of: dict[int, int] = {}  # see path_of
+
+    def answer(self, requests: pa.Table) -> pa.Table:
+        """What the model says to a portion: a row per row."""
+        prepared, paths = self._prepare(requests)
+        answers = {who: _Slots(request) for who, request in prepared.items() if not request.failed}
+        self._ask(prepared, paths, answers)
+        for who in [who for who, found in answers.items() if found.broken]:
+            prepared[who].flags.append("error: the model returned NaN")
+            del answers[who]
+        for who in self.counters.given_up:
+            if who in prepared:
+                prepared[who].flags.append("error: out of memory")
+                answers.pop(who, None)
+        self._count(prepared.values())
+        named = requests.select(["request_id", "item_id", "role"])
+        return table_of((_row(self.loaded, row, prepared, answers) for row in rows_of(named)), SCORES.schema)
+
+    def tokenizer_facts(self) -> dict:
+        """For the metadata."""
+        return {
+            "class": type(self.loaded.tokenizer).__name__,
+            "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
+            "bos_token": self.loaded.tokenizer.bos_token,
+            "adds_bos": self.loaded.adds_bos,
+            "unscored_first_tokens": self.n_unscored,
+            "chat": self.n_chat,
+        }
+
+    def _prepare(self, requests: pa.Table) -> tuple[dict[str, Prepared], dict[str, Path]]:
+        """The distinct requests of a portion, and (causal models) their paths; texts and rows are let go."""
+        prepared, paths = {}, {}
+        for row in rows_of(requests):
+            who = row["request_id"]
+            content = hash(str([value for name, value in row.items() if name not in ("item_id", "role")]))
+            if self.contents.setdefault(who, content) != content:
+                raise ArtifactError(f"request {who}: two rows with this id ask different things.")
+            if who in prepared:
+                continue
+            request = prepared[who] = prepare(self.loaded, row)
+            if self.loaded.kind == "causal" and not request.failed:
+                paths[who] = path_of(request, self.one_of)
+                request.ids = []
+        return prepared, paths
+
+    def _ask(self, prepared: dict[str, Prepared], paths: dict[str, Path], answers: dict[str, "_Slots"]) -> None:
+        asked = [prepared[who] for who in answers]
+        if not asked and self.engines:
+            return
+
+        def take(questions: list, found: Answers) -> None:
+            for index, (_, _, _, askers) in enumerate(questions):
+                for who, slot in askers:
+                    answers[who].put(slot, found, index)
+
+        extras = frozenset(name for request in asked for name in request.extras if name in EXTRAS)
+        how = {"extras": extras, "take": take, "journal": self.journal, "progress": self.progress}
+        if self.loaded.kind == "masked":
+            counters, engine = ask_masked(self.loaded, asked, budget=self.counters.budget, **how)
+            self.counters.add(counters)
+            self.engines.append(engine)
+            return
+        tokens = size(grow(list(paths.values())))
+        self.counters.tokens_trie += tokens
+        chosen, engine = choose(self.loaded, self.strategy, paths, tokens)
+        self.engines.append(engine)
+        how["whole_head"] = engine["head"] == "whole"
+        self.counters.add(ask_causal(self.loaded, paths, strategy=chosen, budget=self.counters.budget, **how))
+        # in a row of several texts, NaN in one spoils the others: those are asked once more, each in a row of its own
+        if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
+            self.counters.add(ask_causal(self.loaded, spoilt, strategy="plain", budget=self.counters.budget, **how))
+            engine["fallback"].append(f"plain: the model returned NaN where {len(spoilt)} requests were asked")
+
+    def _count(self, prepared) -> None:
+        causal = self.loaded.kind == "causal"
+        self.flags += Counter(flag.split(":")[0] for request in prepared for flag in request.flags)
+        self.n_unscored += sum(causal and request.first == 0 for request in prepared if not request.failed)
+        self.n_chat += sum(request.rendered is not None for request in prepared if not request.failed)
 
 
 class _Slots:
@@ -124,74 +188,14 @@ class _Slots:
                 places[slot] = found[index]
 
 
-def _distinct(rows: list[dict]) -> dict[str, dict]:
-    """request id -> its content; raises ArtifactError if two rows of one id ask different things."""
-    found: dict[str, dict] = {}
-    for row in rows:
-        content = {name: value for name, value in row.items() if name not in ("item_id", "role")}
-        if found.setdefault(row["request_id"], content) != content:
-            raise ArtifactError(f"request {row['request_id']}: two rows with this id ask different things.")
-    return found
-
-
-def _choose(loaded: LoadedModel, wanted: str, paths: dict) -> tuple[str, dict]:
-    """(the strategy to use, what the metadata says about the choice)."""
-    if wanted not in ("auto", *STRATEGIES):
-        raise ModelError(f'strategy is "{wanted}"; allowed: auto, {", ".join(STRATEGIES)}.')
-    facts = {"strategy_asked": wanted, "fallback": [], "self_check": {}, "head": "rows"}
-    if not paths:
-        return "plain", {**facts, "strategy": "plain"}
-    begin = 0 if wanted == "auto" else STRATEGIES.index(wanted)
-    asked = list(paths.values())
-    tokens = size(grow(asked))
-    for strategy in STRATEGIES[begin:]:
-        reason = incapable(loaded, strategy)
-        if reason is None:
-            result = check(loaded, strategy, asked, tokens)
-            facts["self_check"][strategy] = result.facts()
-            if result.agrees:
-                return strategy, {**facts, "strategy": strategy}
-            reason = result.reason
-        facts["fallback"].append(f"{strategy}: {reason}")
-    # even plain batches differ: perhaps the head cannot be fed by itself, so let the model do all in one
-    result = check(loaded, "plain", asked, tokens, whole_head=True)
-    facts["self_check"]["plain, whole head"] = result.facts()
-    if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
-        healthy = with_numbers(loaded, paths)
-        if 0 < len(healthy) < len(paths):  # a broken token or two, and not a broken model
-            return _choose(loaded, wanted, healthy)
-        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
-    if not result.agrees:
-        raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch disagree with one text at a time ({result.reason}); "
-            "its numbers would depend on the batch. Try dtype float32."
-        )
-    return "plain", {**facts, "strategy": "plain", "head": "whole"}
-
-
 def _row(loaded: LoadedModel, row: dict, prepared: dict[str, Prepared], answers: dict[str, _Slots]) -> dict:
     request = prepared[row["request_id"]]
-    found = {name: row[name] for name in ("request_id", "item_id", "role")}
-    found |= {"rendered": request.rendered, "flag": request.flag}
+    found = {**row, "rendered": request.rendered, "flag": request.flag}
     if row["request_id"] not in answers:
         return found
-    ids = request.ids[request.first : request.stop]
     return found | {
-        "tokens": loaded.tokenizer.convert_ids_to_tokens(ids),
+        "tokens": loaded.tokenizer.convert_ids_to_tokens(request.span),
         "offsets": request.offsets,
         "n_prompt_tokens": request.first,
         **answers[row["request_id"]].values,
-    }
-
-
-def _tokenizer_facts(loaded: LoadedModel, prepared: dict[str, Prepared]) -> dict:
-    done = [request for request in prepared.values() if not request.failed]
-    causal = loaded.kind == "causal"
-    return {
-        "class": type(loaded.tokenizer).__name__,
-        "bos_policy": bos_policy(loaded) if causal else None,
-        "bos_token": loaded.tokenizer.bos_token,
-        "adds_bos": loaded.adds_bos,
-        "unscored_first_tokens": sum(causal and request.first == 0 for request in done),
-        "chat": sum(request.rendered is not None for request in done),
     }

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 CHARACTERS_PER_TOKEN = 3.5  # roughly, in the languages of the tasks
 NEW_TOKEN = 20  # a token that is generated costs as much as so many that are read
+_AT_A_TIME = 5_000  # rows
 
 
 def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
@@ -37,8 +38,9 @@ def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
 def _costs(table: pa.Table) -> dict[str, float]:
     """Estimated tokens of each item, in the table's order; the block that all share is read once and not counted."""
     costs: dict[str, float] = {}
-    columns = ("item_id", "text", "max_new_tokens", "longest_answer")
-    for item, text, new, longest in zip(*(table[name].to_pylist() for name in columns), strict=True):
-        generated = new if new is not None else len(longest or "") / CHARACTERS_PER_TOKEN
-        costs[item] = costs.get(item, 0.0) + 1 + len(text) / CHARACTERS_PER_TOKEN + NEW_TOKEN * generated
+    columns = ["item_id", "text", "max_new_tokens", "longest_answer"]
+    for some in table.select(columns).to_batches(max_chunksize=_AT_A_TIME):
+        for item, text, new, longest in zip(*(some[name].to_pylist() for name in columns), strict=True):
+            generated = new if new is not None else len(longest or "") / CHARACTERS_PER_TOKEN
+            costs[item] = costs.get(item, 0.0) + 1 + len(text) / CHARACTERS_PER_TOKEN + NEW_TOKEN * generated
     return costs

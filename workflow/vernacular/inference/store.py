@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import shutil
-import signal
 import time
 import uuid
 import zlib
@@ -22,51 +21,14 @@ import pyarrow as pa
 
 from vernacular import artifacts
 from vernacular.artifacts import Kind
-from vernacular.errors import ArtifactError, UserError
+from vernacular.errors import ArtifactError
+from vernacular.inference.stopping import StopFlag
 
 log = logging.getLogger("vernacular")
 
 
-class Stopped(UserError):
-    """The run was asked to stop (SIGTERM, SIGUSR1, SIGINT); what was finished is in the journal."""
-
-
 class StoreError(ArtifactError):
     """The store cannot be read or written (a full disk, no permission): nothing that is computed could be kept."""
-
-
-class StopFlag:
-    """True once a signal asked to stop; `name` is that signal."""
-
-    name: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.name is not None
-
-
-@contextlib.contextmanager
-def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
-    """Yield a StopFlag that these signals set, to be looked at between batches.
-
-    After the first of them Ctrl-C acts as usual, for a person who will not wait. The others are still only remembered:
-    SLURM sends SIGTERM twice (a warning and the end of the time at once, or srun passes on its own); the second must
-    not end what is writing down its answers.
-    """
-    flag = StopFlag()
-    before = {}
-
-    def remember(number, frame):
-        flag.name = flag.name or signal.Signals(number).name
-        if signal.SIGINT in before:
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
-
-    for each in signals:
-        before[each] = signal.signal(each, remember)
-    try:
-        yield flag
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 class Store:
@@ -120,7 +82,8 @@ class Journal:
     def __init__(self, folder: Path | None, key: str = "", *, stop: StopFlag | None = None, seconds: float = 20.0):
         self.folder, self.key, self.stop, self.seconds = folder, key, stop, seconds
         self.notes: list[str] = []  # what was dropped while reading, for the metadata
-        self._done: dict[str, list[dict]] = {}
+        self._done: dict[str, list[dict]] = {}  # what an earlier attempt finished
+        self._written: set[str] = set()  # names of what this one has
         self._unwritten: dict[str, list[dict]] = {}
         self._written_at = time.monotonic()
         self._wait = min(1.0, seconds)
@@ -129,25 +92,27 @@ class Journal:
                 parts = sorted(folder.glob("*.part"))
             for part in parts:
                 self._done.update(self._read(part))
+        if stop is not None:
+            stop.journal = self
 
     def done(self, batch: str) -> list[dict] | None:
-        """The rows of a finished batch, or None."""
-        return self._done.get(batch)
+        """The rows of a finished batch, or None; of what this attempt has written down, names alone are remembered."""
+        return self._unwritten.get(batch, self._done.get(batch))
 
     @property
     def known(self) -> int:
         """Batches known, from earlier attempts and this one."""
-        return len(self._done)
+        return len(self._done.keys() | self._written | self._unwritten.keys())
+
+    def finishing(self):
+        """Inside, a batch is worked on and kept: a signal acts afterwards."""
+        return contextlib.nullcontext() if self.stop is None else self.stop.finishing()
 
     def add(self, batch: str, rows: list[dict]) -> None:
         """Keep a finished batch. Raises Stopped, after writing everything down, if a signal asked to stop."""
-        self._done[batch] = rows
         self._unwritten[batch] = rows
         if self.stop:
-            self.flush()
-            raise Stopped(
-                f"stopped by {self.stop.name}: {self.known} finished batches are kept; the next run goes on from there."
-            )
+            raise self.stop.stopped()
         if time.monotonic() - self._written_at >= self._wait:
             self.flush()
             self._wait = min(2 * self._wait, self.seconds)
@@ -161,6 +126,10 @@ class Journal:
                 temporary.write_bytes(hashlib.sha256(body).digest() + body)
             with _writing(self.folder):
                 _sync_folder(self.folder)
+        if self.folder is None:
+            self._done.update(self._unwritten)
+        else:
+            self._written.update(self._unwritten)
         self._unwritten = {}
         self._written_at = time.monotonic()
 

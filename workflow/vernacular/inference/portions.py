@@ -1,0 +1,80 @@
+"""A large evaluation in portions: as many requests as may be Python objects at once; the rest of it stays in Arrow.
+
+Requests of equal text are in one portion, and those that begin alike are neighbours: a portion reads anew the few-shot
+block and, at its edge, the context of an item that is cut, hundreds of tokens beside millions. What fits one portion is
+one, in the order of its rows.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vernacular.inference.shards import CHARACTERS_PER_TOKEN
+
+# Measured: a request with 5 demonstrations (2,000 characters, 800 tokens) takes some 12 KB while it is asked.
+PORTION = 200_000_000  # characters
+_OWN = 2_500  # what a request takes beside its text, in characters
+_AT_A_TIME = 500  # rows that are read together
+
+
+def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
+    """The rows of each portion, ascending; `masked`: a text is read once for each token of its span.
+
+    The cut follows from the requests alone, so that a resumed run makes the same one.
+    """
+    prefix, text = _lengths(requests["prefix"]), _lengths(requests["text"])
+    sizes = prefix + text
+    if masked:
+        spans = [pc.fill_null(requests[name], 0).to_numpy() for name in ("span_end", "span_start")]
+        sizes = sizes * np.maximum(1, (spans[0] - spans[1]) / CHARACTERS_PER_TOKEN)
+    sizes = sizes + _OWN
+    count = int(np.ceil(sizes.sum() / PORTION))
+    if count <= 1:
+        return [np.arange(requests.num_rows)]
+    shown = pa.table({"prefix": prefix, "text": requests["text"]})
+    order = pc.sort_indices(shown, [("prefix", "descending"), ("text", "ascending")]).to_numpy()
+    so_far = np.cumsum(sizes[order])
+    edges = [0]
+    for edge in np.searchsorted(so_far, so_far[-1] * np.arange(1, count) / count):
+        while edge < len(order) and _same(shown, order[edge - 1], order[edge]):
+            edge += 1
+        edges.append(edge)
+    edges.append(len(order))
+    return [np.sort(order[low:high]) for low, high in itertools.pairwise(edges) if low < high]
+
+
+def rows_of(table: pa.Table) -> Iterator[dict]:
+    """Its rows, of which few are there at a time."""
+    for start in range(0, table.num_rows, _AT_A_TIME):
+        yield from table.slice(start, _AT_A_TIME).to_pylist()
+
+
+def table_of(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
+    """The table of `rows`, of which few are there at a time."""
+    parts = [schema.empty_table()]
+    while some := list(itertools.islice(rows, _AT_A_TIME)):
+        parts.append(pa.Table.from_pylist(some, schema=schema))
+    return pa.concat_tables(parts)
+
+
+def together(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
+    """What was answered to each portion as one table, in the order of the requests."""
+    whole = pa.concat_tables(parts)
+    return whole if len(parts) == 1 else whole.take(np.argsort(np.concatenate(rows)))
+
+
+def _same(shown: pa.Table, one: int, other: int) -> bool:
+    return all(column[int(one)] == column[int(other)] for column in shown.columns)
+
+
+def _lengths(column: pa.ChunkedArray) -> np.ndarray:
+    """Characters of each text; a text that many rows share is counted once."""
+    found = [np.zeros(0, int)]
+    for chunk in column.chunks:
+        coded = pa.types.is_dictionary(chunk.type)
+        lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if coded else pc.utf8_length(chunk)
+        found.append(lengths.to_numpy(zero_copy_only=False))
+    return np.concatenate(found)
