@@ -151,7 +151,7 @@ def written(folder, protocol, *pairs):
     return {path.name: path.read_bytes().decode("utf-8") for path in folder.iterdir() if path.name != "README.txt"}
 
 
-def test_grew_tse_table_of_items_with_other_forms_is_as_wide_as_the_widest(tmp_path):
+def test_grew_tse_table_has_a_column_for_each_form_and_each_score_under_its_own(tmp_path):
     texts = {"sentence_id": "s", "match_id": "m", "original_text": "o", "prompt_text": "p"}
     names = {"form_columns": json.dumps(["good", "bad", "worse"])}
     logliks = {"loglik_token:0": LN(0.5), "loglik_token:1": LN(0.25), "loglik_token:2": LN(0.125), "certainty": 0.75}
@@ -159,14 +159,14 @@ def test_grew_tse_table_of_items_with_other_forms_is_as_wide_as_the_widest(tmp_p
     found = written(
         tmp_path,
         "target_word",
-        pair(["x", "y"], extra={"form_columns": '["good", "bad"]'}, item_id="a", values=narrow, flag="error: =1"),
+        pair(["x", "y"], extra={"form_columns": '["good", "worse"]'}, item_id="a", values=narrow, flag="error: =1"),
         pair(["u", "v", "w"], extra=list((texts | names).items()), item_id="b", source_row=1, values=logliks),
     )
     assert list(found) == ["evaluation.csv"]  # the sentence was not asked
     columns = "Index,sentence_id,match_id,good,original_text,prompt_text,bad,worse"
     columns += ",p_good,I_good,p_bad,I_bad,p_worse,I_worse,certainty,error\n"
     rows = found["evaluation.csv"].removeprefix(columns).splitlines()
-    assert rows[0] == "0,,,x,,,y,,1.0,-0.0,0.0,inf,,,,error: =1"
+    assert rows[0] == "0,,,x,,,,y,1.0,-0.0,,,0.0,inf,,error: =1"
     assert rows[1].startswith("1,s,m,u,o,p,v,w,")
     assert list(map(float, rows[1].split(",")[8:-1])) == pytest.approx([0.5, 1.0, 0.25, 2.0, 0.125, 3.0, 0.75])
 
@@ -223,3 +223,17 @@ def test_serbian_lines_to_the_letter(tmp_path):
         "results.jsonl": one % ("ć", "false") + two % "null" + three,
         "results_legacy.jsonl": one % ("š", "true") + two % '"b"' + three,
     }
+
+
+def test_grew_tse_forms_that_only_some_items_have_are_not_lost(tmp_path):
+    found = written(
+        tmp_path,
+        "target_word",
+        pair(["u", "v"], extra={"form_columns": '["good", "bad"]'}, item_id="a", values={"loglik_token:1": 0.0}),
+        pair(["x"], extra={"form_columns": '["else"]'}, item_id="b", source_row=1, values={"loglik_token:0": 0.0}),
+    )["evaluation.csv"]
+    assert found.splitlines() == [
+        "Index,sentence_id,match_id,good,bad,else,p_good,I_good,p_bad,I_bad,p_else,I_else,certainty,error",
+        "0,,,u,v,,,,1.0,-0.0,,,,",
+        "1,,,,,x,,,,,1.0,-0.0,,",
+    ]

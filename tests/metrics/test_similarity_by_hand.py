@@ -11,6 +11,7 @@ import pytest
 import torch
 from vernacular.errors import ModelError
 from vernacular.metrics.similarity import bertscore, cosine, kept, moverscore
+from vernacular.metrics.similarity import tokens as tokens_of_pairs
 from vernacular.metrics.similarity.encoder import Tokens
 
 LN = math.log
@@ -203,6 +204,38 @@ def test_a_solver_that_gives_up_is_no_number(monkeypatch):
     monkeypatch.setattr(ot, "emd2", lambda *given, **options: (0.0, {"warning": "numItermax reached"}))
     with pytest.raises(ArithmeticError, match=r"^exact earth mover's distance of \(2, 1\) tokens: numItermax reached$"):
         moverscore.moverscore([("xy", "x")], VECTORS, EVEN)
+
+
+# many pairs
+
+
+@pytest.mark.parametrize(
+    ("budget", "runs"),
+    [
+        (1, [[0], [1], [2], [3], [4], [5]]),  # one pair each, however long
+        (5, [[0], [1], [2], [3, 4], [5]]),
+        (7, [[0], [1, 2], [3, 4], [5]]),  # (b, c) has 7 alone
+        (9, [[0, 1, 2, 3, 4, 5]]),  # all there is
+    ],
+)
+def test_pairs_are_held_in_runs_by_the_tokens_of_their_distinct_texts(monkeypatch, budget, runs):
+    monkeypatch.setattr(tokens_of_pairs, "CHUNK_TOKENS", budget)
+    sizes = {text: tokens(["x"] * n, [0] * n) for text, n in (("a", 2), ("b", 3), ("c", 4))}
+    pairs = [("a", "b"), ("a", "c"), ("c", "a"), ("b", "b"), ("a", "a"), ("b", "c")]
+    assert list(tokens_of_pairs._chunks(pairs, sizes)) == runs
+    assert list(tokens_of_pairs._chunks([], sizes)) == []
+
+
+def test_metrics_that_one_pass_serves_stand_together():
+    def spec(metric, **options):
+        return {"metric": metric} | options
+
+    cosine, mover, bert = spec("cosine"), spec("moverscore", variant="default"), spec("bertscore")
+    legacy = spec("moverscore", variant="simil-eval")
+    one = {name: {"folder": "f"} for name in ("cosine", "moverscore", "bertscore")}
+    assert tokens_of_pairs.sharing([mover, cosine, bert], one) == [[mover, bert], [cosine]]
+    assert tokens_of_pairs.sharing([legacy, bert], one) == [[legacy], [bert]]
+    assert tokens_of_pairs.sharing([mover, bert], one | {"bertscore": {"folder": "g"}}) == [[mover], [bert]]
 
 
 # cosine

@@ -1,8 +1,10 @@
 """Our numbers are those of bert_score, of POT called directly, of sentence-transformers and of the formulas by hand."""
 
+import copy
 import math
 import string
 
+import adapting
 import bert_score
 import numpy as np
 import ot
@@ -10,8 +12,10 @@ import pytest
 import similarity_encoders as tiny
 import tiny as causal
 import torch
+from peft import PeftModel
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, util
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from vernacular.metrics.similarity import bertscore, cosine, moverscore
 from vernacular.metrics.similarity.compute import similarities
 
@@ -62,10 +66,17 @@ def test_bertscore_is_the_packages_own(folders, family, idf):
     np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-6)
 
 
+@pytest.mark.parametrize("idf", [False, True], ids=["no-idf", "idf"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_moverscore_is_a_direct_earth_movers_distance(folders, family):
-    ours, _ = run("moverscore", folders[family])
+def test_moverscore_is_a_direct_earth_movers_distance(folders, family, idf):
+    ours, metadata = run({"metric": "moverscore", "idf": idf}, folders[family])
+    assert f"|layer:last|idf:{'yes' if idf else 'no'}|" in metadata["signatures"]["moverscore"]
     tokenizer, model = AutoTokenizer.from_pretrained(folders[family]), AutoModel.from_pretrained(folders[family])
+    documents = [set(tokenizer(option)["input_ids"]) for option in OPTIONS] * len(ANSWERS)
+
+    def weight(token):
+        among = sum(token in document for document in documents)
+        return math.log((len(documents) + 1) / (among + 1)) if idf else 1.0
 
     def cloud(text):
         encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
@@ -79,13 +90,14 @@ def test_moverscore_is_a_direct_earth_movers_distance(folders, family):
             if word is not None and word not in words and surface.strip(string.punctuation + " "):
                 words.add(word)
                 kept.append(i)
-        return states[kept] / np.linalg.norm(states[kept], axis=1, keepdims=True)
+        masses = np.array([weight(token) for token in encoded["input_ids"][0, kept].tolist()])
+        return states[kept] / np.linalg.norm(states[kept], axis=1, keepdims=True), masses / masses.sum()
 
     for i, answer in enumerate(ANSWERS):
         for j, option in enumerate(OPTIONS):
-            a, b = cloud(answer), cloud(option)
+            (a, mass), (b, mass_2) = cloud(answer), cloud(option)
             distances = np.linalg.norm(a[:, None] - b[None], axis=2)
-            cost = ot.emd2(np.full(len(a), 1 / len(a)), np.full(len(b), 1 / len(b)), distances)
+            cost = ot.emd2(mass, mass_2, distances)
             assert ours[i, j] == pytest.approx(1 / (1 + cost), abs=1e-6)
 
 
@@ -194,6 +206,39 @@ def test_a_causal_model_is_mean_pooled_too(tmp_path):
             assert ours[i, j] == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_evaluated_model_measures_with_its_adapter_on(tmp_path):
+    """As its own encoder an adapted model embeds what its merged weights would."""
+    causal.save("llama", tmp_path / "base")
+    adapting.train(tmp_path / "base", tmp_path / "adapter", steps=2)
+    ours, _ = run("cosine", tmp_path / "base", adapter={"folder": str(tmp_path / "adapter")})
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    PeftModel.from_pretrained(model, tmp_path / "adapter").merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(tmp_path / "base").save_pretrained(tmp_path / "merged")
+    np.testing.assert_allclose(ours, run("cosine", tmp_path / "merged")[0], atol=1e-5)
+    assert not np.allclose(ours, run("cosine", tmp_path / "base")[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "moverscore", "bertscore"])
+def test_pickled_weights_are_read_only_where_a_person_allowed_it(folders, tmp_path, metric):
+    for file in folders["bert"].iterdir():
+        if file.name != "model.safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    torch.save(load_file(folders["bert"] / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    allowed, _ = run(metric, tmp_path, allow_pickle=True, name="pickled")
+    np.testing.assert_allclose(allowed, run(metric, folders["bert"])[0], atol=1e-6)
+    _, metadata = run(metric, tmp_path, name="pickled")
+    assert metadata["without"][metric].startswith("pickled: ")
+
+
+@pytest.mark.parametrize("metric", ["cosine", "moverscore", "bertscore"])
+def test_weights_of_half_precision_measure_in_single_precision(folders, tmp_path, metric):
+    halved = AutoModel.from_pretrained(folders["bert"], dtype=torch.bfloat16)
+    for name, model in (("half", halved), ("widened", copy.deepcopy(halved).float())):
+        model.save_pretrained(tmp_path / name)
+        AutoTokenizer.from_pretrained(folders["bert"]).save_pretrained(tmp_path / name)
+    np.testing.assert_allclose(run(metric, tmp_path / "half")[0], run(metric, tmp_path / "widened")[0], atol=1e-6)
+
+
 def test_bertscore_is_rescaled_where_the_package_has_a_baseline(folders):
     name = "google-bert/bert-base-multilingual-cased"
     plain, _ = run("bertscore", folders["bert"], layer=2, name=name)
@@ -208,6 +253,17 @@ def test_bertscore_is_rescaled_where_the_package_has_a_baseline(folders):
     )
     np.testing.assert_allclose(rows[0]["similarities"], (plain[0] - base) / (1 - base), atol=1e-6)
     assert "rescaled:yes" in metadata["signatures"]["bertscore"]
+    assert metadata["encoders"]["bertscore"]["layer"] == 2
+    rows, metadata = similarities(
+        [item(0)],
+        [generation(0, ANSWERS[0])],
+        ["bertscore"],
+        {"default": tiny.record(folders["bert"], name=name, layer=2)},
+        requests=tiny.requests([generation(0, ANSWERS[0])]),
+        language="pt",
+    )
+    np.testing.assert_array_equal(rows[0]["similarities"], plain[0])  # only if it was asked for
+    assert "rescaled:no|" in metadata["signatures"]["bertscore"]
 
 
 def test_a_missing_baseline_is_said_and_not_invented(folders):

@@ -39,16 +39,18 @@ def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
 
 
 def _table(pairs: list[tuple[dict, dict]], level: str) -> str:
-    forms = max((_forms(item) for item, _ in pairs), key=len, default=[])
+    every = [_forms(item) for item, _ in pairs]
+    forms = list(dict.fromkeys(name for names in sorted(every, key=len, reverse=True) for name in names))
     texts = ["original_text", "masked_text", "prompt_text"]
     texts = [name for name in texts if any(extra(item).get(name) for item, _ in pairs)]
     given = ["sentence_id", "match_id", *forms[:1], *texts, *forms[1:]]
     certainty = ["certainty"] if level == "token" else []
     columns = ["Index", *given, *(f"{name}_{form}" for form in forms for name in ("p", "I")), *certainty, "error"]
     rows = []
-    for number, (item, row) in enumerate(pairs):
-        cells = extra(item) | dict(zip(_forms(item), item["choices"], strict=True))
-        scores = [cell for i in range(len(forms)) for cell in _scores(row["values"].get(f"loglik_{level}:{i}"), level)]
+    for number, ((item, row), names) in enumerate(zip(pairs, every, strict=True)):
+        cells = extra(item) | dict(zip(names, item["choices"], strict=True))
+        logliks = {name: row["values"].get(f"loglik_{level}:{i}") for i, name in enumerate(names)}
+        scores = [cell for form in forms for cell in _scores(logliks.get(form), level)]
         certain = [row["values"].get(name) for name in certainty]
         rows.append([number, *(cells.get(name) for name in given), *scores, *certain, row["flag"]])
     return csv_text(columns, rows)

@@ -21,17 +21,17 @@ from vernacular.metrics.similarity.encoder import BEYOND, cannot_load, refuse_ra
 from vernacular.metrics.similarity.kept import Kept
 
 
-def load(record: dict, device: str | None = None) -> SentenceTransformer:
+def load(record: dict) -> SentenceTransformer:
     """The encoder a record of the encoder verb names.
 
     Raises ModelError where its folder cannot be loaded or lacks weights, MachineError where memory is short.
     """
     adapter = (record.get("adapter") or {}).get("folder")
-    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), device, adapter)
+    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), adapter)
 
 
 @functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
-def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapter: str | None) -> SentenceTransformer:
+def _load(folder: str, name: str, allow_pickle: bool, adapter: str | None) -> SentenceTransformer:
     options = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
         # sentence-transformers keeps to itself which weights were missing; on "meta" nothing is read
@@ -44,14 +44,14 @@ def _load(folder: str, name: str, allow_pickle: bool, device: str | None, adapte
             output_loading_info=True,
         )
         if (Path(folder) / "modules.json").exists():
-            encoder = SentenceTransformer(folder, device=device, local_files_only=True, model_kwargs=options)
+            encoder = SentenceTransformer(folder, local_files_only=True, model_kwargs=options)
         else:
             # spelt out: left alone, sentence-transformers takes the last token of a causal model for the whole text
             whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
             if adapter:
                 whole.model = _adapted(folder, adapter, options)
             pooling = Pooling(whole.get_embedding_dimension(), "mean")
-            encoder = SentenceTransformer(modules=[whole, pooling], device=device)
+            encoder = SentenceTransformer(modules=[whole, pooling])
     except ODD_FILES as error:
         raise cannot_load(name, error, allow_pickle) from error
     refuse_random(name, report)
