@@ -18,7 +18,6 @@ class Side:
 
     has: np.ndarray  # (N,) bool: there is a row
     text: np.ndarray  # (N,) int: number of the item's prompt, options and right answers; -1 without a row
-    correct: np.ndarray  # (N,) 1, 0, NaN
     values: dict[str, np.ndarray]  # metric's or ingredient's name -> (N,) float
 
     def value(self, name: str) -> np.ndarray:
@@ -73,16 +72,13 @@ def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
                 chance[i] = len(gold) / len(options)
         has = np.zeros(len(ids), dtype=bool)
         has[at] = True
-        correct = np.full(len(ids), np.nan)
-        correct[at] = [np.nan if c is None else float(c) for c in table.column("correct").to_pylist()]
-        sides[model] = Side(has, text, correct, _values(table, at, len(ids)))
+        sides[model] = Side(has, text, _values(table, at, len(ids)))
     return Items(ids, clusters, categories, chance), sides
 
 
 def _values(table: pa.Table, at: np.ndarray, n: int) -> dict[str, np.ndarray]:
     """The column of maps as one array (n,) per key, without making a Python object per number."""
     maps = table.column("values").combine_chunks()
-    maps = maps.combine_chunks() if isinstance(maps, pa.ChunkedArray) else maps
     if not len(maps):
         return {}
     offsets = np.asarray(maps.offsets)
