@@ -31,6 +31,11 @@ def test_a_sentence_without_a_label_is_flagged_and_keeps_its_surprisal():
     assert "label" not in row["values"]
 
 
+def test_a_sentence_that_was_not_scored_has_its_label_alone():
+    row = rows_of([("Hm.", "1", [])])[0]
+    assert (row["flag"], row["values"].keys()) == ("error: no token was scored", {"fold", "label"})
+
+
 def test_difsur_of_corpus_means_by_hand():
     surprisal, label = np.array([8.0, 12.0, 20.0, 30.0]), np.array([1, 1, 0, 0])
     assert corpus.good_mean(surprisal, label) == 10.0

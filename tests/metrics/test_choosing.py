@@ -34,9 +34,10 @@ def test_scores_of_minus_infinity_tie_with_each_other_only():
 
 
 def test_the_twin_of_a_right_option_is_right():
-    assert right_options({"choices": ["voza", "voz", "voza "], "gold": [0]}) == [0, 2]
+    assert right_options({"choices": [" voza", "voz", "voza ", "voza"], "gold": [0]}) == [0, 2, 3]
 
 
 def test_margin_is_best_right_minus_best_wrong():
     assert margin([-1.0, -3.0, -2.0], [1, 2]) == -1.0
     assert margin([-1.0, -3.0], [0, 1]) is None
+    assert margin([-1.0, -3.0], []) is None

@@ -37,16 +37,24 @@ def test_duplicate_candidates_are_flagged_and_either_is_right():
     assert (row["correct"], row["tie"], row["predicted"]) == (True, True, [1, 3])
 
 
+def test_without_gold_there_is_a_prediction_and_no_baseline():
+    row = row_of(CLOZE | {"gold": []}, {"whole:1": -1.0})
+    ties = {"tie:accuracy_fill": 1.0, "tie:accuracy_fill_token": 1.0}
+    assert (row["prediction"], row["correct"], row["values"]) == ("nova", None, ties)
+
+
 def test_baselines_of_position_and_length():
     items = [
-        CLOZE | {"item_id": f"i{n}", "choices": choices, "gold": [gold]}
-        for n, (choices, gold) in enumerate([(["aa", "b"], 0), (["a", "b"], 0), (["aaa", "b"], 1)])
+        CLOZE | {"item_id": f"i{n}", "choices": choices, "gold": gold}
+        for n, (choices, gold) in enumerate(
+            [(["aa", "b"], [0]), (["a", "b"], [0]), (["aaa", "b"], [1]), (["a", "b", "c"], [0, 2])]
+        )
     ]
     requests = ask(items, "cloze", "cloze")
     rows = per_item(items, requests, scored(requests, {}))
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
-    assert table["baseline_position"]["value"] == pytest.approx(2 / 3)
-    assert table["baseline_shortest"]["value"] == pytest.approx((0 + 0.5 + 1) / 3)
-    assert table["accuracy"]["chance"] == 0.5
-    assert table["accuracy"]["n_ties"] == 3  # every score is the same: nobody wins
+    assert table["baseline_position"]["value"] == pytest.approx(3 / 4)
+    assert table["baseline_shortest"]["value"] == pytest.approx((0 + 0.5 + 1 + 2 / 3) / 4)
+    assert table["accuracy"]["chance"] == pytest.approx((0.5 + 0.5 + 0.5 + 2 / 3) / 4)
+    assert table["accuracy"]["n_ties"] == 4  # every score is the same: nobody wins
     assert table["accuracy"]["value"] == 0.0

@@ -30,6 +30,8 @@ def test_without_gold_there_is_a_prediction_and_no_accuracy():
     row = row_of(PALM | {"gold": []}, {"choice:2": -1.0})
     assert (row["prediction"], row["correct"]) == ("C", None)
     assert set(row["values"]) == {"confidence", "chosen_position"}
+    row = row_of(PALM | {"gold": []}, {"choice:2": -1.0, "choice:2@1": -1.0}, permutations=2)
+    assert set(row["values"]) == {"confidence", "chosen_position", "same_in_every_order"}
 
 
 def test_a_tie_is_shown_with_all_its_letters():
@@ -39,7 +41,8 @@ def test_a_tie_is_shown_with_all_its_letters():
 
 
 def test_two_right_options_share_the_truth():
-    row = row_of(PALM | {"gold": [0, 1]}, {f"choice:{i}": -1.0 for i in range(4)})
+    row = row_of(PALM | {"gold": [0, 1, 9]}, {f"choice:{i}": -1.0 for i in range(4)})  # there is no tenth option
+    assert (row["gold"], row["values"]["gold_position"]) == ([0, 1], 0)
     assert row["values"]["probability"] == pytest.approx(0.5)
     # (1/4 - 1/2)^2 twice, (1/4)^2 twice
     assert row["values"]["brier"] == pytest.approx(0.25)
@@ -53,6 +56,7 @@ def test_order_sensitivity_over_rotations():
     assert values["accuracy_orders"] == 0.25
     assert values["right_in_every_order"] == 0.0
     assert values["same_in_every_order"] == 0.0
+    assert row_of(PALM, {}, permutations=4)["values"]["same_in_every_order"] == 0.0  # all alike: none is chosen
     steady = {"choice:1": -1.0, "choice:1@1": -1.0, "choice:1@2": -1.0, "choice:1@3": -1.0}
     values = row_of(PALM, steady, permutations=4)["values"]
     assert (values["accuracy_orders"], values["same_in_every_order"]) == (1.0, 1.0)
@@ -74,6 +78,8 @@ def test_the_letter_shown_is_the_one_asked_in_shuffled_truth_items():
     row = per_item([truth], requests, scored(requests, {"choice:0": -1.0}))[0]
     shown = [line.partition(". ")[2] for line in asked["text"].splitlines()[2:6]]
     assert row["options"] == shown != truth["choices"]
+    two = per_item([truth | {"gold": [0, 1, 2, 3]}], requests, scored(requests, {}))[0]
+    assert two["gold"] == [0, 1, 2, 3]
     assert [row["options"][i] for i in row["gold"]] == ["right"]
     assert row["correct"] is True
     assert row["prediction"] == asked["text"][-1]

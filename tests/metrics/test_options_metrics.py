@@ -65,3 +65,17 @@ def test_ties_are_told_apart_by_normalisation():
 def test_probability_counts_all_right_answers():
     row = row_of(ONE | {"gold": [0, 1]}, {f"choice:{i}": -1.0 for i in range(3)})
     assert row["values"]["probability"] == pytest.approx(2 / 3)
+    row = row_of(ONE | {"gold": [0, 1]}, {f"choice:{i}": -1.0 - i for i in range(3)})
+    assert (row["values"]["surprisal_right"], row["values"]["margin"]) == (1.0, 2.0)
+
+
+def test_without_gold_there_is_a_prediction_and_no_value():
+    row = row_of(ONE | {"gold": []}, {"choice:0": -1.0})
+    assert (row["prediction"], row["correct"], row["values"]) == ("a", None, {})
+
+
+def test_options_that_were_not_asked_alone_have_no_mutual_information():
+    requests = [r for r in ask([ONE], "question", "options") if r["role"].startswith("choice")]
+    (row,) = per_item([ONE], requests, scored(requests, {"choice:1": -1.0}))
+    assert row["values"]["accuracy"] == 1.0
+    assert "accuracy_pmi" not in row["values"]

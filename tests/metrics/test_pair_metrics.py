@@ -48,6 +48,12 @@ def test_texts_of_which_none_is_wrong_or_none_right_have_no_difference(gold):
     )
 
 
+def test_more_than_one_right_text_is_judged_by_the_likeliest():
+    four = item(choices=list("abcd"), gold=[1, 2])
+    values = rows_of([four], {"choice:0": -9.0, "choice:1": -7.0, "choice:2": -5.0, "choice:3": -8.0})[0]["values"]
+    assert (values["surprisal_good"], values["surprisal_bad"], values["accuracy"]) == (5.0, 8.0, 1.0)
+
+
 def test_difsur_of_the_corpus_is_of_means_and_not_the_mean_of_difsurs():
     items = [PAIR, PAIR | {"item_id": "i2", "category": "order"}]
     requests = ask(items, "pair", "minimal_pair")

@@ -47,7 +47,7 @@ def best(scores: list[float] | None) -> list[int]:
     if not scores or any(math.isnan(score) for score in scores):
         return []
     top = max(scores)
-    return [i for i, score in enumerate(scores) if score == top or (top - score <= TIE and math.isfinite(top))]
+    return [i for i, score in enumerate(scores) if score == top or top - score <= TIE]
 
 
 def probabilities(scores: list[float]) -> np.ndarray:
@@ -62,10 +62,8 @@ def right_options(item: dict) -> list[int]:
     return [i for i, choice in enumerate(item["choices"]) if choice.strip() in texts]
 
 
-def margin(scores: list[float] | None, right: list[int]) -> float | None:
+def margin(scores: list[float], right: list[int]) -> float | None:
     """Best right score minus best wrong score; None where either is missing."""
-    if not scores:
-        return None
     good = [score for i, score in enumerate(scores) if i in right]
     bad = [score for i, score in enumerate(scores) if i not in right]
     return max(good) - max(bad) if good and bad else None

@@ -75,7 +75,7 @@ def _shown(item: dict, order: list[int]) -> dict:
 
 def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
     """Order sensitivity; {} where the options were shown in one order only, or an order could not be scored."""
-    rotations = sorted({int(role.partition("@")[2]) for role in spans if "@" in role})
+    rotations = {role.partition("@")[2] for role in spans if "@" in role}
     if not rotations:
         return {}
     suffixes = ["", *(f"@{rotation}" for rotation in rotations)]
