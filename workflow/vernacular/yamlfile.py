@@ -48,8 +48,9 @@ def shown(path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def read(path) -> tuple[object, dict[tuple, int]]:
-    """The file's content, and the line (from 1) of every key and list entry by its path, such as ("models", "x").
+def read(path, load=load):
+    """What `load` makes of the file's text: its content, and the line (from 1) of every key and list entry by its path,
+    such as ("models", "x").
 
     Raises ConfigError naming file and line for a file that is missing, not UTF-8, or not YAML.
     """

@@ -27,9 +27,32 @@ def load(text: str) -> tuple[object, dict[tuple, int]]:
     node = loader.get_single_node()
     if node is None:
         return None, {}
+    check_size(node)
     walk = _Walk(loader)
-    walk.note(node, (), ())
+    walk.note(node, ())
     return loader.construct_document(node), walk.lines
+
+
+def check_size(node) -> None:
+    """Raise Refused for an anchor that contains itself, for aliases of aliases of aliases, and for endless nesting."""
+    met: set[int] = set()  # nodes: one that is met again is repeated by an alias
+    repeated = 0
+
+    def visit(node, around: tuple) -> None:
+        nonlocal repeated
+        if any(node is other for other in around):
+            raise _refused(node, "an anchor that contains itself")
+        if len(around) > _DEEPEST:
+            raise _refused(node, "nested too deeply")
+        repeated += id(node) in met
+        met.add(id(node))
+        if repeated > _MOST_REPEATED:
+            raise _refused(node, f"its aliases (*name) repeat more than {_MOST_REPEATED} values")
+        for inner in node.value if isinstance(node, yaml.CollectionNode) else ():
+            for each in inner if isinstance(inner, tuple) else (inner,):
+                visit(each, (*around, node))
+
+    visit(node, ())
 
 
 class Loader(yaml.SafeLoader):
@@ -69,28 +92,17 @@ class _Walk:
     def __init__(self, loader: Loader):
         self.loader = loader
         self.lines: dict[tuple, int] = {}
-        self.met: set[int] = set()  # nodes: one that is met again is repeated by an alias
-        self.repeated = 0
 
-    def note(self, node, at: tuple, around: tuple) -> None:
-        """`around`: the nodes that this one stands in."""
-        if any(node is other for other in around):
-            raise _refused(node, "an anchor that contains itself")
-        if len(around) > _DEEPEST:
-            raise _refused(node, "nested too deeply")
-        self.repeated += id(node) in self.met
-        self.met.add(id(node))
-        if self.repeated > _MOST_REPEATED:
-            raise _refused(node, f"its aliases (*name) repeat more than {_MOST_REPEATED} values")
+    def note(self, node, at: tuple) -> None:
         if isinstance(node, yaml.MappingNode):
-            self._note_mapping(node, at, (*around, node))
+            self._note_mapping(node, at)
         elif isinstance(node, yaml.SequenceNode):
             for i, value in enumerate(node.value):
                 self.lines[(*at, i)] = value.start_mark.line + 1
-                self.note(value, (*at, i), (*around, node))
+                self.note(value, (*at, i))
         self._check_tag(node)
 
-    def _note_mapping(self, node, at: tuple, around: tuple) -> None:
+    def _note_mapping(self, node, at: tuple) -> None:
         seen = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -100,7 +112,7 @@ class _Walk:
                 raise _refused(key, f'"{name[:60]}" is given twice')
             seen.add(name)
             self.lines[(*at, name)] = key.start_mark.line + 1
-            self.note(value, (*at, name), around)
+            self.note(value, (*at, name))
 
     def _check_tag(self, node) -> None:
         """A text may be marked as one (!!str 5); any other tag says what is plain, or what we do not know."""

@@ -4,17 +4,21 @@ What `lm_eval/tasks/_yaml_loader.py` does, but that no module is imported: a fun
 """
 
 import functools
+import glob
 import importlib.util
 import re
 from pathlib import Path
 
 import yaml
 
+from vernacular import yamlfile
 from vernacular.errors import ConfigError, closest
 from vernacular.fingerprint import file_fingerprint
 from vernacular.yamlfile import shown
+from vernacular.yamlload import check_size
 
 _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
+_DEEPEST = 50  # files that include one another
 
 
 def read(name: str, folder: Path) -> tuple[dict, Path]:
@@ -24,7 +28,7 @@ def read(name: str, folder: Path) -> tuple[dict, Path]:
     ConfigError where there is no such file or task, where it is not YAML, or where it lists several tasks.
     """
     path = find(name, folder)
-    content = _read(path, ())
+    content = _read(path, (), {})
     if "group" in content or isinstance(content.get("task"), list):
         raise ConfigError(f"{shown(path)}: is a group of tasks, not one; name one of them.{_members(content)}")
     return content, path
@@ -34,7 +38,7 @@ def find(name: str, folder: Path) -> Path:
     """The file that `name` means."""
     path = Path(name).expanduser()
     path = path if path.is_absolute() else folder / path
-    if path.is_file():
+    if is_file(path):
         return path
     if "/" in name or name.endswith((".yaml", ".yml")):
         raise ConfigError(f"{shown(path)}: there is no such task file of lm-eval.")
@@ -56,7 +60,7 @@ def installed() -> Path | None:
 
 def _by_name(name: str, root: Path) -> Path:
     """The file in which `task: name` stands; files are told by their text, as there are over ten thousand of them."""
-    for path in sorted(root.rglob(f"{name}.yaml")):
+    for path in sorted(root.rglob(f"{glob.escape(name)}.yaml")):
         if name in _names(path)["task"]:
             return path
     every = {path: _names(path) for path in sorted(root.rglob("*.yaml")) if not _SKIPPED & set(path.parts)}
@@ -64,7 +68,7 @@ def _by_name(name: str, root: Path) -> Path:
         if name in names["task"]:
             return path
     for path in [path for path, names in every.items() if name in names["group"]]:
-        content = _read(path, ())
+        content = _read(path, (), {})
         raise ConfigError(f'lm-eval task "{name}": is a group of tasks, not one; name one of them.{_members(content)}')
     members = sorted({task for names in every.values() if name in names["tag"] for task in names["task"]})
     if members:
@@ -91,47 +95,60 @@ def _block(text: str, key: str) -> str:
     return found.group(1) if found else ""
 
 
-def _read(path: Path, above: tuple[Path, ...]) -> dict:
+def _read(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
+    """A file's content; `above` are the files that led to it by `include`, `seen` all that were read."""
     path = path.resolve()
     if path in above:
         raise ConfigError(f"{shown(path)}: includes itself, by way of {shown(above[-1])}.")
-    content = _parsed(path)
+    if len(above) > _DEEPEST:
+        raise ConfigError(f"{shown(path)}: included by way of more than {_DEEPEST} files.")
+    if path not in seen:
+        seen[path] = _with_included(path, above, seen)
+    return dict(seen[path])
+
+
+def _with_included(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
+    content = yamlfile.read(path, functools.partial(_load, folder=path.parent))
     if not isinstance(content, dict):
         raise ConfigError(f"{shown(path)}: not a task file of lm-eval (expected `key: value` lines).")
-    if "include" not in content:
-        return content
-    included = content.pop("include")
+    included = content.pop("include", [])
     merged: dict = {}
     for name in included if isinstance(included, list) else [included]:
-        other = path.parent / str(name)
-        if not other.is_file():
-            raise ConfigError(f"{shown(path)}: include: there is no file {shown(other)}.")
-        found = _read(other, (*above, path))
+        if not isinstance(name, str) or not is_file(other := path.parent / name):
+            raise ConfigError(f"{shown(path)}: include: there is no file {name}.")
+        found = _read(other, (*above, path), seen)
         found.pop("task_list", None)  # lists the tasks of that file alone
         merged |= found
     return merged | content
 
 
-def _parsed(path: Path):
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds a null character
+        return False
+
+
+def _load(text: str, *, folder: Path):
     class Loader(yaml.SafeLoader):  # YAML 1.1, as they read it: there `no` is false
         pass
 
-    Loader.add_constructor("!function", functools.partial(_mark, folder=path.parent))
+    Loader.add_constructor("!function", functools.partial(_mark, folder=folder))
+    loader = Loader(text)
+    node = loader.get_single_node()
+    if node is None:
+        return None
+    check_size(node)
     try:
-        return yaml.load(path.read_text("utf-8"), Loader)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown(path)}: not UTF-8 text (byte {error.start}).") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{shown(path)}, line {mark.line + 1}" if mark else shown(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{where}: not valid YAML ({problem}).") from None
+        return loader.construct_document(node)
+    except (ValueError, TypeError) as error:  # the thirteenth month, a number of 5000 digits
+        raise yaml.YAMLError(str(error)) from None
 
 
 def _mark(loader, node, *, folder: Path) -> dict:
     name = loader.construct_scalar(node)
     module = folder / (name.rpartition(".")[0].replace(".", "/") + ".py")
-    found = module.is_file()
+    found = not name.startswith(".") and is_file(module)  # .tmp.f would be a file at the root of the disk
     return {
         "function": name,
         "file": str(module) if found else None,
@@ -141,5 +158,7 @@ def _mark(loader, node, *, folder: Path) -> dict:
 
 def _members(content: dict) -> str:
     tasks = content.get("task")
-    names = [t if isinstance(t, str) else str(t.get("task") or t.get("group")) for t in tasks or () if t]
-    return f" It holds {', '.join(names[:8])}{', …' if len(names) > 8 else ''}." if isinstance(tasks, list) else ""
+    if not isinstance(tasks, list):
+        return ""
+    names = [str(t.get("task") or t.get("group")) if isinstance(t, dict) else str(t) for t in tasks if t]
+    return f" It holds {', '.join(names[:8])}{', …' if len(names) > 8 else ''}."

@@ -23,7 +23,7 @@ from vernacular.fingerprint import file_fingerprint
 
 def is_function(value) -> bool:
     """Is this the mark that `files.read` leaves for a `!function`?"""
-    return isinstance(value, dict) and "function" in value and "sha256" in value
+    return isinstance(value, dict) and value.keys() == {"function", "file", "sha256"}
 
 
 def load(mark: dict, folder: Path) -> Callable:
@@ -44,7 +44,7 @@ def load(mark: dict, folder: Path) -> Callable:
 def _installed(module_name: str, name: str):
     try:
         return importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, TypeError) as error:  # an empty name, one that starts with a dot
         raise ConfigError(f"!function {name}: there is no module for it beside the file ({error}).") from None
 
 

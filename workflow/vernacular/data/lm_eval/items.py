@@ -12,6 +12,7 @@ A solved example has its whole wording in `context`, and in `extra` its `row`, o
 `source_row` is the place in the split after `process_docs`, which decides what lm-eval draws.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -23,9 +24,11 @@ import pyarrow as pa
 
 from vernacular.data.columns import sound
 from vernacular.data.files import form_of
-from vernacular.data.lm_eval import functions, render
+from vernacular.data.lm_eval import functions, limits, render
 from vernacular.data.lm_eval.templates import CannotLayOut
 from vernacular.errors import DataError
+
+FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one
 
 
 def lay_out(
@@ -51,11 +54,16 @@ def lay_out(
     else:
         pool = _processed(shots, few_docs, folder, tabular)
     try:
-        how = render.wording(settings, folder, processed)
+        with _limits(settings):
+            how = render.wording(settings, folder, processed)
+        items, counts = _items(processed, how)
+        examples, example_counts = _examples(pool, how)
     except CannotLayOut as reason:
         raise DataError(f"{settings['file']}: its first row cannot be laid out ({reason}).") from None
-    items, counts = _items(processed, how)
-    examples, example_counts = _examples(pool, how)
+    except limits.Endless:
+        raise DataError(
+            f"{settings['file']}: its templates take more than {limits.SECONDS} seconds for one row."
+        ) from None
     return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(shots)}
 
 
@@ -68,12 +76,13 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     first_dropped: dict[str, int] = {}
     for number, row in enumerate(rows):
         try:
-            worded = render.evaluated(how, row)
+            with _limits(settings):
+                worded = render.evaluated(how, row)
         except CannotLayOut as reason:
             dropped[str(reason)] += 1
             first_dropped.setdefault(str(reason), number)
             continue
-        if settings["output_type"] == "multiple_choice" and not worded.gold:
+        if not (worded.gold or worded.targets or worded.target is not None):
             repaired["answer not among the options: not known"] += 1
         extra = {"before": worded.before, "delimiter": settings["target_delimiter"], "row": _hash(row), "ask": ask}
         if worded.continuation is not None:
@@ -91,13 +100,22 @@ def _examples(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     for number, row in enumerate(rows):
         extra, text = {"row": _hash(row)}, ""
         try:
-            text = render.shown(how, row)
+            with _limits(how.settings):
+                text = render.shown(how, row)
         except CannotLayOut as reason:
             extra["cannot"] = str(reason)
             repaired[f"cannot be shown: {reason}"] += 1
         content = {"context": text, "question": "", "choices": [], "gold": [], "target": None}
         items.append(_item(number, content, extra, demonstration=True))
     return _unique(items, Counter(), repaired)
+
+
+def _limits(settings: dict):
+    """What the templates may take for one row; an author whose Python is trusted is not limited."""
+    fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
+    if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
+        return contextlib.nullcontext()
+    return limits.limits()
 
 
 def _item(number: int, content: dict, extra: dict, *, demonstration: bool) -> dict:

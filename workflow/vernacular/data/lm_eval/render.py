@@ -24,7 +24,7 @@ class Wording:
     few_fields: dict  # the same for solved examples
     columns: frozenset[str]
     several_contexts: bool = False  # the options are contexts of one continuation
-    several_right: bool = False  # doc_to_target gives a list
+    several_right: bool = False  # doc_to_target gives a list, and in the first row no empty one
     results: Callable | None = None  # process_results, which then says what is right
 
 
@@ -44,7 +44,7 @@ def wording(settings: dict, folder: Path, rows: list[dict]) -> Wording:
     return replace(
         found,
         several_contexts=has_choices and isinstance(_text(found, first), int),
-        several_right=isinstance(_target(found, first), list),
+        several_right=isinstance(right := _target(found, first), list) and bool(right),
         results=_ready(settings["process_results"], folder) if settings["output_type"] == "multiple_choice" else None,
     )
 
@@ -71,9 +71,11 @@ def evaluated(how: Wording, row: dict) -> Worded:
     question, right = _text(how, row), _target(how, row)
     choices = templates.options(how.fields["doc_to_choice"], row, how.columns) if _has_choices(how) else []
     if how.several_contexts:
-        if not isinstance(question, int) or not isinstance(right, str):
+        if settings["output_type"] != "multiple_choice":
+            raise CannotLayOut("doc_to_text is a number, which only multiple_choice can ask")
+        if not isinstance(question, int) or not isinstance(right, str | int | float):
             raise CannotLayOut("doc_to_text is no number, or doc_to_target no text, as in the first row")
-        continuation = settings["target_delimiter"] + right
+        continuation = f"{settings['target_delimiter']}{right}"
         return Worded(before, "", choices, _indices(question, choices), None, continuation, prefix, [])
     if not isinstance(question, str):
         raise CannotLayOut("doc_to_text is not text")
@@ -88,10 +90,16 @@ def evaluated(how: Wording, row: dict) -> Worded:
         if not isinstance(right, str):
             raise CannotLayOut("doc_to_target is not text")
         return Worded(before, query, [], [], right, None, "", [])
-    if choices:
+    if _has_choices(how):
+        if isinstance(right, int) and -len(choices) <= right < 0:
+            right += len(choices)  # theirs takes it out of the list as Python does
         gold = _indices(right, choices)
         return Worded(before, query, choices, gold, None, None, "", [choices[i] for i in gold])
-    targets = [str(one) for one in right] if how.several_right and isinstance(right, list) else [str(right)]
+    if isinstance(right, list) and not how.several_right:
+        raise CannotLayOut("doc_to_target is a list, unlike in the first row, which decides for all")
+    targets = right if isinstance(right, list) else [str(right)]
+    if not all(isinstance(one, str) for one in targets):
+        raise CannotLayOut("doc_to_target lists what is not text, and so equals no answer")
     return Worded(before, query, [], [], targets[0] if targets else None, None, "", targets)
 
 
@@ -147,7 +155,8 @@ def _indices(right, choices: list[str]) -> list[int]:
     if isinstance(right, str):
         right = choices.index(right) if right in choices else None
     named = right if isinstance(right, list) else [right]
-    return sorted({int(i) for i in named if isinstance(i, int) and 0 <= i < len(choices)})
+    # 1.0: a column of whole numbers of which one is missing
+    return sorted({int(i) for i in named if isinstance(i, int | float) and 0 <= i < len(choices) and i == int(i)})
 
 
 def _text(how: Wording, row: dict):

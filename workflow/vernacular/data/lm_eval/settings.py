@@ -4,26 +4,29 @@ Every key of theirs is either used, known to decide nothing that is used here, o
 """
 
 import os
+import re
 from pathlib import Path
 
+from vernacular import yamlfile
 from vernacular.data.lm_eval import files, templates
 from vernacular.data.lm_eval.functions import is_function
+from vernacular.data.lm_eval.items import FUNCTIONS
 from vernacular.data.lm_eval.where import first_split, source_of, unsupported
 from vernacular.errors import ConfigError
 from vernacular.yamlfile import shown
 
+_SCHEMA = Path(__file__).parents[3] / "schemas" / "lm_eval.schema.yaml"
 PROTOCOLS = {"multiple_choice": "options", "loglikelihood": "last_word", "generate_until": "generation"}
 MAX_GEN_TOKS = 256  # theirs, where a file gives none
 _FILTERS = ("remove_whitespace", "lowercase", "uppercase", "take_first")
 _EXACT = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
-_FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")
 # labels, and what theirs reads for other ends: they decide neither prompt nor rows
 _IDLE = {
     "task", "task_alias", "tag", "metadata", "version", "num_fewshot", "should_decontaminate", "group_alias",
     "doc_to_decontamination_query", "higher_is_better", "fewshot_split", "training_split", "validation_split",
     "test_split", "output_type", "target_delimiter", "fewshot_delimiter", "description", "gen_prefix",
     "dataset_path", "dataset_name", "dataset_kwargs", "fewshot_config", "generation_kwargs", "metric_list",
-    "filter_list", "process_results", "repeats", "unsafe_code", *_FUNCTIONS,
+    "filter_list", "process_results", "repeats", "unsafe_code", *FUNCTIONS,
 }  # fmt: skip
 _FEW = {
     "sampler", "split", "process_docs", "samples", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix",
@@ -38,13 +41,14 @@ def translate(source: dict, folder: Path) -> tuple[dict, dict]:
     Both are JSON values that hold all the file decides. Raises ConfigError naming the file and the key.
     """
     content, path = files.read(source["lm-eval"], folder)
+    yamlfile.check(_plain(content), {}, yamlfile.schema(_SCHEMA), path)
     _check_keys(content, path, trusted=source.get("trust_functions", False))
     settings = _settings(content, path)
     data = source_of(content, path, few_shot=settings["few_split"])
     data |= {"revision": source["revision"]} if "revision" in source else {}
     if "file" in data:
         data |= {key: os.path.relpath(data[key], folder) for key in ("file", "few_shot") if key in data}
-    return data, _portable(settings, folder)
+    return data, _portable(settings, folder, path)
 
 
 def _settings(content: dict, path: Path) -> dict:
@@ -55,7 +59,7 @@ def _settings(content: dict, path: Path) -> dict:
         "file": source_name(path),
         "task": content.get("task"),
         "output_type": kind,
-        **{key: _field(content.get(key)) for key in (*_FUNCTIONS, "process_results")},
+        **{key: _field(content.get(key)) for key in (*FUNCTIONS, "process_results")},
         "description": content.get("description") or "",
         "gen_prefix": content.get("gen_prefix"),
         "target_delimiter": content.get("target_delimiter", " "),
@@ -79,12 +83,12 @@ def source_name(path: Path) -> str:
 def _few(content: dict) -> dict:
     """`fewshot_config`, with what it inherits."""
     given = content.get("fewshot_config") or {}
-    inherited = {key: content.get(key) for key in ("gen_prefix", *_FUNCTIONS)}
+    inherited = {key: content.get(key) for key in ("gen_prefix", *FUNCTIONS)}
     inherited |= {"fewshot_delimiter": content.get("fewshot_delimiter", "\n\n")}
     inherited |= {"target_delimiter": content.get("target_delimiter", " ")}
     inherited |= {"sampler": "default", "samples": None, "split": content.get("fewshot_split")}
     found = inherited | given
-    return found | {key: _field(found[key]) for key in _FUNCTIONS}
+    return found | {key: _field(found[key]) for key in FUNCTIONS}
 
 
 def _field(value):
@@ -116,6 +120,12 @@ def _exact(content: dict, path: Path) -> dict:
     for key in given:
         if key not in _EXACT:
             raise unsupported(path, f"metric_list.exact_match.{key}")
+    for pattern in given.get("regexes_to_ignore") or ():
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            at = f"{shown(path)}: metric_list.exact_match.regexes_to_ignore"
+            raise ConfigError(f'{at}: "{pattern}" is no regular expression ({error}).') from None
     return given
 
 
@@ -174,8 +184,10 @@ def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
     for key in needed:
         if content.get(key) is None:
             raise ConfigError(f'{shown(path)}: the key "{key}" is missing.')
-    run = [(key, content.get(key)) for key in _FUNCTIONS] + [(f"fewshot_config.{k}", few.get(k)) for k in _FUNCTIONS]
+    run = [(key, content.get(key)) for key in FUNCTIONS] + [(f"fewshot_config.{k}", few.get(k)) for k in FUNCTIONS]
     run += [("process_results", content.get("process_results"))] if kind == "multiple_choice" else []
+    run += [(key, content.get(key)) for key in ("description", "gen_prefix")]
+    run += [("fewshot_config.gen_prefix", few.get("gen_prefix"))]
     for key, value in run:
         _check_field(key, value, path, trusted=trusted)
 
@@ -186,14 +198,29 @@ def _check_field(key: str, value, path: Path, *, trusted: bool) -> None:
             f"{shown(path)}: {key} is the function {value['function']}, which is Python that would be run here.\n"
             "If you trust it, add trust_functions: true beside lm-eval: in the source."
         )
+    if key.endswith(("process_docs", "process_results")) and isinstance(value, str):
+        raise ConfigError(f"{shown(path)}: {key}: found text, expected !function module.name without quotes.")
     if isinstance(value, str) and (wrong := templates.check(value)):
         raise ConfigError(f"{shown(path)}: {key} is no Jinja template ({wrong}).")
 
 
-def _portable(value, folder: Path):
+def _plain(value):
+    """`value` as a schema sees it: keys that are text, and of a function what stands in the file."""
+    if is_function(value):
+        return f"!function {value['function']}"
+    if isinstance(value, dict):
+        return {str(key): _plain(v) for key, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list) else value
+
+
+def _portable(value, folder: Path, path: Path):
     """`value` with the files of functions written from `folder`: a clone elsewhere is the same task."""
     if is_function(value):
         return value | {"file": value["file"] and os.path.relpath(value["file"], folder)}
     if isinstance(value, dict):
-        return {key: _portable(v, folder) for key, v in value.items()}
-    return [_portable(v, folder) for v in value] if isinstance(value, list) else value
+        return {str(key): _portable(v, folder, path) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_portable(v, folder, path) for v in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ConfigError(f"{shown(path)}: found {value}, which YAML takes for a {type(value).__name__}; put it in quotes.")

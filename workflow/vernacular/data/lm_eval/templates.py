@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable
 
 import jinja2
+from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
+
+from vernacular.data.lm_eval import limits
 
 # what code written for a row of another shape raises
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
@@ -26,16 +29,24 @@ def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
 
 _JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
 _JINJA.filters["regex_replace"] = _regex_replace
+del _JINJA.globals["lipsum"], _JINJA.filters["random"]  # no rows would be the same twice
 _template = functools.lru_cache(maxsize=256)(_JINJA.from_string)
+_OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 def check(template: str) -> str | None:
     """What is wrong with a template, on one line; None for a sound one."""
     try:
-        _template(template)
+        with limits.limits():  # what stands in it without a column is worked out now
+            read = _JINJA.parse(template)
+            _template(template)
+    except limits.Endless:
+        return f"it takes more than {limits.SECONDS} seconds to read"
     except jinja2.TemplateError as error:
         return str(error).splitlines()[0]
-    return None
+    except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:  # Python's own limits
+        return f"too deep or too long: {type(error).__name__}"
+    return "it wants another file, and a template stands alone" if read.find(_OTHER_FILES) else None
 
 
 def render(template: str, row: dict) -> str:
@@ -44,6 +55,10 @@ def render(template: str, row: dict) -> str:
         return _template(template).render(**row)
     except jinja2.TemplateError as error:
         raise CannotLayOut(f"template: {error}") from None
+    except MemoryError:
+        raise CannotLayOut("template: it wants more memory than it may have") from None
+    except RecursionError:
+        raise CannotLayOut("template: it calls itself without end") from None
     except ODD_ROW as error:  # `list.index(x)` for an x that is not there
         raise CannotLayOut(f"template: {type(error).__name__}: {error}") from None
 
@@ -52,7 +67,10 @@ def resolved(field: str | None, row: dict) -> str:
     """`description` or `gen_prefix`: a column or a template; "" for none."""
     if not field:
         return ""
-    return row[field] if field in row else render(field, row)
+    found = row[field] if field in row else render(field, row)
+    if not isinstance(found, str):
+        raise CannotLayOut(f"the column {field} is not text")
+    return found
 
 
 def text(field, row: dict, columns, *, choices: bool) -> str | int:

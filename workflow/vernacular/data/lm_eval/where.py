@@ -1,5 +1,6 @@
 """Where the rows of one of their tasks are: `dataset_path` and what goes with it, as a source of ours."""
 
+import re
 from pathlib import Path
 
 from vernacular.errors import ConfigError
@@ -11,7 +12,7 @@ _FORMATS = ("json", "csv", "parquet")  # builders of `datasets` that read files
 def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
     """Where the rows are, as a source of ours; `few_shot` is the split that solved examples come from."""
     where, options = content.get("dataset_path"), dict(content.get("dataset_kwargs") or {})
-    if where is None:
+    if not where:
         raise ConfigError(f'{shown(path)}: the key "dataset_path" is missing.')
     options.pop("trust_remote_code", None)  # loading scripts are never run
     files_by_split, revision = options.pop("data_files", None), options.pop("revision", None)
@@ -26,6 +27,8 @@ def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
         raise unsupported(path, "dataset_kwargs.data_files", f"beside dataset_path: {where}")
     if Path(where).is_absolute() or where.startswith("."):
         raise unsupported(path, f"dataset_path: {where}", "a folder; name its files with data_files")
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", where):
+        raise unsupported(path, f"dataset_path: {where}", "a data set on the Hub is written owner/name")
     given = {
         "hub": where,
         "config": content.get("dataset_name"),
@@ -59,7 +62,10 @@ def _files(given, test: str, few: str | None, form: str, path: Path) -> dict:
         if few not in (None, test):
             raise unsupported(path, "dataset_kwargs.data_files", "a web address for each of two splits")
         return {"url": found[test], "format": form, "split": test}
-    here = {split: str((path.parent / Path(name).expanduser()).resolve()) for split, name in found.items()}
+    try:
+        here = {split: str((path.parent / Path(name).expanduser()).resolve()) for split, name in found.items()}
+    except (RuntimeError, ValueError, OSError):  # the home of nobody, a null character, a loop of links
+        raise unsupported(path, "dataset_kwargs.data_files", "no name of a file here") from None
     return {"file": here[test], "format": form, "split": test} | (
         {"few_shot": here[few]} if few != test and few else {}
     )
