@@ -1,0 +1,163 @@
+"""Whole rows of a comparison by hand, and what a reader is told of items that are not compared."""
+
+import math
+
+import pytest
+from result_rows import FACTS, row, rows
+from vernacular.comparison.compare import (
+    BOOTSTRAP,
+    CLUSTERED,
+    MCNEMAR,
+    PERMUTED,
+    PERMUTED_CLUSTERS,
+    _affordable,
+    compare,
+    compare_sides,
+)
+from vernacular.comparison.schema import COMPARISONS
+from vernacular.comparison.sides import align
+from vernacular.metrics import options
+from vernacular.metrics.types import Metric
+
+ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
+SURPRISAL = Metric("surprisal", "nats", False, "surprisal")
+TOTAL = Metric(
+    "total", "nats", None, "surprisal", headline=True, corpus=lambda a: a.sum(-1), needs=("surprisal",), vectorised=True
+)
+
+
+def compared(was, now, metrics=(ACCURACY,), **given):
+    return compare(was, now, list(metrics), FACTS, **{"resamples": 200, **given})
+
+
+def test_a_row_to_the_letter():
+    was = [row("a", 1, category="k"), row("b", 0, category="k"), row("c", 0, category="l"), row("d", 1), row("e")]
+    now = [row("a", 1, category="k"), row("b", 1, category="k"), row("c", 1, category="l"), row("f", 0), row("e", 1)]
+    found = compared(was, now, names=("old", "new"))
+    assert [each["category"] for each in found] == ["", "k", "l"]
+    expected = dict.fromkeys(COMPARISONS.schema.names) | FACTS | {
+        "baseline": "old", "candidate": "new", "category": "", "metric": "accuracy", "unit": "share",
+        "higher_is_better": True, "headline": True, "n": 3, "n_baseline": 4, "n_candidate": 5,
+        "baseline_value": 1 / 3, "candidate_value": 1.0, "difference": pytest.approx(2 / 3),
+        "test": MCNEMAR, "p_value": 0.25, "p_holm": 0.25, "family": 1, "significant": False, "better": None,
+        "both_right": 1, "both_wrong": 0, "only_baseline": 0, "only_candidate": 2, "net_gain": 2,
+        "note": "1 item only the baseline has a value for; 2 items only the candidate has a value for",
+    }  # fmt: skip
+    figures = {name: found[0].pop(name) for name in ("ci_low", "ci_high", "smallest_difference")}
+    assert found[0] == {name: value for name, value in expected.items() if name not in figures}
+    # difference 2/3 with a standard error of 1/3, t of 2 degrees at 97.5 % and 80 %
+    assert figures["smallest_difference"] == pytest.approx((4.302653 + 1.060660) / 3, rel=1e-5)
+    assert figures["ci_low"] < 2 / 3 < figures["ci_high"]
+    of_k, of_l = found[1:]
+    assert (of_k["n"], of_k["n_baseline"], of_k["n_candidate"], of_k["note"]) == (2, 2, 2, None)
+    assert (of_k["p_holm"], of_k["family"], of_k["net_gain"]) == (None, None, 1)
+    assert (of_l["n"], of_l["difference"], of_l["p_value"], of_l["test"]) == (1, 1.0, None, MCNEMAR)
+    assert of_l["note"] == "one cluster of items: no interval and no test"
+
+
+THREE = rows([1, 0, 1])
+OTHER = "left out: another prompt, other options or another right answer"
+NO_TEST = "one cluster of items: no interval and no test"
+SAME = "no item tells the two apart"
+
+
+@pytest.mark.parametrize(
+    ("now", "n", "note"),
+    [
+        (THREE, 3, SAME),
+        (THREE[::-1], 3, SAME),
+        (THREE[:2], 2, f"1 item only the baseline has a value for; {SAME}"),
+        (THREE[:1], 1, f"2 items only the baseline has a value for; {NO_TEST}"),
+        ([], 0, "3 items only the baseline has a value for"),
+        ([row("x", 1), row("y", 0)], 0, "3 items only the baseline has a value for; 2 items only the candidate has a value for"),
+        ([row(each["item_id"], 1, prompt="?") for each in THREE], 0, f"3 items {OTHER}"),
+        ([row("i00", 1, options=("yes", "nο")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),  # a Greek o
+        ([row("i00", 1, options=("no", "yes")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
+        ([row("i00", gold=(), accuracy=1.0), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
+        ([row("i00"), row("i01", accuracy=math.nan), THREE[2]], 1, f"2 items only the baseline has a value for; {NO_TEST}"),
+        ([each | {"item_id": each["item_id"] + "\u0301"} for each in THREE], 0, "3 items only the baseline has a value for; 3 items only the candidate has a value for"),
+    ],
+)  # fmt: skip
+def test_every_item_is_compared_or_counted(now, n, note):
+    (found,) = compared(THREE, now)
+    assert (found["n"], found["note"]) == (n, note)
+    # every item with a value is compared, left out or on one side
+    for side, has in (("n_baseline", THREE), ("n_candidate", now)):
+        assert found[side] == sum(not math.isnan(dict(each["values"]).get("accuracy", math.nan)) for each in has)
+    (back,) = compared(now, THREE)
+    turned = note.replace("baseline", "x").replace("candidate", "baseline").replace("x has", "candidate has")
+    assert sorted(back["note"].split("; ")) == sorted(turned.split("; "))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "note"),
+    [
+        ([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], "every item differs by the same: no interval"),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], SAME),
+        ([1.0], [3.0], NO_TEST),
+        ([1.0, math.inf, 3.0], [1.0, 2.0, 4.0], "infinite for an item, or undefined in a resample: no interval and no test"),
+        ([1.0, 5.0, 3.0], [1.0, 2.0, 4.0], None),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_interval_is_said(was, now, note):
+    sides = [[row(f"i{k}", surprisal=value) for k, value in enumerate(side)] for side in (was, now)]
+    for metric in (SURPRISAL, TOTAL):
+        (found,) = compared(*sides, [metric])
+        assert found["note"] == note
+        assert (found["ci_low"] is None) == (found["ci_high"] is None) == (note is not None)
+        if note is None or "infinite" not in note:
+            made = sum if metric is TOTAL else lambda values: sum(values) / len(values)
+            assert found["baseline_value"] == pytest.approx(made(was))
+            assert found["candidate_value"] == pytest.approx(made(now))
+            assert found["difference"] == pytest.approx(made(now) - made(was))
+    assert found["both_right"] is None
+
+
+def test_each_kind_of_metric_has_its_test():
+    def side(shift, clusters):
+        names = [None] * 4 if clusters is None else clusters
+        return [row(f"i{k}", k % 2 == shift, surprisal=float(k * shift), cluster=names[k]) for k in range(4)]
+
+    metrics = (ACCURACY, SURPRISAL, TOTAL)
+    alone, together = (
+        [each["test"] for each in compared(side(0, c), side(1, c), metrics)] for c in (None, ["a", "a", "b", "b"])
+    )
+    assert alone == [MCNEMAR, PERMUTED, BOOTSTRAP]
+    assert together == [CLUSTERED, PERMUTED_CLUSTERS, BOOTSTRAP]
+
+
+def test_a_metric_that_one_side_lacks_has_no_row_beside_those_that_both_have():
+    was = [row("a", 1, surprisal=1.0), row("b", 0, surprisal=2.0)]
+    assert [each["metric"] for each in compared(was, rows([1, 0]), (ACCURACY, SURPRISAL))] == ["accuracy"]
+    found = compared([row("a", surprisal=1.0)], [row("a", 1)], (ACCURACY, SURPRISAL, TOTAL))
+    assert [(each["metric"], each["n"], each["difference"], each["test"]) for each in found] == [
+        ("accuracy", 0, None, None), ("total", 0, None, None)
+    ]  # fmt: skip
+
+
+def test_many_pairs_are_each_compared_over_the_items_that_they_share():
+    tables = {
+        "a": rows([1, 1, 1]),
+        "b": rows([0, 1, 0]),
+        "c": [*rows([1, 0]), row("i02", 1, prompt="?")],
+        "d": rows([1]),
+    }
+    items, sides = align(tables)
+    pairs = [("a", "b"), ("a", "c"), ("b", "d"), ("d", "a")]
+    found = compare_sides(items, sides, pairs, [ACCURACY], FACTS, resamples=100)
+    by_pair = {(each["baseline"], each["candidate"]): (each["n"], each["net_gain"]) for each in found}
+    assert by_pair == {("a", "b"): (3, -2), ("a", "c"): (2, -1), ("b", "d"): (1, 1), ("d", "a"): (1, 0)}
+
+
+def test_categories_can_be_left_out():
+    was = [row(f"i{k}", k % 2, category="ab"[k % 2]) for k in range(4)]
+    assert {each["category"] for each in compared(was, was, options.METRICS)} == {"", "a", "b"}
+    assert {each["category"] for each in compared(was, was, options.METRICS, categories=False)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("asked", "n", "affordable"),
+    [(10_000, 0, 10_000), (10_000, 5_000, 10_000), (10_000, 10_000, 5_000), (10_000, 10**9, 1_000), (300, 10**9, 300)],
+)
+def test_large_evaluations_are_resampled_less_often_but_not_too_little(asked, n, affordable):
+    assert _affordable(asked, n) == affordable
