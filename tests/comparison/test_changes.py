@@ -1,4 +1,5 @@
 import json
+import math
 
 from result_rows import row
 from vernacular import artifacts
@@ -104,3 +105,76 @@ def test_serbian_comparison_counts_as_the_result_lines_of_each_side_do():
 
 def test_no_right_answers_no_serbian_comparison():
     assert serbian_json([row("a", gold=())], [row("a", gold=())]) is None
+
+
+def test_items_are_found_by_their_ids_whatever_their_order_and_whoever_else_is_there():
+    others = [row("x", False), row("y", True, scores=[-9.0, -1.0]), row("z", False)]
+    assert changes(WAS, NOW, "e") == changes([*others[:2], *WAS[::-1]], [NOW[2], others[2], *NOW[3:], *NOW[:2]], "e")
+    assert changes(WAS, [], "e") == changes([], NOW, "e") == changes([], [], "e") == []
+
+
+def test_whether_an_item_changed_is_known_without_its_scores_and_by_how_much_is_not():
+    was = [
+        row("a", True, scores=[-1.0, -2.0]),
+        row("b", True, options=("si", "si "), scores=[-1.0, -1.0]),
+        row("c", True),
+    ]
+    now = [
+        row("a", False),
+        row("b", False, options=("si", "si "), scores=[-2.0, -3.0]),
+        row("c", False, scores=[-2.0, -1.0]),
+    ]
+    was.append(row("d", False) | {"option_scores": [-math.inf, -1.0]})
+    now.append(row("d", True, scores=[-1.0, -2.0]))
+    assert [(each["item_id"], each["change"], each["by"]) for each in changes(was, now, "e")] == [
+        ("a", "lost", None), ("b", "lost", None), ("c", "lost", None), ("d", "won", None),
+    ]  # fmt: skip
+
+
+def test_a_row_of_changes_to_the_letter():
+    was = [row("a", True, scores=[-1.0, -2.0], cluster="c0", category="k0", gold=(0,))]
+    now = [row("a", False, scores=[-1.5, -1.0], cluster="c1", category="k1", gold=(0,))]
+    assert changes(was, now, "t.gl.options.0shot") == [
+        {
+            "evaluation": "t.gl.options.0shot", "item_id": "a", "change": "lost", "by": 1.5, "cluster_id": "c1",
+            "category": "k1", "prompt": "is it a?", "options": ["yes", "no"], "gold": [0],
+            "baseline_prediction": "yes", "candidate_prediction": "no", "baseline_scores": [-1.0, -2.0],
+            "candidate_scores": [-1.5, -1.0],
+        }
+    ]  # fmt: skip
+
+
+def test_serbian_comparison_of_ties_and_failures_and_of_other_items():
+    was = [
+        row("a", scores=None),
+        row("b", False, scores=[-1.0, -1.0]),
+        row("c", True),
+        row("d", True),
+        row("e", False, gold=()),
+    ]
+    now = [
+        row("a", True),
+        row("b", True, scores=[-1.0, -3.0]),
+        row("c", False, prompt="?"),
+        row("x", True),
+        row("e", gold=()),
+    ]
+    twins = {"options": ("yes", "yes"), "gold": (0,)}
+    was.append(row("f", True, scores=[-1.0, -1.0], **twins) | {"correct": False})
+    now.append(row("f", True, scores=[-1.0, -1.0], **twins))
+    found = json.loads(serbian_json(was, now))
+    assert found["summary"] == {
+        "total": 3, "base_correct": 0, "adapter_correct": 3, "both_correct": 0, "both_wrong": 0, "adapter_only": 3,
+        "base_only": 0, "net_gain": 3,
+    }  # fmt: skip
+    assert [(each["prompt"], each["base_predicted"], each["adapter_predicted"]) for each in found["examples"]] == [
+        ("is it a?", None, "yes"), ("is it b?", None, "yes"), ("is it f?", "yes", "yes"),
+    ]  # fmt: skip
+    joined = [row("a", True) | {"predicted": None, "prediction": "as it was said"}]
+    assert json.loads(serbian_json([row("a", False)], joined))["examples"][0]["adapter_predicted"] == "as it was said"
+    order = {"a": 2, "b": 0, "f": 1}
+    assert [each["prompt"] for each in json.loads(serbian_json(was, now, order))["examples"]] == [
+        "is it b?", "is it f?", "is it a?"
+    ]  # fmt: skip
+    assert serbian_json([row("a", True)], [row("b", True)]) is None
+    assert serbian_json([row("a", True, prompt="?")], [row("a", True)]) is None
