@@ -46,14 +46,20 @@ def test_chance_is_the_mean_share_of_right_options():
         row({"accuracy": 1}),
         row({"accuracy": 0}, gold=(0, 1), options="abcd"),
         row({"accuracy": 0}, gold=(), options="abcd"),
+        row({"accuracy": 0}, gold=(0,), options=""),
     ]
     assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance"] == 0.5
+    rows.append(row({"accuracy": 0}, options="abcd"))
+    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance"] == pytest.approx(
+        (0.5 + 0.5 + 0.25) / 3
+    )
+    assert only(aggregate(rows[2:3], [ACCURACY], seed=0, categories=False))["chance"] is None
 
 
 def test_items_without_the_value_are_left_out_and_flagged_ones_counted():
-    rows = [row({"x": 2.0}), row({}, flag="error: not scored"), row({"x": float("nan")})]
+    rows = [row({"x": 2.0}), row({}, flag="error: not scored"), row({"x": float("nan")}, flag="boundary")]
     found = only(aggregate(rows, [MEAN], seed=0, categories=False))
-    assert (found["value"], found["n"], found["n_flagged"]) == (2.0, 1, 1)
+    assert (found["value"], found["n"], found["n_flagged"]) == (2.0, 1, 2)
     assert (found["ci_low"], found["ci_high"]) == (None, None)
 
 
@@ -81,8 +87,15 @@ def test_ties_of_each_choice_are_counted_apart():
     rows = [
         row({"accuracy": 0.0, "tie:accuracy": 1.0, "accuracy_char": 1.0}),
         row({"accuracy": 1.0, "accuracy_char": 1.0}),
+        row({"accuracy": 1.0, "tie:accuracy": 1.0, "accuracy_char": 1.0}),
     ]
-    assert [r["n_ties"] for r in aggregate(rows, [ACCURACY, other], seed=0, categories=False)] == [1, 0]
+    assert [r["n_ties"] for r in aggregate(rows, [ACCURACY, other], seed=0, categories=False)] == [2, 0]
+
+
+def test_a_number_of_all_items_leaves_out_those_that_lack_a_part_of_it():
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorised=True)
+    found = only(aggregate([row({"g": 8.0, "b": 10.0}), row({"g": 1.0})], [metric], seed=0, categories=False))
+    assert (found["value"], found["n"]) == (20.0, 1)
 
 
 def test_an_interval_of_a_corpus_statistic_is_reproducible_and_holds_the_value():

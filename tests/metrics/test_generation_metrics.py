@@ -80,7 +80,7 @@ def test_a_tie_of_right_options_is_right():
 
 def test_an_empty_answer_is_flagged_wrong_and_similar_to_nothing():
     row = one("", similar([None] * 4), similar([None] * 4, "bertscore"))
-    assert row["flag"] == "empty answer"
+    assert row["flag"] == one(" ", similar([None] * 4))["flag"] == "empty answer"
     assert (row["predicted"], row["correct"], row["tie"]) == ([], False, None)
     assert row["values"] == {
         "cosine_accuracy": 0.0,
@@ -123,6 +123,7 @@ def test_an_answer_of_punctuation_has_no_moverscore_and_says_so():
 
 def test_an_option_without_similarity_is_not_the_choice():
     row = one("x", similar([None, 0.5, 0.25, None]))
+    assert row["flag"] is None
     assert row["predicted"] == [1]
     assert row["values"]["cosine_mean"] == 0.375
     assert row["values"]["cosine_wrong"] == 0.5
@@ -165,6 +166,7 @@ def test_a_target_to_which_an_answer_has_no_similarity_has_none():
 def test_an_item_without_options_and_target_has_no_verdict():
     row = one("x", choices=(), gold=(), target=None)
     assert (row["values"], row["correct"], row["prediction"], row["flag"]) == ({}, None, "x", None)
+    assert one("x", similar([]), choices=(), gold=(), target=None)["values"] == {}
 
 
 def test_text_alone_chooses_no_option():
@@ -174,6 +176,16 @@ def test_text_alone_chooses_no_option():
 
 def test_an_answer_without_a_word_has_no_first_one():
     assert generation.compared_part(item(choices=(), target="tempo"), " ... !") == ""
+
+
+def test_a_target_of_several_words_is_compared_with_the_whole_answer():
+    row = one("un resumo  longo", choices=(), gold=(), target="Un resumo longo.")
+    assert (row["values"]["exact_match"], row["correct"]) == (1.0, True)
+
+
+def test_each_text_metric_takes_the_reference_that_is_nearest_by_it():
+    found = generation.textual("a mazá vermella", ["o gato", "unha mazá"])
+    assert (found["token_f1"], found["exact_match"]) == (0.4, 0.0)  # one word of three, and of two
 
 
 def test_the_choice_shown_is_cosines_where_there_is_one():
@@ -209,7 +221,7 @@ def test_chrf_is_sacrebleus():
 
 @pytest.mark.parametrize(
     ("one_text", "other", "same"),
-    [("A Coruña", "a coruña.", True), ("ﬁn", "fin", True), ("3:1", "31", True), ("...", "...", True), ("...", "!", False),
+    [("A Coruña", "a coruña.", True), ("ﬁn", "fin", True), ("3:1", "31", True), ("... ", " ...", True), (" ...", "... ", True), ("...", "!", False),
      ("mazá", "maza", False), ("🐈", "🐈", True), ("مرحبا", "مرحبا؟", True), ("STRASSE", "Straße", True)],
 )  # fmt: skip
 def test_exact_match_ignores_case_punctuation_and_blanks(one_text, other, same):

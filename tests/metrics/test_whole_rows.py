@@ -6,11 +6,21 @@ import warnings
 import numpy as np
 import pytest
 from scoring import ask, item, score, scored
-from vernacular.metrics import acceptability, aggregate, cloze, corpus, letters, minimal_pair, options, target_word
+from vernacular.metrics import (
+    acceptability,
+    aggregate,
+    cloze,
+    corpus,
+    generation,
+    letters,
+    minimal_pair,
+    options,
+    target_word,
+)
 from vernacular.metrics.choosing import right_options
 from vernacular.metrics.last_word import per_item as last_word
 from vernacular.metrics.last_word import perplexity
-from vernacular.metrics.rows import result
+from vernacular.metrics.rows import extra, result
 from vernacular.metrics.spans import Span, by_item, flags, logliks
 from vernacular.metrics.types import Metric
 
@@ -180,6 +190,18 @@ def test_folds_of_many_sentences_are_ten():
     assert {row["values"]["fold"] for row in rows} == set(range(10))
 
 
+def test_generation():
+    one = item(question="?", choices=["a b", "c"], gold=[1], **HERE)
+    requests = ask([one], "question", "generation")
+    answers = [{"item_id": "i1", "role": "answer", "raw": " c d\n", "answer": "c d", "flag": "truncated: 1 left out"}]
+    similar = [{"item_id": "i1", "metric": "cosine", "similarities": [0.25, 0.75]}]
+    row = generation.per_item([one], requests, answers, similar)[0]
+    values = {"cosine_accuracy": 1, "cosine_mean": 0.5, "cosine_correct": 0.75, "cosine_wrong": 0.25}
+    values |= {"cosine_margin": 0.5, "exact_match": 0, "token_f1": 2 / 3, "chrf": row["values"]["chrf"]}
+    choice = chose(["a b", "c"], [1], [0.25, 0.75], "c d", [1], correct=True)
+    told(row, values, requests[0]["text"], choice, flag="truncated: 1 left out")
+
+
 @pytest.mark.parametrize(
     ("ends", "corrected"),
     [
@@ -205,8 +227,13 @@ def test_a_row_without_a_prompt_of_its_own_shows_context_and_question():
     assert result(one | {"context": ""}, {}, values={})["prompt"] == "Q"
 
 
+def test_an_item_of_a_set_without_extra_columns_has_none():
+    assert extra({}) == extra({"extra": None}) == extra({"extra": []}) == {}
+    assert extra({"extra": [("label", "1")]}) == extra({"extra": {"label": "1"}}) == {"label": "1"}
+
+
 def test_flags_of_spans_and_of_the_row_are_told_once_each_in_their_order():
-    spans = {name: Span("", "", None, (), flag, {}) for name, flag in enumerate(["b; a", None, "a", "c;  b"])}
+    spans = {name: Span("", "", None, (), flag, {}) for name, flag in enumerate(["b ; a", None, "a", "c;  b"])}
     assert flags(spans) == "b; a; c"
     assert flags({}) is None
     assert result(item(), spans, values={}, flag="mine")["flag"] == "b; a; c; mine"

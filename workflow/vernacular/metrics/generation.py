@@ -72,7 +72,7 @@ def per_item(items: list[dict], requests: list[dict], generations: list[dict], s
             raw.get(item["item_id"]),
         )
         for item in items
-        if item["item_id"] in asked and not item["demonstration"]
+        if item["item_id"] in asked
     ]
 
 
@@ -183,7 +183,7 @@ def textual(answer: str, references: list[str]) -> dict[str, float]:
 def matches(answer: str, reference: str) -> bool:
     """Equal after `normalised`; texts of nothing but punctuation are compared as they are."""
     one, other = normalised(answer), normalised(reference)
-    return one == other if one or other else answer.strip() == reference.strip()
+    return one == other if one else answer.strip() == reference.strip()
 
 
 def token_f1(answer: str, reference: str) -> float:

@@ -8,11 +8,9 @@ from vernacular.metrics.spans import Span, by_item, flags
 
 
 def asked(items: list[dict], requests: list[dict], scores: list[dict]) -> Iterator[tuple[dict, dict[str, Span]]]:
-    """(item, its spans) for every evaluated item that has requests; demonstrations and held-out items have none."""
+    """(item, its spans) for every item that has requests; demonstrations and held-out items have none."""
     spans = by_item(requests, scores)
-    for item in items:
-        if not item["demonstration"] and item["item_id"] in spans:
-            yield item, spans[item["item_id"]]
+    return ((item, spans[item["item_id"]]) for item in items if item["item_id"] in spans)
 
 
 def result(

@@ -15,7 +15,7 @@ class Span:
     loglik: float | None  # nats, sum over its tokens in float64; None where it could not be scored
     logprobs: tuple[float, ...]  # nats, one per scored token
     flag: str | None
-    score: dict  # the row of the scores file
+    score: dict | None  # the row of the scores file, where there is one
 
     def per(self, unit: str) -> float | None:
         """Log-likelihood in nats per "token", "char" or "byte" (UTF-8), or as it is for "sum".
@@ -60,14 +60,14 @@ def _span(request: dict, score: dict | None) -> Span:
         loglik, flag = None, "error: not scored"
     else:
         loglik, flag = _total(logprobs, score["flag"])
-    return Span(text, before, loglik, logprobs, flag, score or {})
+    return Span(text, before, loglik, logprobs, flag, score)
 
 
 def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None, str | None]:
     """Their sum, None where they make no number, and the flag with what is wrong with them."""
-    parts = [part.strip() for part in (flag or "").split(";")]
-    if any(part.startswith(("error", "empty")) for part in parts):
-        return None, _joined(*(f"error: {part}" if part.startswith("empty") else part for part in parts))
+    parts = ["error: empty" if part == "empty" else part for part in (flag or "").split("; ")]
+    if any(part.startswith("error") for part in parts):
+        return None, _joined(*parts)
     if not logprobs:
         return None, _joined(flag, "error: no token was scored")
     if any(math.isnan(value) or value == math.inf for value in logprobs):
