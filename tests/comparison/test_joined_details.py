@@ -256,3 +256,19 @@ def test_a_letter_names_an_option_that_was_shown(tmp_path, said, right):
     assert (row["predicted"], row["tie"]) == ((None, None) if right is None else ([1 if right else 0], False))
     assert row["prediction"] == said
     assert row["flag"] == (None if right is not None else "error: the prediction is not one of the options")
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ({"question": QUESTIONS["r1"][0]}, {"r1": True}),  # a part of it
+        ({"question": "cal é o río MÁIS longo", "text": ""}, {"r1": True}),
+        ({"options": "o Miño"}, {"r1": True}),
+        ({"question": "Cal é o río máis longo de Portugal?"}, {}),  # another item has that id there
+        ({"question": QUESTIONS["r1"][0], "options": "o Miño|o Douro"}, {}),
+        ({"question": QUESTIONS["r2"][0], "options": QUESTIONS["r2"][1]}, {"r2": True}),  # the text says which
+    ],
+)
+def test_an_id_counts_unless_the_text_is_of_another_item(tmp_path, texts, found):
+    lines = [{"item_id": "r1", "correct": 1} | texts]
+    assert told(tmp_path / "m.jsonl", {"e": reference()}, lines)[0] == ({"e": found} if found else {})

@@ -1,8 +1,9 @@
 """Which of our items is an answer about? By its texts, an id deciding between items of the same words; else by id.
 
 An answer is about an item if everything that makes up the item, its context, its question and each of its options, is
-found in what the file says of it; or if it says our prompt word for word. First as written (but for blanks and Unicode
-compatibility), then once more without case and punctuation for what is left.
+found in what the file says of it; or if it says our prompt word for word; or has its id and says nothing that is not in
+the item. First as written (but for blanks and Unicode compatibility), then once more without case and punctuation for
+what is left.
 """
 
 import unicodedata
@@ -95,7 +96,11 @@ class _Index:
                 # an item whose texts are part of another's fits too: the one of which more is said is meant
                 sizes = {item_id: sum(map(len, self.parts[item_id])) for item_id in fitting}
                 return sorted(item_id for item_id in fitting if sizes[item_id] == max(sizes.values()))
-        return []
+        return [answer.item_id] if answer.item_id in self.parts and self._holds(answer.item_id, texts) else []
+
+    def _holds(self, item_id: str, texts: list[str]) -> bool:
+        own = " ".join([*self.parts[item_id], self.prompt[item_id]])
+        return all(text in own for text in texts)
 
     def _fits(self, item_id: str, whole: str, said: set[str]) -> bool:
         return all(part in whole for part in self.parts[item_id]) or self.prompt[item_id] in said
