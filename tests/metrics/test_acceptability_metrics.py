@@ -97,6 +97,14 @@ def test_a_threshold_never_comes_from_the_fold_that_it_judges(seed):
     assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(slow_mcc(surprisal, label, fold))
 
 
+def test_of_thresholds_that_are_equal_but_for_rounding_the_lowest_is_taken():
+    label = np.array([1, 1, 0, 0, 1, 1, 1, 1, 1, 0, 0, 1])
+    surprisal, fold = np.arange(12.0), np.isin(np.arange(12), [0, 9]).astype(float)
+    expected = slow_mcc(surprisal, label, fold)
+    assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(expected)
+    assert expected == pytest.approx(-1 / 70**0.5)
+
+
 def test_an_infinite_surprisal_is_above_any_threshold():
     surprisal, fold = np.array([1.0, 2.0, 3.0, math.inf, math.inf, math.inf]), np.arange(6.0) % 3
     assert corpus.mcc_cross_validated(surprisal, np.array([1, 1, 1, 0, 0, 0]), fold) == 1.0

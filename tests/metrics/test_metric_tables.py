@@ -93,7 +93,8 @@ def rows_of(protocol, skill):
         more = {"word_end": [-0.5, -0.25], "entropy": [2.0], "topk_entropy": [1.0], "greedy": [mean > -7] * 2}
         missing = request["role"] == "word" and n == 0 and skill < 0
         scores.append(score(request, [None] if missing else [mean, draw.uniform(-2, -1)], **more))
-    return evaluate(protocol, items, requests, scores, [])[0]
+    rows, _ = evaluate(protocol, items, requests, scores, [])
+    return rows
 
 
 def generated(draw, skill):
@@ -108,7 +109,8 @@ def generated(draw, skill):
         for name in ("cosine", "moverscore", "bertscore"):
             found = [draw.uniform(0.4, 0.6) + (skill / 10 if i == 1 else -skill / 10) for i in range(4)]
             similar.append({"item_id": one["item_id"], "metric": name, "similarities": found})
-    return evaluate("generation", items, requests, answers, similar)[0]
+    rows, _ = evaluate("generation", items, requests, answers, similar)
+    return rows
 
 
 @pytest.mark.usefixtures("few_resamples")

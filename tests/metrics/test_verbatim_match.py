@@ -49,3 +49,4 @@ def test_a_failed_generation_and_an_item_without_their_wording_have_no_value():
     assert matched(None, ["2"]) is None
     assert values(item(target="2"), "2") == {}
     assert values(item(extra={"ask": '{"until": [], "filters": [], "exact": {}}'}), "2") == {}
+    assert values(item(extra={"targets": '["2"]'}), "2") == {}

@@ -336,7 +336,7 @@ def test_undefined_numbers_are_nan_without_a_warning():
         warnings.simplefilter("error")
         assert np.isnan(corpus.good_mean(surprisal, none))
         assert np.isnan(corpus.auc(surprisal, none))
-        assert corpus.difsur(np.array([0, 0]), np.array([0, 5])).tolist() == [0.0, 100.0]
+        assert corpus.difsur(np.array([0, 0, 5]), np.array([0, 5, 0])).tolist() == [0.0, 100.0, -100.0]
         assert np.isnan(target_word.normalised_difference(np.zeros(2), np.zeros(2)))
         assert np.isinf(target_word.normalised_difference(np.zeros(2), np.ones(2)))
         assert np.isinf(perplexity(np.array([710.0])))
