@@ -217,3 +217,15 @@ def test_an_evaluation_that_was_not_possible_for_a_model_takes_nothing_from_the_
         ("c", 2),
     ]
     assert {each["model"] for each in found.standings} == {each["model"] for each in found.overall} == {"a", "c"}
+
+
+def test_a_side_without_a_direction_or_without_a_difference_is_not_better():
+    def tested(**more):
+        row = {"baseline": "a", "candidate": "b", "headline": False, "category": "", "p_value": 0.01}
+        (found,) = with_families([row | {"higher_is_better": True, "difference": 1.0} | more])
+        return found["significant"], found["better"]
+
+    assert tested() == (True, "candidate")
+    assert tested(difference=-0.5) == tested(higher_is_better=False) == (True, "baseline")
+    assert tested(difference=None) == tested(difference=0.0) == tested(higher_is_better=None) == (True, None)
+    assert tested(p_value=0.05) == tested(p_value=None) == (False, None)

@@ -4,8 +4,10 @@ import pytest
 from test_hostile_results import TWO, line, told
 from test_joined import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from vernacular import artifacts
+from vernacular.comparison.harness import samples_in
 from vernacular.comparison.joined import join
 from vernacular.comparison.match import Matched, as_written
+from vernacular.comparison.outside import Answer, answers_in
 from vernacular.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
@@ -272,3 +274,38 @@ def test_a_letter_names_an_option_that_was_shown(tmp_path, said, right):
 def test_an_id_counts_unless_the_text_is_of_another_item(tmp_path, texts, found):
     lines = [{"item_id": "r1", "correct": 1} | texts]
     assert told(tmp_path / "m.jsonl", {"e": reference()}, lines)[0] == ({"e": found} if found else {})
+
+
+def test_what_a_persons_line_says_to_the_letter(tmp_path):
+    lines = [
+        {"sentence": "S", "context": "C", "options": " a|b c |", "item_id": 7, "prediction": 1.5, "correct": "No"},
+        {"prompt": "", "question": None, "options": ["a ", "", 3], "correct": True, "evaluation": "e"},
+    ]
+    path = write_jsonl(tmp_path / "m.jsonl", lines)
+    assert answers_in(path) == {
+        None: [Answer(f"{path}, line 1", ("C", "S", "a", "b c"), "7", prediction="1.5", correct=False)],
+        "e": [Answer(f"{path}, line 2", ("a ", "3"), correct=True)],
+    }
+
+
+def test_what_a_sample_says_to_the_letter(tmp_path):
+    scored = {"doc": {"q": ["Q", {"x": "X"}], "n": 3}, "arguments": [["C", " a"], [" b"], ["C", " c"]], "acc": 0.5}
+    scored["filtered_resps"] = [["-1.5", "True"], [-2, False], ["-inf", ""]]
+    alone = {"doc": "D", "arguments": [["C", " a"]], "filtered_resps": [["-1", "True"]], "acc": 1}
+    written = {
+        "doc": {},
+        "arguments": {"gen_args_0": {"arg_0": "C", "arg_1": {}}},
+        "filtered_resps": "w",
+        "exact_match": "1",
+    }
+    path = write_jsonl(tmp_path / NAME, [scored, alone, written])
+    assert samples_in(path) == [
+        Answer(
+            f"{path}, line 1",
+            ("Q", "X", "C", "", " a", " b", " c"),
+            asked=(("C", " a"), ("", " b"), ("C", " c")),
+            scores=(-1.5, -2.0, float("-inf")),
+        ),
+        Answer(f"{path}, line 2", ("D", "C", " a"), None, (("C", " a"),), (-1.0,), True, correct=True),
+        Answer(f"{path}, line 3", ("C",), prediction="w"),
+    ]
