@@ -53,6 +53,10 @@ def _bytes(path: Path, name: str, form: str) -> bytes:
         if path.exists() and not path.is_file():  # a pipe or a device may never end
             raise DataError(f"{name}: is not a file.")
         data = path.read_bytes()
+        if data.startswith(b"version https://git-lfs.github.com/spec/"):
+            raise DataError(f"{name}: stands for a file in Git LFS and does not hold it; fetch it with `git lfs pull`.")
+        if data[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+            raise DataError(f"{name}: a web page, not {form}; does its address want a login, or a click?")
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except FileNotFoundError:
         raise DataError(f"{name}: there is no such file.") from None

@@ -5,10 +5,12 @@ loading scripts are never run.
 """
 
 import fnmatch
+import glob
 from functools import partial
 from pathlib import Path
 
 import huggingface_hub
+import yaml
 from datasets.data_files import DataFilesList, EmptyDatasetError, get_data_patterns, sanitize_patterns
 from datasets.utils.metadata import MetadataConfigs
 
@@ -71,12 +73,15 @@ def from_uri(file: str) -> dict | None:
 def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tuple[str | None, dict, str | None]]:
     """(configuration, patterns of files by split, column separator) for each configuration the source asks for."""
     if "files" in source:
-        return [(None, {k: [v] if isinstance(v, str) else v for k, v in source["files"].items()}, None)]
+        files = {k: [v] if isinstance(v, str) else v for k, v in source["files"].items()}
+        return [(None, _inside(files, repository), None)]
     wanted = source.get("config")
     try:
         configs = MetadataConfigs.from_dataset_card_data(card)
         default = configs.get_default_config_name() if configs else None
-    except ValueError as error:
+        if odd := [name for name in configs if not isinstance(name, str)]:
+            raise ValueError(f"{odd[0]} is no text; a number is put in quotes")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"{repository}: its card lists configurations that cannot be read ({reason}).") from None
     if not configs:
@@ -95,11 +100,21 @@ def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tu
 
 
 def _patterns(config: dict, repository: str, folder: Path) -> dict[str, list[str]]:
-    inside = (config.get("data_dir") or "").strip("/")
+    inside = str(config.get("data_dir") or "").strip("/")
+    _inside({"data_dir": [inside]}, repository)
     if not config.get("data_files"):
         return _guessed(repository, folder, inside)
     splits = sanitize_patterns(config["data_files"])
-    return {str(split): [f"{inside}/{path}" if inside else path for path in paths] for split, paths in splits.items()}
+    found = {str(split): [f"{inside}/{path}" if inside else path for path in paths] for split, paths in splits.items()}
+    return _inside(found, repository)
+
+
+def _inside(splits: dict[str, list[str]], repository: str) -> dict[str, list[str]]:
+    """`splits`, whose files are all the repository's own: a card may name any file of this disk, or of the web."""
+    for path in (path for paths in splits.values() for path in paths):
+        if not isinstance(path, str) or "://" in path or path.startswith(("/", "~")) or ".." in path.split("/"):
+            raise DataError(f"{repository}: names a file that is not in it ({path}); name that file by itself.")
+    return splits
 
 
 def _separator(config: dict) -> str | None:
@@ -120,7 +135,10 @@ def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[
             f"{repository}: holds no data files that can be read (a loading script alone is not run); "
             "name its raw files under files, or try revision: refs/convert/parquet."
         ) from None
-    splits = {split: [Path(file).relative_to(folder).as_posix() for file in files] for split, files in splits.items()}
+    splits = {
+        split: [glob.escape(Path(file).relative_to(folder).as_posix()) for file in files]
+        for split, files in splits.items()
+    }
     for split, name in (("validation", "dev"), ("test", "eval")):  # `datasets` takes the one word for the other
         if split in splits:
             splits.setdefault(name, splits[split])
@@ -140,8 +158,16 @@ def _split_rows(
     try:
         files = sorted(set(DataFilesList.from_local_or_remote(splits[split], base_path=str(folder))))
     except FileNotFoundError:
+        files = []
+    if not files:
         listed = ", ".join(splits[split])
-        raise LayoutError(f'{what}: the files of the split "{split}" are not there ({listed}).') from None
+        raise LayoutError(f'{what}: the files of the split "{split}" are not there ({listed}).')
+    one_of = {form_of(file): file for file in files}
+    if len(one_of) > 1:  # the same rows twice, as like as not
+        listed = " and ".join(sorted(Path(file).relative_to(folder).as_posix() for file in one_of.values()))
+        raise LayoutError(
+            f'{what}: the split "{split}" has files of several formats ({listed}); name some under files.'
+        )
     rows, names = [], []
     for file in files:
         name = Path(file).relative_to(folder).as_posix()
@@ -159,10 +185,11 @@ def _card(folder: Path, repository: str) -> dict:
         return huggingface_hub.DatasetCard(
             path.read_text("utf-8", "replace"), ignore_metadata_errors=False
         ).data.to_dict()
-    except ValueError as error:
-        raise DataError(f"{repository}: its card (README.md) cannot be read ({str(error).splitlines()[0]}).") from None
+    except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise DataError(f"{repository}: its card (README.md) cannot be read ({reason}).") from None
 
 
 def _licence(card: dict) -> str | None:
     licence = card.get("license_name") or card.get("license")
-    return ", ".join(map(str, licence)) if isinstance(licence, list) else licence
+    return ", ".join(map(str, licence)) if isinstance(licence, list) else licence and str(licence)
