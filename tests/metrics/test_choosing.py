@@ -16,6 +16,7 @@ def test_tie_among_right_options_is_right():
 
 def test_scores_closer_than_float_noise_are_a_tie_and_no_others():
     assert best([-1.0, -1.0 - 9e-7, -1.0 - 2e-6]) == [0, 1]
+    assert best([0.0, -1e-6]) == [0, 1]
 
 
 def test_nothing_scored_is_no_prediction():
