@@ -176,5 +176,9 @@ def test_serbian_comparison_of_ties_and_failures_and_of_other_items():
     assert [each["prompt"] for each in json.loads(serbian_json(was, now, order))["examples"]] == [
         "is it b?", "is it f?", "is it a?"
     ]  # fmt: skip
+    partly = {"b": 0, "f": -1}  # as if one item's place were not known
+    assert [each["prompt"] for each in json.loads(serbian_json(was, now, partly))["examples"]] == [
+        "is it f?", "is it a?", "is it b?"
+    ]  # fmt: skip
     assert serbian_json([row("a", True)], [row("b", True)]) is None
     assert serbian_json([row("a", True, prompt="?")], [row("a", True)]) is None
