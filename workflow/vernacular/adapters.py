@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from vernacular.checkpoints import content_of
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 from vernacular.fingerprint import fingerprint
 from vernacular.snapshot import snapshot
 
@@ -118,7 +118,7 @@ def _check_shapes(name: str, source: str, weights: Path, base: dict) -> None:
         of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in _shapes([weights]).items()}
         of_base = _shapes(sorted(Path(base["folder"]).glob("*.safetensors")))
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"model {name}: weights cannot be read ({str(error).splitlines()[0]}).") from None
+        raise ModelError(f"model {name}: weights cannot be read ({first_line(error)}).") from None
     misfit = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
     for key, shape in of_adapter.items():
         pair = re.fullmatch(r"(.+)\.lora_([AB])\.weight", key)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.errors import ArtifactError
+from vernacular.errors import ArtifactError, first_line
 from vernacular.fingerprint import fingerprint
 
 _DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
@@ -147,8 +147,7 @@ def _schema(path) -> pa.Schema:
 
 
 def _damaged(path, error: Exception) -> ArtifactError:
-    said = (str(error).splitlines() or [type(error).__name__])[0]
-    return ArtifactError(f"{path}: damaged or not Parquet ({said}); delete it to rebuild.")
+    return ArtifactError(f"{path}: damaged or not Parquet ({first_line(error)}); delete it to rebuild.")
 
 
 def _note(schema_metadata, path, anywhere: bool) -> dict:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin
@@ -79,7 +79,7 @@ def parameters_of(name: str, weights: list[Path]) -> int | None:
                 count += sum(math.prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ModelError(
-                f"model {name}: {file} is no whole safetensors file ({str(error).splitlines()[0]}): half a download? "
+                f"model {name}: {file} is no whole safetensors file ({first_line(error)}): half a download? "
                 "Fetch it again."
             ) from None
     return count

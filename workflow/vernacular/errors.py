@@ -43,6 +43,15 @@ def closest(word: str, allowed) -> str:
     return f" Allowed: {shown}." if names else ""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what a library says, which may fill pages; the error's name where it says nothing.
+
+    >>> first_line(ValueError("no header\\nsee the docs")), first_line(EOFError())
+    ('no header', 'EOFError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 # what a file holds may do things to a terminal, and fill it
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ENDLESS = re.compile(r"(\S{100})\S{200,}")  # of a word of more than 300 characters the first 100 will do

@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from vernacular.errors import SECRETS, ConfigError, closest
+from vernacular.errors import SECRETS, ConfigError, closest, first_line
 from vernacular.yamlload import Refused, load
 
 _TYPES = {
@@ -72,7 +72,7 @@ def read(path, load=load):
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        problem = getattr(error, "problem", None) or first_line(error)
         hint = " Indent with spaces, not tabs." if "\\t" in str(problem) else ""
         raise ConfigError(f"{where}: not valid YAML ({_clipped(str(problem), 200)}).{hint}") from None
     except RecursionError:

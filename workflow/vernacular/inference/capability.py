@@ -7,7 +7,7 @@ from math import isfinite, isnan
 
 import torch
 
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
@@ -91,9 +91,7 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
         alone = {who: _one_by_one(loaded, sample[who]) for who in behind}
     except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError, MemoryError) as error:
         if not is_out_of_memory(error):
-            return Check(
-                strategy, False, None, length, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            )
+            return Check(strategy, False, None, length, f"{type(error).__name__}: {first_line(error)}")
     else:
         pairs = [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
         return _judged(loaded, strategy, pairs, length)

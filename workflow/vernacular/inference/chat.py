@@ -6,7 +6,7 @@ import threading
 
 from jinja2 import TemplateError
 
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 from vernacular.inference.load import LoadedModel
 
 # Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow. They
@@ -51,8 +51,7 @@ def render(loaded: LoadedModel, turns: list[dict]) -> str:
     except _Overdue:
         raise ModelError(f"model {name}: its chat template has not come to an end in {_SECONDS} seconds.") from None
     except _REFUSALS as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"model {name}: its chat template refuses these turns: {said}") from error
+        raise ModelError(f"model {name}: its chat template refuses these turns: {first_line(error)}") from error
 
 
 def render_continuation(loaded: LoadedModel, turns: list[dict], continuation: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ longest prompt, between which padding is longest, are read together and apart be
 
 import torch
 
+from vernacular.errors import first_line
 from vernacular.inference.generate_cache import Prefix, can_share_prefix
 from vernacular.inference.generate_decode import Forward, Work
 from vernacular.inference.generate_prompts import Prompt
@@ -87,7 +88,7 @@ def _reason(loaded: LoadedModel, error: BaseException) -> str:
     if is_out_of_memory(error):
         release(loaded)
         return "out of memory"
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _length(prompt: Prompt) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.errors import ModelError, UserError
+from vernacular.errors import ModelError, UserError, first_line
 from vernacular.inference.questions import Question, questions
 from vernacular.inference.schema import SCORES
 from vernacular.inference.stopping import StopFlag, Stopped, stoppable
@@ -114,7 +114,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[
             continue
         except Exception as error:  # whatever one evaluation trips over, the others are still asked
             log.exception("%s failed", question.evaluation)
-            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            said = f"{type(error).__name__}: {first_line(error)}"
             if is_lost_device(error):
                 raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {said}") from error
             failed[question.evaluation] = said

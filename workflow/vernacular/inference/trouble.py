@@ -6,7 +6,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.errors import ModelError
+from vernacular.errors import ModelError, first_line
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
@@ -32,8 +32,7 @@ def is_lost_device(error: BaseException) -> bool:
 
 def reason(error: BaseException, record: dict) -> str:
     """The first line of what the library says, or better what a person can do about it."""
-    whole = str(error).strip()
-    said = (whole.splitlines() or [""])[0]
+    whole, said = str(error), first_line(error)
     if "custom code" in whole and record.get("kind") == "encoder":
         return "it brings code of its own, which is not run."
     if "custom code" in whole and not record.get("trust_remote_code"):
@@ -45,5 +44,5 @@ def reason(error: BaseException, record: dict) -> str:
     if not record.get("allow_pickle") and "safetensors" in whole:
         return f"{said} Weights in pickle files are read only with allow_pickle: true."
     if isinstance(error, LookupError | AssertionError | ArithmeticError):  # whose texts say little by themselves
-        return f"{type(error).__name__} {said}".strip()
-    return said or type(error).__name__
+        return f"{type(error).__name__} {said}" if whole.strip() else said
+    return said

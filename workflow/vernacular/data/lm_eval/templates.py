@@ -14,6 +14,7 @@ from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from vernacular.data.lm_eval import limits
+from vernacular.errors import first_line
 
 # what code written for a row of another shape raises
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
@@ -43,7 +44,7 @@ def check(template: str) -> str | None:
     except limits.Endless:
         return f"it takes more than {limits.SECONDS} seconds to read"
     except jinja2.TemplateError as error:
-        return str(error).splitlines()[0]
+        return first_line(error)
     except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:  # Python's own limits
         return f"too deep or too long: {type(error).__name__}"
     return "it wants another file, and a template stands alone" if read.find(_OTHER_FILES) else None

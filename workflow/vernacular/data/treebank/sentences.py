@@ -16,7 +16,7 @@ from conllu.exceptions import ParseException
 from conllu.models import TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_sentences, parse_token_and_metadata
 
-from vernacular.errors import DataError
+from vernacular.errors import DataError, first_line
 
 
 class Word(NamedTuple):
@@ -68,7 +68,7 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: cannot be read ({str(error).splitlines()[0]}).") from None
+        raise DataError(f"{name}: cannot be read ({first_line(error)}).") from None
 
 
 def _opened(path: Path):
@@ -109,7 +109,7 @@ def _parsed(block: str, where: str) -> TokenList:
     try:
         tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
     except (ParseException, ValueError) as error:  # ValueError: a number of thousands of digits
-        raise DataError(f"{where}: not CoNLL-U ({str(error).splitlines()[0]})") from None
+        raise DataError(f"{where}: not CoNLL-U ({first_line(error)})") from None
     for texts in (tokens.metadata, *tokens) if hidden else ():
         texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
     return tokens
