@@ -72,3 +72,15 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ArtifactError, match=r"nowhere.parquet: there is no such file"):
         artifacts.read(tmp_path / "nowhere.parquet", KIND)
+
+
+def test_columns_are_read_alone_and_repeated_texts_held_once(tmp_path):
+    kind = Kind("calls", pa.schema([("name", pa.string()), ("calls", pa.list_(pa.string()))]), key=("name",))
+    rows = [{"name": f"{number}", "calls": ["miau" * 1000] * 3} for number in range(200)]
+    path = artifacts.write(tmp_path / "calls.parquet", kind, rows, {"fingerprint": "x"})
+    assert artifacts.read(path, kind, columns=["name"]).column_names == ["name"]
+    found = artifacts.read(path, kind, repeated=("calls.list.element",))
+    assert found.to_pylist() == rows
+    assert found.nbytes < 20_000 < artifacts.read(path, kind).nbytes / 100
+    with pytest.raises(ArtifactError, match="another version"):
+        artifacts.read(path, Kind("calls", KIND.schema, key=("name",)), columns=["legs"])
