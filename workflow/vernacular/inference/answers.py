@@ -7,7 +7,7 @@ import pyarrow as pa
 from vernacular import artifacts
 from vernacular.artifacts import Kind
 from vernacular.errors import ArtifactError
-from vernacular.inference.questions import impossible, questions
+from vernacular.inference.questions import Question, impossible, questions
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Store
 
@@ -28,23 +28,26 @@ def lay_out(
     """
     store = Store(store_root)
     counts = {"answered": 0, "not possible": 0}
+    notes = {evaluation: artifacts.metadata(path) for evaluation, path in asked.items()}
     for evaluation, path in asked.items():
-        note = artifacts.metadata(path)
-        why = impossible(record, note)
+        why = impossible(record, notes[evaluation])
         if why is None and evaluation in (failed or {}):
             why = {"unavailable": failed[evaluation]}
             counts["failed"] = counts.get("failed", 0) + 1
         elif why:
             counts["not possible"] += 1
         if why:
-            kind = GENERATIONS if note["protocol"] == "generation" else SCORES
+            kind = GENERATIONS if notes[evaluation]["protocol"] == "generation" else SCORES
             _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
     whole = [question for question in questions(record, asked) if question.evaluation not in (failed or {})]
-    shares = [questions(record, asked, (k, shards)) for k in range(shards)] if shards > 1 else []
-    for index, question in enumerate(whole):
+    shares: dict[str, list[Question]] = {}
+    for k in range(shards) if shards > 1 else ():
+        for part in questions(record, asked, (k, shards)):
+            shares.setdefault(part.evaluation, []).append(part)
+    for question in whole:
         found = store.get(question.key, question.kind)
         if found is None:
-            parts = [share[index] for share in shares if share[index].rows]
+            parts = [part for part in shares.get(question.evaluation, []) if part.rows]
             answers = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in answers:
                 raise ArtifactError(
@@ -54,7 +57,7 @@ def lay_out(
             found = _together(answers)
             store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
         table, facts = found
-        facts = {**facts, "requests": artifacts.metadata(asked[question.evaluation])["fingerprint"]}
+        facts = {**facts, "requests": notes[question.evaluation]["fingerprint"]}
         _write(out, question.evaluation, record, question.kind, table, facts, question.key)
         counts["answered"] += 1
     return counts
