@@ -3,11 +3,12 @@
 import pytest
 from test_hostile_results import TWO, line, told
 from test_joined import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
-from vernacular import artifacts
+from vernacular import artifacts, comparing
 from vernacular.comparison.harness import samples_in
 from vernacular.comparison.joined import join
 from vernacular.comparison.match import Matched, as_written
 from vernacular.comparison.outside import Answer, answers_in
+from vernacular.data import schema
 from vernacular.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
@@ -309,3 +310,24 @@ def test_what_a_sample_says_to_the_letter(tmp_path):
         Answer(f"{path}, line 2", ("D", "C", " a"), None, (("C", " a"),), (-1.0,), True, correct=True),
         Answer(f"{path}, line 3", ("C",), prediction="w"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told_so"),
+    [(["d1"], ["d1"], False), (["d1"], ["d2"], True), (["d1", "d2"], ["d2", "d1"], True), ([], ["d1"], True),
+     (None, ["d1"], False), (["d1"], None, False)],
+)  # fmt: skip
+def test_an_earlier_run_with_other_examples_before_its_prompts_is_joined_and_told(tmp_path, ours, theirs, told_so):
+    """Through the verb's own reading of our results, whose metadata says which examples were solved."""
+    table, place = reference().rows, tmp_path / "results" / "m" / "tasks" / "e.parquet"
+    for path, solved in ((place, ours), (tmp_path / "old" / "e.parquet", theirs)):
+        note = {"evaluation": "e"} | ({} if solved is None else {"demonstrations": solved})
+        artifacts.write(path, TASK_RESULTS, table, note)
+    rest = {"demonstration": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
+    artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [each | rest for each in ITEMS], {})
+    spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
+    results = {"m": comparing.Results(tmp_path / "results" / "m", ["e"])}
+    tables, notes = comparing._joined("old", tmp_path / "old", results, spec, tmp_path / "items")
+    assert tables["e"].num_rows == 3
+    other = "; other examples were solved before its prompts" if told_so else ""
+    assert notes == [f"old: {tmp_path}/old/e.parquet: 3 of 3 items match e{other}"]

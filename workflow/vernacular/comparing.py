@@ -131,10 +131,12 @@ def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: P
 
     references = {}
     for evaluation, what in spec["evaluations"].items():
-        rows = next((table for model in spec["models"] if (table := results[model][evaluation]).num_rows), None)
+        tables = ((model, results[model][evaluation]) for model in spec["models"])
+        model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
             items = items_in(items_folder / f"{what['items']}.parquet")
-            references[evaluation] = Reference(what["protocol"], what["shots"], rows, items)
+            solved = artifacts.metadata(results[model].paths[evaluation]).get("demonstrations")
+            references[evaluation] = Reference(what["protocol"], what["shots"], rows, items, solved)
     try:
         tables, notes = join(path, references)
     except DataError as error:

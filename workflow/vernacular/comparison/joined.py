@@ -31,6 +31,7 @@ class Reference:
     shots: int
     rows: pa.Table  # TASK_RESULTS of any of our models
     items: list[dict]  # rows per ITEMS
+    demonstrations: list[str] | None = None  # ids of the items solved before each prompt; None: not known
 
 
 def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
@@ -58,7 +59,7 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
 def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
     try:
-        evaluation = artifacts.metadata(file, anywhere=True).get("evaluation", file.stem)
+        note = artifacts.metadata(file, anywhere=True)
         table = artifacts.read(file, TASK_RESULTS, anywhere=True)
     except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
         table = None
@@ -67,6 +68,7 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
             f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "
             "results, or a CSV with item_id and correct."
         )
+    evaluation = note.get("evaluation", file.stem)
     if evaluation not in references:
         return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
     ours = _keys(references[evaluation].rows)
@@ -78,6 +80,9 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
     told = f"{shown(file)}: {same} of {len(theirs)} items match {evaluation}"
     if same / possible < LEAST:
         return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
+    solved = [note.get("demonstrations"), references[evaluation].demonstrations]
+    if None not in solved and solved[0] != solved[1]:
+        told += "; other examples were solved before its prompts"
     return {evaluation: table}, [told]
 
 
