@@ -229,3 +229,15 @@ def test_a_side_without_a_direction_or_without_a_difference_is_not_better():
     assert tested(difference=-0.5) == tested(higher_is_better=False) == (True, "baseline")
     assert tested(difference=None) == tested(difference=0.0) == tested(higher_is_better=None) == (True, None)
     assert tested(p_value=0.05) == tested(p_value=None) == (False, None)
+
+
+def test_every_headline_metric_with_a_direction_has_its_column_and_no_other():
+    def side(right):
+        return [
+            row(f"i{k}", right, accuracy_char=1.0, length=2.0, surprisal=5.0 - right, category="k") for k in range(7)
+        ]
+
+    found = placed({"a": side(0), "b": side(1)}, (ACCURACY, HIDDEN, NEITHER, SURPRISAL))
+    assert [(each["metric"], each["model"], each["best"], each["place"]) for each in found] == [
+        ("accuracy", "a", "b", 2), ("accuracy", "b", "b", 1), ("surprisal", "a", "b", 2), ("surprisal", "b", "b", 1),
+    ]  # fmt: skip
