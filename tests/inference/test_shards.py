@@ -95,12 +95,13 @@ def test_a_share_that_is_not_there_is_an_error_and_no_shorter_table(asked, tmp_p
 
 def test_an_evaluation_that_failed_does_not_lend_its_shares_to_the_next(asked, tmp_path):
     record, paths = asked
+    paths = {"b": paths["b"], "a": paths["a"]}
     for k in range(2):
         run_group([record], paths, tmp_path / "store", shard=(k, 2))
-    counts = lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"a": "no memory"})
+    counts = lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
     assert counts == {"answered": 1, "not possible": 0, "failed": 1}
-    assert artifacts.metadata(tmp_path / "out" / "scores" / "a.parquet")["unavailable"] == "no memory"
-    run_group([record], {"b": paths["b"]}, tmp_path / "alone")
-    lay_out(record, {"b": paths["b"]}, tmp_path / "b", tmp_path / "alone")
-    alone, found = rows(tmp_path / "b", "b"), rows(tmp_path / "out", "b")
+    assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["unavailable"] == "no memory"
+    run_group([record], {"a": paths["a"]}, tmp_path / "alone")
+    lay_out(record, {"a": paths["a"]}, tmp_path / "a", tmp_path / "alone")
+    alone, found = rows(tmp_path / "a", "a"), rows(tmp_path / "out", "a")
     assert {item: pytest.approx(values, abs=1e-5) for item, values in alone.items()} == found
