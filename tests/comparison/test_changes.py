@@ -182,3 +182,12 @@ def test_serbian_comparison_of_ties_and_failures_and_of_other_items():
     ]  # fmt: skip
     assert serbian_json([row("a", True)], [row("b", True)]) is None
     assert serbian_json([row("a", True, prompt="?")], [row("a", True)]) is None
+
+
+def test_serbian_comparison_counts_each_of_the_four_outcomes():
+    outcomes = [(True, True)] * 4 + [(False, False)] * 3 + [(False, True)] * 2 + [(True, False)]
+    was, now = ([row(f"i{k}", pair[side]) for k, pair in enumerate(outcomes)] for side in (0, 1))
+    assert json.loads(serbian_json(was, now))["summary"] == {
+        "total": 10, "base_correct": 5, "adapter_correct": 6, "both_correct": 4, "both_wrong": 3, "adapter_only": 2,
+        "base_only": 1, "net_gain": 1,
+    }  # fmt: skip
