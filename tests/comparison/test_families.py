@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from result_rows import FACTS, row, rows
+from vernacular.comparison.compare import compare, compare_sides
 from vernacular.comparison.everything import compare_all
 from vernacular.comparison.family import with_families
 from vernacular.comparison.levels import chance_level, majority_baseline
@@ -241,3 +242,36 @@ def test_every_headline_metric_with_a_direction_has_its_column_and_no_other():
     assert [(each["metric"], each["model"], each["best"], each["place"]) for each in found] == [
         ("accuracy", "a", "b", 2), ("accuracy", "b", "b", 1), ("surprisal", "a", "b", 2), ("surprisal", "b", "b", 1),
     ]  # fmt: skip
+
+
+def test_seed_and_number_of_resamples_reach_every_draw():
+    rng = np.random.default_rng(0)
+    tables = {name: [row(f"i{k}", rng.random() < 0.5, surprisal=rng.normal()) for k in range(40)] for name in "ab"}
+    items, sides = align(tables)
+    results = {name: {"t.gl.options.0shot": as_table(table)} for name, table in tables.items()}
+    found = {}
+    for seed, resamples in ((0, 50), (1, 50), (0, 51)):
+        given = {"seed": seed, "resamples": resamples}
+        (pair,) = compare_sides(items, sides, [("a", "b")], [SURPRISAL], FACTS, **given)
+        assert (
+            compare(tables["a"], tables["b"], [SURPRISAL], FACTS, names=("a", "b"), **given)[0]["p_value"]
+            == pair["p_value"]
+        )
+        places = standings(items, sides, [SURPRISAL], FACTS, **given)
+        assert {each["p_value"] for each in places} == {None, pair["p_value"]}
+        mean = overall([(FACTS, [ACCURACY], items, sides)], **given)[0]
+        everything = compare_all([("a", "b")], results, {"t.gl.options.0shot": WHAT}, **given)
+        (accuracy,) = compare_sides(items, sides, [("a", "b")], [ACCURACY], FACTS, **given)
+        assert everything.comparisons[0]["ci_low"] == accuracy["ci_low"]
+        assert everything.overall == overall([(FACTS, [ACCURACY], items, sides)], seed=seed)
+        found[seed, resamples] = (pair["p_value"], pair["ci_low"], mean["ci_low"], accuracy["ci_low"])
+    for figures in zip(*found.values(), strict=True):
+        assert len(set(figures)) == 3
+    at_first = compare_sides(items, sides, [("a", "b")], [SURPRISAL], FACTS, seed=0, resamples=50)
+    assert compare_sides(items, sides, [("a", "b")], [SURPRISAL], FACTS, resamples=50) == at_first
+    assert standings(items, sides, [SURPRISAL], FACTS, resamples=50)[0]["p_value"] in (None, at_first[0]["p_value"])
+    evaluation = (FACTS, [ACCURACY], items, sides)
+    assert overall([evaluation], resamples=50) == overall([evaluation], seed=0, resamples=50)
+    assert compare_all([("a", "b")], results, {"t.gl.options.0shot": WHAT}, resamples=50) == compare_all(
+        [("a", "b")], results, {"t.gl.options.0shot": WHAT}, seed=0, resamples=50
+    )
