@@ -1,4 +1,5 @@
 import gc
+import os
 import sys
 
 try:
@@ -8,5 +9,9 @@ try:
 except KeyboardInterrupt:  # before the verb had begun
     print("stopped; the next run begins here.", file=sys.stderr)
     status = 130
+if status == 130:  # stopped by hand: a download's threads would be waited for until their files are whole
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 gc.freeze()  # with torch loaded, to walk through all that is left takes Python a second and a half at its end
 sys.exit(status)

@@ -5,7 +5,9 @@ the token from the environment or HF_HOME. Here is what it lacks: a time limit, 
 and one sentence for each way to fail.
 """
 
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -48,11 +50,10 @@ def snapshot(
     attempt = 1
     while True:
         try:
-            return Path(
-                huggingface_hub.snapshot_download(
-                    repository, repo_type=repo_type, revision=revision, allow_patterns=wanted
-                )
-            )
+            return _interruptible(
+                huggingface_hub.snapshot_download,
+                repository, repo_type=repo_type, revision=revision, allow_patterns=wanted,
+            )  # fmt: skip
         except GatedRepoError:
             raise complaint(
                 f"{repository}: gated. Accept its terms at {page}, then set HF_TOKEN (or run `hf auth login`)."
@@ -91,6 +92,22 @@ def snapshot(
             ) from None
         time.sleep(2 ** (attempt - 1))
         attempt += 1
+
+
+def _interruptible(download, *args, **kwargs) -> Path:
+    """The folder that `download` gives. Ctrl-C is heard at once: its own threads would be waited for, until the files
+    that they are at are whole.
+
+    Those threads then go on until the process ends, which must not wait for them either (__main__.py).
+    """
+    pool = ThreadPoolExecutor(1)
+    try:
+        return Path(pool.submit(download, *args, **kwargs).result())
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # after the bar, which stands in the last line
+        raise
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _client() -> httpx2.Client:
