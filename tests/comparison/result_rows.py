@@ -1,4 +1,8 @@
-"""Per-item results made by hand, for the tests of this folder."""
+"""Per-item results made by hand, for the tests of this folder, and two of them compared."""
+
+from vernacular.comparison.compare import compare_sides
+from vernacular.comparison.family import with_families
+from vernacular.comparison.sides import align
 
 FACTS = {
     "evaluation": "t.gl.options.0shot",
@@ -39,3 +43,9 @@ def row(item_id, right=None, *, scores=None, options=("yes", "no"), gold=(0,), p
 def rows(rights, **same):
     """One row per entry of `rights`; ids i00, i01, …"""
     return [row(f"i{number:02}", right, **same) for number, right in enumerate(rights)]
+
+
+def compare(baseline, candidate, metrics, facts, *, names=("baseline", "candidate"), **given):
+    """Rows per COMPARISONS of two lists of rows, the one evaluation a family of its own; `given` as in compare_sides."""
+    items, sides = align({names[0]: baseline, names[1]: candidate})
+    return with_families(compare_sides(items, sides, [names], metrics, facts, **given))

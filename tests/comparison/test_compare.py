@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from result_rows import FACTS, row, rows
+from result_rows import FACTS, compare, row, rows
 from vernacular import artifacts
-from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED, compare
+from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sides import align, as_table
 from vernacular.metrics import acceptability, options

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from result_rows import FACTS, row, rows
+from result_rows import FACTS, compare, row, rows
 from vernacular.comparison.compare import (
     BOOTSTRAP,
     CLUSTERED,
@@ -11,7 +11,6 @@ from vernacular.comparison.compare import (
     PERMUTED,
     PERMUTED_CLUSTERS,
     _affordable,
-    compare,
     compare_sides,
 )
 from vernacular.comparison.schema import COMPARISONS
@@ -80,7 +79,7 @@ SAME = "no item tells the two apart"
 )  # fmt: skip
 def test_every_item_is_compared_or_counted(now, n, note):
     (found,) = compared(THREE, now)
-    assert (found["n"], found["note"]) == (n, note)
+    assert (found["baseline"], found["candidate"], found["n"], found["note"]) == ("baseline", "candidate", n, note)
     # every item with a value is compared, left out or on one side
     for side, has in (("n_baseline", THREE), ("n_candidate", now)):
         assert found[side] == sum(not math.isnan(dict(each["values"]).get("accuracy", math.nan)) for each in has)

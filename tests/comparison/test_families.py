@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from result_rows import FACTS, row, rows
-from vernacular.comparison.compare import compare, compare_sides
+from result_rows import FACTS, compare, row, rows
+from vernacular.comparison.compare import compare_sides
 from vernacular.comparison.everything import compare_all
 from vernacular.comparison.family import with_families
 from vernacular.comparison.levels import chance_level, majority_baseline

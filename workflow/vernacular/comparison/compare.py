@@ -13,9 +13,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vernacular.comparison.family import with_families
 from vernacular.comparison.schema import COMPARISONS
-from vernacular.comparison.sides import Items, Side, align
+from vernacular.comparison.sides import Items, Side
 from vernacular.metrics.types import Metric
 from vernacular.statistics.intervals import cluster_codes, resampled
 from vernacular.statistics.paired import corpus_difference, mean_differences, smallest_difference
@@ -34,17 +33,6 @@ PERMUTED_CLUSTERS = "sign-flip permutation by cluster"
 BOOTSTRAP = "paired bootstrap, t of the difference over its standard error"
 
 Pair = tuple[str, str]  # baseline, candidate
-
-
-def compare(baseline, candidate, metrics: list[Metric], facts: dict, **given) -> list[dict]:
-    """Rows per COMPARISONS for two sides of one evaluation, the evaluation a family of its own.
-
-    baseline, candidate: TASK_RESULTS (table or list of rows); facts: the columns that name the evaluation; `given`:
-    `names` of the two sides, `seed`, `resamples`, `categories`, as in `compare_sides`.
-    """
-    names = given.pop("names", ("baseline", "candidate"))
-    items, sides = align({names[0]: baseline, names[1]: candidate})
-    return with_families(compare_sides(items, sides, [names], metrics, facts, **given))
 
 
 def compare_sides(
