@@ -275,3 +275,10 @@ def test_seed_and_number_of_resamples_reach_every_draw():
     assert compare_all([("a", "b")], results, {"t.gl.options.0shot": WHAT}, resamples=50) == compare_all(
         [("a", "b")], results, {"t.gl.options.0shot": WHAT}, seed=0, resamples=50
     )
+
+
+def test_where_no_evaluation_has_a_chance_level_or_an_item_there_is_no_mean():
+    items, sides = align({"a": [row("i", surprisal=1.0)], "b": [row("i", surprisal=2.0)]})
+    assert overall([(FACTS, [SURPRISAL], items, sides)]) == []
+    items, sides = align({"a": [], "b": []})
+    assert overall([(FACTS, [ACCURACY], items, sides)]) == []

@@ -42,7 +42,7 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
         of_scope = [each for each in evaluations if scope in ("all", each[0]["language"])]
         models = sorted({model for *_, sides in of_scope for model, side in sides.items() if side.has.any()})
         speaking = [each for each in of_scope if _speaker(each, models)]
-        if models and speaking:
+        if speaking:
             rows += _scope(scope, models, speaking, len(of_scope) - len(speaking), seed, resamples, known)
     return rows
 
