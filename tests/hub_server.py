@@ -50,6 +50,7 @@ class HubServer:
         self.errors: dict[str, list[int]] = {}  # path: statuses to answer with before answering rightly
         self.moved: str | None = None  # the server that all is to be asked of instead
         self.stored: dict[str, str] = {}  # start of a path: the server that holds its files, as the Hub's own are held
+        self.signature = ""  # query that such a server is to be asked with, as ?X-Amz-Signature=…
         self.log: list[tuple[str, str, str | None]] = []
         self.heard: list[bytes] = []  # every request as it came, headers and all
         server = self
@@ -137,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         etag = f'"{hashlib.sha1(content).hexdigest()}"'
         if elsewhere := next((to for start, to in self.hub.stored.items() if path.startswith(start)), None):
             linked = {"X-Linked-Etag": etag, "X-Linked-Size": str(len(content))}
-            return self._send(302, {**headers, **linked, "Location": elsewhere + self.path})
+            return self._send(302, {**headers, **linked, "Location": elsewhere + self.path + self.hub.signature})
         start = int(re.sub(r"\D.*", "", (self.headers.get("Range") or "bytes=0").removeprefix("bytes=")) or 0)
         headers = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
         if start:

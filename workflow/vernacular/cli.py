@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from vernacular import asking, comparing, showing, telling
-from vernacular.errors import UserError
+from vernacular.errors import UserError, without_secrets
 
 # the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
 _SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
@@ -159,10 +159,20 @@ def _log_to(path: Path | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(
             filename=path, filemode="w", level=logging.INFO, encoding="utf-8", errors="backslashreplace",
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )  # fmt: skip
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     else:
-        logging.basicConfig(level=logging.WARNING, format="%(message)s")
+        logging.basicConfig(level=logging.WARNING)
+        form = "%(message)s"
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Discreet(form))
+
+
+class _Discreet(logging.Formatter):
+    """The clients log every address that they ask, and the Hub sends them on to addresses that hold a signature."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 if __name__ == "__main__":
