@@ -196,6 +196,8 @@ def said_of(content: bytes | str, tmp_path) -> str | None:
         (PLAIN.replace("mine:", "mine.:"), 'line 2: models.mine.: "mine." is no name for a folder on Windows; choose another.'),
         (PLAIN.replace("./mine", "gpt2"), 'line 2: models.mine.source: found "gpt2"; give a Hub id (owner/name or owner/name@revision), a path that starts with ./, / or ~, or package:NAME.'),
         (PLAIN.replace("./mine", "owner/name@../../x"), 'line 2: models.mine.source: found "owner/name@../../x"; give a Hub id (owner/name or owner/name@revision), a path that starts with ./, / or ~, or package:NAME.'),
+        (PLAIN.replace("./mine", "owner/name/in/../../x.gguf"), 'line 2: models.mine.source: found "owner/name/in/../../x.gguf"; give a Hub id (owner/name or owner/name@revision), a path that starts with ./, / or ~, or package:NAME.'),
+        (PLAIN.replace("./mine", "owner/name/in/x..gguf@main"), None),
         (PLAIN.replace("./mine", "https://me:s3cret@h/x"), "line 2: models.mine.source: an address with a user or password in it would be written into the results."),
         (PLAIN.replace("./mine", "hf_" + "s3cret" * 6), "line 2: models.mine.source: a token would be written into the results; set HF_TOKEN instead."),
         (PLAIN + "gpu_memory_gb: .nan\n", "line 5: gpu_memory_gb: found NaN, expected a finite number."),
