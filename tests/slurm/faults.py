@@ -80,10 +80,13 @@ class Place:
             assert time.monotonic() < deadline, f"waited in vain for {what}: {self.said()}"
             time.sleep(0.05)
 
-    def hold(self) -> None:
-        """From now on a job stops in the middle: something is written down, something is answered and is not."""
+    def hold(self, phase: str = "") -> None:
+        """From now on a job stops in the middle: something is written down, something is answered and is not.
+
+        With phase "loading", while it loads the model.
+        """
         (self.folder / "held").unlink(missing_ok=True)
-        (self.folder / "hold").touch()
+        (self.folder / "hold").write_text(phase)
 
     def deafen(self) -> None:
         """A job that is held heeds no signal: as one in the middle of a batch that takes minutes."""

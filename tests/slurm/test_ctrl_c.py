@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faults import ASKED, Place, end
+from faults import ASKED, Place, alive, end
 
 
 @pytest.fixture
@@ -54,3 +54,19 @@ def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_run
     again = {batch for when, batch in place.batches() if when > stopped}
     assert again
     assert not again & known, "nothing that was answered is asked again"
+
+
+def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(place):
+    place.hold("loading")
+    place.start_locally(ASKED)
+    pid = place.until_held()
+    os.killpg(place.process.pid, signal.SIGINT)
+    assert place.wait() == 1  # nobody lets it go
+    assert not alive(pid)
+    assert "infer: stopped by SIGINT: what is finished is kept; the next run goes on from there." in place.said()
+    assert "What is finished is kept. To go on from there, run the same command again." in place.said()
+    assert "Traceback" not in place.said()
+    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=10)
+    assert not place.batches()
+    assert not place.kept()
+    assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]

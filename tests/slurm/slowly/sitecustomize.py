@@ -2,7 +2,8 @@
 
 Every batch that a model has answered is a line of `batches.log` (pid, time, batch), then takes `PAUSE` seconds more.
 Where there is a file `hold`, a job that has written a part of its journal, and has answered more since, writes its pid to
-`held` and waits there: to be killed, told to stop (where there is a file `deaf` it does not hear), or let go. A number in the file `hog` is so many MB to take there
+`held` and waits there: to be killed, told to stop (where there is a file `deaf` it does not hear), or let go. If `hold`
+says "loading", a job waits where it loads the model instead. A number in the file `hog` is so many MB to take there
 instead, once. And Snakemake looks after its SLURM jobs every second: it would else wait 10 seconds longer each time.
 The product knows nothing of it.
 """
@@ -47,7 +48,7 @@ def slow_down(store):
                 HOG.unlink()
                 self.taken = take(megabytes)
                 wait(lambda: False, "to be ended for taking too much")
-            elif HOLD.exists():
+            elif held_in(""):
                 HELD.write_text(str(os.getpid()))
                 wait(lambda: not HOLD.exists() or (self.stop and not DEAF.exists()), "to be hit")
         add(self, batch, rows)
@@ -57,6 +58,22 @@ def slow_down(store):
         self.has_written = True
 
     store.Journal.add, store.Journal.flush = add_slowly, flush_and_remember
+
+
+def held_in(phase):
+    return HOLD.exists() and HOLD.read_text() == phase
+
+
+def slow_to_load(load):
+    read = load._read_weights
+
+    def read_slowly(*given):
+        if held_in("loading"):
+            HELD.write_text(str(os.getpid()))
+            wait(lambda: not HOLD.exists(), "to be hit")
+        return read(*given)
+
+    load._read_weights = read_slowly
 
 
 def take(megabytes):
@@ -82,6 +99,7 @@ def look_often(remote):
 
 CHANGES = {
     "vernacular.inference.store": slow_down,
+    "vernacular.inference.load": slow_to_load,
     "snakemake_interface_executor_plugins.executors.remote": look_often,
 }
 sys.meta_path.insert(0, Finder())
