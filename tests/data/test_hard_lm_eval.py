@@ -159,7 +159,14 @@ def test_includes_that_double_at_every_step_are_read_once_and_endless_ones_not_a
         ("f", "there is no module for it beside the file"),
         ("no_such_module.f", "there is no module for it beside the file (No module named 'no_such_module')"),
         ("here.nothing", "here.py has no such function"),
-        ("broken.f", "broken.py: cannot be imported (invalid syntax"),
+        ("broken.f", "broken.py: cannot be imported (SyntaxError: invalid syntax"),
+        ("slip.f", "slip.py: cannot be imported (NameError: name 'undefined' is not defined)."),
+        ("rows.none", "process_docs (rows.none) fails: TypeError: 'NoneType' object is not iterable"),
+        ("rows.numbers", "process_docs (rows.numbers) fails: TypeError: 'int' object is not iterable"),
+        ("rows.nothing", "process_docs leaves no row."),
+        ("rows.slip", "process_docs (rows.slip) fails: NameError: name 'undefined' is not defined"),
+        ("rows.strict", "process_docs (rows.strict) fails: AssertionError: two rows"),
+        ("rows.gone", "its first row cannot be laid out (template: 'q' is undefined)."),
     ],
 )
 def test_a_trusted_function_comes_from_beside_the_file_or_from_a_package(tmp_path, name, said):
@@ -167,6 +174,10 @@ def test_a_trusted_function_comes_from_beside_the_file_or_from_a_package(tmp_pat
     (tmp_path / "up.py").write_text("raise SystemExit('outside')\n")
     (tmp_path / "folder" / "here.py").write_text("nothing = 5\n")
     (tmp_path / "folder" / "broken.py").write_text("def\n")
+    (tmp_path / "folder" / "slip.py").write_text("undefined\n")
+    bodies = {"none": "return None", "numbers": "return [1, 2]", "nothing": "return []", "slip": "return undefined"}
+    bodies |= {"strict": "assert len(rows) == 3, 'two rows'", "gone": "return [{'g': 0}]"}
+    (tmp_path / "folder" / "rows.py").write_text("".join(f"def {n}(rows): {b}\n" for n, b in bodies.items()))
     text = json.dumps(CHOICE)[:-1] + f", process_docs: !function {name}}}"
     assert said in refused(tmp_path / "folder", text, trust_functions=True)
 

@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
+from vernacular.data.lm_eval.templates import ODD_ROW
 from vernacular.errors import ConfigError
 from vernacular.fingerprint import file_fingerprint
 
@@ -57,8 +58,8 @@ def _from_file(path: Path, digest: str):
     try:
         with _lenient_imports(path):
             spec.loader.exec_module(module)
-    except (ImportError, SyntaxError) as error:
-        raise ConfigError(f"{path}: cannot be imported ({error}).") from None
+    except (ImportError, SyntaxError, *ODD_ROW) as error:
+        raise ConfigError(f"{path}: cannot be imported ({type(error).__name__}: {error}).") from None
     return module
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 from vernacular.data.columns import sound
 from vernacular.data.files import form_of
 from vernacular.data.lm_eval import functions, limits, render
-from vernacular.data.lm_eval.templates import CannotLayOut
+from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
 from vernacular.errors import DataError
 
 FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one
@@ -158,7 +158,7 @@ def _processed(rows: list[dict], mark: dict | None, folder: Path, tabular: bool)
     try:
         found = function(datasets.Dataset.from_list(rows))
         return [dict(row) for row in found]
-    except (ValueError, TypeError, LookupError, AttributeError, pa.ArrowException) as error:
+    except (*ODD_ROW, pa.ArrowException) as error:
         raise DataError(f"process_docs ({mark['function']}) fails: {type(error).__name__}: {error}") from None
 
 

@@ -16,8 +16,9 @@ from jinja2.sandbox import SandboxedEnvironment
 from vernacular.data.lm_eval import limits
 from vernacular.errors import first_line
 
-# what code written for a row of another shape raises
+# what code written for a row of another shape raises, or with a slip in it
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
+ODD_ROW += (NameError, AssertionError, RuntimeError, OSError)
 
 
 class CannotLayOut(Exception):
