@@ -160,3 +160,16 @@ def test_categories_can_be_left_out():
 )
 def test_large_evaluations_are_resampled_less_often_but_not_too_little(asked, n, affordable):
     assert _affordable(asked, n) == affordable
+
+
+def test_values_of_different_items_are_no_difference_and_hide_no_other_metric():
+    was = [row("a", 1, surprisal=1.0), row("b", 0), row("c", 0, surprisal=4.0)]
+    now = [row("a", 1), row("b", 1, surprisal=5.0), row("c", 1, surprisal=6.0)]
+    found = compared(was[:2], now[:2], (SURPRISAL, TOTAL, ACCURACY))
+    assert [(each["metric"], each["n"], each["difference"]) for each in found] == [
+        ("surprisal", 0, None), ("total", 0, None), ("accuracy", 2, 0.5),
+    ]  # fmt: skip
+    found = compared(was, now, (SURPRISAL, TOTAL, ACCURACY))
+    assert [(each["metric"], each["n"], each["baseline_value"], each["difference"]) for each in found[:2]] == [
+        ("surprisal", 1, 4.0, 2.0), ("total", 1, 4.0, 2.0),
+    ]  # fmt: skip

@@ -282,3 +282,39 @@ def test_where_no_evaluation_has_a_chance_level_or_an_item_there_is_no_mean():
     assert overall([(FACTS, [SURPRISAL], items, sides)]) == []
     items, sides = align({"a": [], "b": []})
     assert overall([(FACTS, [ACCURACY], items, sides)]) == []
+
+
+def mean_of(tables, metrics, **given):
+    items, sides = align(tables)
+    return [(each["model"], each["mean"]) for each in overall([(FACTS, metrics, items, sides)], resamples=50, **given)][
+        :2
+    ]
+
+
+def test_the_first_headline_metric_with_a_chance_level_speaks_and_no_other():
+    tables = {
+        "a": [row("i", 1, accuracy_char=0.0, cosine_accuracy=0.0), row("j", 0, accuracy_char=0.0, cosine_accuracy=0.0)]
+    }
+    lower = Metric("cosine_accuracy", "share", False, "similarity", headline=True)
+    assert mean_of(tables, [HIDDEN, lower, ACCURACY]) == [("a", 0.0)] * 2  # half right of two options
+    all_right = {"a": [row("i", 1, gold=(0, 1)), row("j", 1, gold=(0, 1))]}
+    assert mean_of(all_right, [ACCURACY]) == []
+
+
+def test_an_item_that_one_of_the_models_has_no_value_for_is_left_out_for_all():
+    tables = {"a": [*rows([1, 1]), row("i02")], "b": rows([0, 1, 1]), "c": rows([1, 0, 1])}
+    assert mean_of(tables, [ACCURACY]) == [("a", 1.0), ("b", 0.0)]
+
+
+def test_clusters_are_drawn_whole_and_corpus_statistics_by_the_seed():
+    def low(clustered, **given):
+        tables = {"a": [row(f"i{k}", k // 4 % 2, cluster=f"c{k // 4}" if clustered else None) for k in range(40)]}
+        items, sides = align(tables)
+        return overall([(FACTS, [ACCURACY], items, sides)], **given)[0]["ci_low"]
+
+    assert low(True, resamples=400) < low(False, resamples=400) - 0.2  # ten things, not forty
+    rng = np.random.default_rng(0)
+    items, sides = align({"a": [row(f"i{k}", u=rng.normal(), v=rng.normal()) for k in range(30)]})
+    found = [overall([(FACTS, [TOTAL], items, sides)], seed=seed, resamples=40)[0] for seed in (0, 0, 1)]
+    assert found[0] == found[1]
+    assert found[0]["ci_low"] != found[2]["ci_low"]
