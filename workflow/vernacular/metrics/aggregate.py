@@ -44,7 +44,7 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
     used = [row for row in rows if _has(row, metric)]
     arrays = [np.array([row["values"][name] for row in used]) for name in _needs(metric)]
     value = float("nan")
-    with np.errstate(invalid="ignore", over="ignore"):  # of infinite surprisals a mean is no number, and is left empty
+    with np.errstate(invalid="ignore"):  # of infinite surprisals a mean is no number, and is left empty
         if used:
             value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
         low, high = _interval(metric, arrays, [row["cluster_id"] for row in used], seed)
