@@ -1,9 +1,11 @@
 """Whole rows of a comparison by hand, and what a reader is told of items that are not compared."""
 
+import dataclasses
 import math
 
 import pytest
 from result_rows import FACTS, compare, row, rows
+from vernacular.comparison import compare as compare_module
 from vernacular.comparison.compare import (
     BOOTSTRAP,
     CLUSTERED,
@@ -95,7 +97,9 @@ def test_every_item_is_compared_or_counted(now, n, note):
         ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], SAME),
         ([1.0], [3.0], NO_TEST),
         ([1.0, math.inf, 3.0], [1.0, 2.0, 4.0], "infinite for an item, or undefined in a resample: no interval and no test"),
+        ([1.0, math.inf], [1.0, 2.0], "infinite for an item, or undefined in a resample: no interval and no test"),
         ([1.0, 5.0, 3.0], [1.0, 2.0, 4.0], None),
+        ([0.001, 0.005, 0.003], [0.001, 0.002, 0.004], None),
     ],
 )  # fmt: skip
 def test_why_there_is_no_interval_is_said(was, now, note):
@@ -109,6 +113,11 @@ def test_why_there_is_no_interval_is_said(was, now, note):
             assert found["baseline_value"] == pytest.approx(made(was))
             assert found["candidate_value"] == pytest.approx(made(now))
             assert found["difference"] == pytest.approx(made(now) - made(was))
+        if note is None:
+            # t of 2 degrees: (97.5 % + 80 %) standard errors, and 97.5 % of them to the end of a corpus statistic's interval
+            halves = found["smallest_difference"] * 4.302653 / (4.302653 + 1.060660)
+            if metric is TOTAL:
+                assert found["ci_high"] - found["difference"] == pytest.approx(halves, rel=1e-5)
     assert found["both_right"] is None
 
 
@@ -156,7 +165,7 @@ def test_categories_can_be_left_out():
 
 @pytest.mark.parametrize(
     ("asked", "n", "affordable"),
-    [(10_000, 0, 10_000), (10_000, 5_000, 10_000), (10_000, 10_000, 5_000), (10_000, 10**9, 1_000), (300, 10**9, 300)],
+    [(10_000, 0, 10_000), (10_000, 5_000, 10_000), (10_000, 7_000, 7_142), (10_000, 10**9, 1_000), (300, 10**9, 300)],
 )
 def test_large_evaluations_are_resampled_less_often_but_not_too_little(asked, n, affordable):
     assert _affordable(asked, n) == affordable
@@ -173,3 +182,14 @@ def test_values_of_different_items_are_no_difference_and_hide_no_other_metric():
     assert [(each["metric"], each["n"], each["baseline_value"], each["difference"]) for each in found[:2]] == [
         ("surprisal", 1, 4.0, 2.0), ("total", 1, 4.0, 2.0),
     ]  # fmt: skip
+
+
+def test_corpus_statistics_are_resampled_less_often_and_those_of_no_headline_least(monkeypatch):
+    times = []
+    whole = compare_module.resampled
+    monkeypatch.setattr(compare_module, "resampled", lambda *given: (times.append(given[4]), whole(*given))[1])
+    side = [row(f"i{k}", surprisal=float(k)) for k in range(3)]
+    hidden = dataclasses.replace(TOTAL, name="hidden", headline=False)
+    for resamples in (100, 300, 2_000):
+        compared(side, side, (TOTAL, hidden), resamples=resamples)
+    assert times == [100, 100, 100, 100, 300, 300, 250, 250, 1_000, 1_000, 250, 250]

@@ -10,7 +10,7 @@ from vernacular.comparison.compare import compare_sides
 from vernacular.comparison.everything import compare_all
 from vernacular.comparison.family import with_families
 from vernacular.comparison.levels import chance_level, majority_baseline
-from vernacular.comparison.overall import overall
+from vernacular.comparison.overall import _interval, _ranks, overall
 from vernacular.comparison.sides import align, as_table
 from vernacular.comparison.standings import standings
 from vernacular.metrics.types import Metric
@@ -318,3 +318,14 @@ def test_clusters_are_drawn_whole_and_corpus_statistics_by_the_seed():
     found = [overall([(FACTS, [TOTAL], items, sides)], seed=seed, resamples=40)[0] for seed in (0, 0, 1)]
     assert found[0] == found[1]
     assert found[0]["ci_low"] != found[2]["ci_low"]
+
+
+def test_intervals_and_ranks_of_draws_by_hand():
+    assert _interval(np.arange(1001.0)) == (25.0, 975.0)
+    assert _interval(np.array([1.0, 1.0])) == _interval(np.array([1.0, math.nan, 2.0])) == (None, None)
+    quarter = 0.25 / math.sqrt(2)  # the two move against each other: their difference has a standard error of 0.5
+    draws = np.array([[quarter, -quarter], [-quarter, quarter]])
+    assert _ranks(np.array([1.0, 0.0]), draws).tolist() == [1, 2]  # 2 standard errors
+    assert _ranks(np.array([0.0, 1.0]), draws).tolist() == [2, 1]
+    assert _ranks(np.array([0.97, 0.0]), draws).tolist() == [1, 1]  # 1.94
+    assert _ranks(np.array([1.0, 0.0]), np.zeros((2, 2))).tolist() == [1, 1]  # nothing is known of its spread
