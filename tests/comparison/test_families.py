@@ -329,3 +329,29 @@ def test_intervals_and_ranks_of_draws_by_hand():
     assert _ranks(np.array([0.0, 1.0]), draws).tolist() == [2, 1]
     assert _ranks(np.array([0.97, 0.0]), draws).tolist() == [1, 1]  # 1.94
     assert _ranks(np.array([1.0, 0.0]), np.zeros((2, 2))).tolist() == [1, 1]  # nothing is known of its spread
+
+
+def test_a_metric_that_two_models_know_of_no_item_in_common_tells_them_not_apart():
+    """They share an item, but only another metric has a value for it on both sides."""
+    one = [row("i", 1, surprisal=1.0), row("j", 1)]
+    other = [row("i", 0), row("j", 0, surprisal=9.0)]
+    found = placed({"a": one, "b": other}, (ACCURACY, SURPRISAL))
+    assert [(each["metric"], each["model"], each["difference"], each["shares_best"], each["place"]) for each in found] == [
+        ("accuracy", "a", 0.0, True, 1), ("accuracy", "b", -1.0, True, 1),
+        ("surprisal", "a", 0.0, True, 1), ("surprisal", "b", None, True, 1),
+    ]  # fmt: skip
+
+
+def test_pairs_that_nobody_asked_for_are_drawn_by_the_same_seed_for_their_places():
+    rng = np.random.default_rng(0)
+    results = {
+        name: {"e": as_table([row(f"i{k}", surprisal=rng.normal(), label=float(k % 2)) for k in range(30)])}
+        for name in "ab"
+    }
+    what = {"e": WHAT | {"protocol": "acceptability"}}
+    for seed, resamples in ((0, 40), (1, 40), (0, 60)):
+        given = {"seed": seed, "resamples": resamples}
+        assert (
+            compare_all([], results, what, **given).standings
+            == compare_all([("a", "b")], results, what, **given).standings
+        )

@@ -70,16 +70,15 @@ def _column(metric: Metric, own: dict[str, float], tested: list[dict]) -> list[d
     for model, (difference, p), adjusted, place in zip(
         models, to_best, corrected, _places(models, against, sign), strict=True
     ):
-        itself = model == best
         rows.append(
             {
                 "model": model,
                 "metric": metric.name,
                 "best": best,
-                "difference": 0.0 if itself else _known(difference),
-                "p_value": None if itself else _known(p),
-                "p_holm": None if itself else _known(adjusted),
-                "shares_best": bool(itself or own[model] == own[best] or not adjusted < ALPHA),
+                "difference": 0.0 if model == best else _known(difference),
+                "p_value": _known(p),  # the best has none against itself
+                "p_holm": _known(adjusted),
+                "shares_best": bool(not adjusted < ALPHA),
                 "place": int(place),
             }
         )
