@@ -171,6 +171,8 @@ def said_of(content: bytes | str, tmp_path) -> str | None:
         (PLAIN.replace("\n", "\r\n"), None),
         (b"\xef\xbb\xbf" + PLAIN.encode(), None),
         (PLAIN.replace("./mine", "!!str ./5"), None),
+        (PLAIN.replace("./mine", r'"./\ud83d\ude42"'), None),
+        (PLAIN.replace("./mine", r'"./\ude42\ud83d"'), "line 2: models.mine.source: holds an unprintable character."),
         (PLAIN.replace("mine:", "2024-01-01:"), None),
         (PLAIN.replace("mine:", "007:"), None),
         ("models:\n  a: &a {source: ./a}\n  b: {<<: *a, dtype: float32}\n" + PLAIN.partition("}\n")[2], None),

@@ -66,6 +66,12 @@ class Loader(yaml.SafeLoader):
             key.tag = _TAG + "str"
         return BaseConstructor.construct_mapping(self, node, deep)
 
+    def construct_scalar(self, node):
+        value = super().construct_scalar(node)
+        if isinstance(value, str) and not value.isascii():  # JSON writes 🙂 as two halves, \ud83d\ude42
+            value = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        return value
+
     def whole_number(self, node) -> int:
         text = self.construct_scalar(node)
         try:
