@@ -1,6 +1,9 @@
 """Joining results from elsewhere, to the letter: which file is which evaluation, what its lines are, what is told."""
 
+from types import SimpleNamespace
+
 import pytest
+from result_rows import FACTS
 from test_hostile_results import TWO, line, told
 from test_joined import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from vernacular import artifacts, comparing
@@ -8,9 +11,10 @@ from vernacular.comparison.harness import samples_in
 from vernacular.comparison.joined import join
 from vernacular.comparison.match import Matched, as_written
 from vernacular.comparison.outside import Answer, answers_in
+from vernacular.comparison.schema import COMPARISONS
 from vernacular.data import schema
 from vernacular.errors import DataError
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 SHOTS = "; with how many demonstrations is not known"
 RIGHT = {"r1": True, "r2": True, "r3": False}  # of SAMPLES
@@ -331,3 +335,24 @@ def test_an_earlier_run_with_other_examples_before_its_prompts_is_joined_and_tol
     assert tables["e"].num_rows == 3
     other = "; other examples were solved before its prompts" if told_so else ""
     assert notes == [f"old: {tmp_path}/old/e.parquet: 3 of 3 items match e{other}"]
+
+
+def test_the_verb_compares_what_is_joined_and_keeps_what_is_to_be_known_of_it(tmp_path):
+    name = FACTS["evaluation"]
+    artifacts.write(tmp_path / "m" / "tasks" / f"{name}.parquet", TASK_RESULTS, reference().rows, {"fingerprint": "f"})
+    artifacts.write(tmp_path / "m" / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
+    rest = {"demonstration": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
+    artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [each | rest for each in ITEMS], {})
+    old = write_jsonl(tmp_path / "old.jsonl", [line("r1", 0), line("r2"), line("r2", 0), line("r3", None), line("r7")])
+    spec = {"models": ["m"], "pairs": [["old", "m"]], "joined": {"old": {"results": str(old)}}}
+    spec["evaluations"] = {name: FACTS | {"items": "t.gl"}}
+    folders = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_folder": tmp_path / "items"}
+    said = comparing.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **folders))
+    assert said == "compare: 1 pairs, 1 differences, 1 items won or lost"
+    path = tmp_path / "out" / "comparisons.parquet"
+    assert artifacts.metadata(path)["notes"] == [
+        f"old: {old}: 3 of 5 answers match the 3 items of {name} (1 of no item, 1 repeated); 1 could not be read"
+    ]
+    (row,) = artifacts.read(path, COMPARISONS).to_pylist()
+    assert (row["n"], row["net_gain"], row["n_baseline"], row["n_candidate"]) == (2, 1, 2, 3)
+    assert row["note"] == "1 item only the candidate has a value for"
