@@ -66,17 +66,38 @@ def test_matthews_is_scikit_learns():
     assert corpus.matthews(*counts) == pytest.approx(matthews_corrcoef(truth, judged))
 
 
+def plain_matthews(judged, truth):
+    tp, fp, fn, tn = (
+        sum(j == of and y == is_good for j, y in zip(judged, truth, strict=True))
+        for of, is_good in ((True, True), (True, False), (False, True), (False, False))
+    )
+    below = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return (tp * tn - fp * fn) / below**0.5 if below else 0.0
+
+
 def slow_mcc(surprisal, label, fold):
     """The definition, written out: every threshold tried on the other folds."""
-    judged = np.zeros(len(label), int)
-    for each in np.unique(fold):
-        rest = fold != each
-        values = np.unique(surprisal[rest])
-        found = [matthews_corrcoef(label[rest], (surprisal[rest] <= v).astype(int)) for v in values]
-        at = int(np.argmax(np.round(found, 12)))
+    surprisal, good, fold = surprisal.tolist(), (label == 1).tolist(), fold.tolist()
+    judged = [False] * len(good)
+    for each in set(fold):
+        rest = [i for i in range(len(fold)) if fold[i] != each]
+        values = sorted({surprisal[i] for i in rest})
+        found = [plain_matthews([surprisal[i] <= v for i in rest], [good[i] for i in rest]) for v in values]
+        at = max(range(len(values)), key=lambda k: (round(found[k], 12), -k))
         above = values[at + 1] if at + 1 < len(values) else values[at]
-        judged[fold == each] = surprisal[fold == each] <= (values[at] + above) / 2
-    return matthews_corrcoef(label, judged)
+        for i in range(len(fold)):
+            if fold[i] == each:
+                finite = above == math.inf > values[at]
+                judged[i] = surprisal[i] < math.inf if finite else surprisal[i] <= (values[at] + above) / 2
+    return plain_matthews(judged, good)
+
+
+def test_a_threshold_of_few_sentences_many_of_them_alike_or_infinite_is_its_definition():
+    rng = np.random.default_rng(0)
+    for n in rng.integers(3, 15, 300):
+        surprisal = rng.choice([0.5, 1.0, 1.5, 2.0, math.inf], n)
+        label, fold = rng.integers(0, 2, n), np.r_[0.0, 1.0, rng.integers(0, 4, n - 2)]
+        assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(slow_mcc(surprisal, label, fold))
 
 
 @pytest.mark.parametrize("seed", range(5))
