@@ -235,7 +235,7 @@ def test_a_template_without_end_stops_the_set_and_not_the_run(tmp_path, monkeypa
     rows = [{"q": "a", "g": 0}] * 1000
     said = refused(tmp_path, CHOICE | {"doc_to_text": template}, rows)
     assert (
-        said.removeprefix(f"{tmp_path.name}/") == "theirs.yaml: its templates take more than 0.2 seconds for one row."
+        said.removeprefix(f"{tmp_path.name}/") == "theirs.yaml: its templates take more than 0.2 seconds for 100 rows."
     )
 
 

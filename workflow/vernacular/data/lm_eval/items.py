@@ -18,6 +18,7 @@ import hashlib
 import io
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from vernacular.data.lm_eval import functions, limits, render
 from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
 from vernacular.errors import DataError
 
+_AT_ONCE = 100  # rows under one limit: to set one takes as long as to word a row
 FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one
 
 
@@ -62,7 +64,7 @@ def lay_out(
         raise DataError(f"{settings['file']}: its first row cannot be laid out ({reason}).") from None
     except limits.Endless:
         raise DataError(
-            f"{settings['file']}: its templates take more than {limits.SECONDS} seconds for one row."
+            f"{settings['file']}: its templates take more than {limits.SECONDS} seconds for {_AT_ONCE} rows."
         ) from None
     return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(shots)}
 
@@ -74,13 +76,10 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     ask = json.dumps(ask, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
     first_dropped: dict[str, int] = {}
-    for number, row in enumerate(rows):
-        try:
-            with _limits(settings):
-                worded = render.evaluated(how, row)
-        except CannotLayOut as reason:
-            dropped[str(reason)] += 1
-            first_dropped.setdefault(str(reason), number)
+    for number, (row, worded) in enumerate(_each(render.evaluated, rows, how)):
+        if isinstance(worded, CannotLayOut):
+            dropped[str(worded)] += 1
+            first_dropped.setdefault(str(worded), number)
             continue
         if not (worded.gold or worded.targets or worded.target is not None):
             repaired["answer not among the options: not known"] += 1
@@ -97,21 +96,31 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
 def _examples(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     """Every row stands here, shown or not: how many there are decides which are drawn."""
     repaired, items = Counter(), []
-    for number, row in enumerate(rows):
-        extra, text = {"row": _hash(row)}, ""
-        try:
-            with _limits(how.settings):
-                text = render.shown(how, row)
-        except CannotLayOut as reason:
-            extra["cannot"] = str(reason)
-            repaired[f"cannot be shown: {reason}"] += 1
+    for number, (row, text) in enumerate(_each(render.shown, rows, how)):
+        extra = {"row": _hash(row)}
+        if isinstance(text, CannotLayOut):
+            extra["cannot"], text = str(text), ""
+            repaired[f"cannot be shown: {extra['cannot']}"] += 1
         content = {"context": text, "question": "", "choices": [], "gold": [], "target": None}
         items.append(_item(number, content, extra, demonstration=True))
     return _unique(items, Counter(), repaired)
 
 
+def _each(word: Callable, rows: list[dict], how: render.Wording) -> Iterator[tuple[dict, object]]:
+    """Each row, and what `word` makes of it, or the CannotLayOut why it makes nothing."""
+    for start in range(0, len(rows), _AT_ONCE):
+        batch, found = rows[start : start + _AT_ONCE], []
+        with _limits(how.settings):
+            for row in batch:
+                try:
+                    found.append(word(how, row))
+                except CannotLayOut as reason:
+                    found.append(reason)
+        yield from zip(batch, found, strict=True)
+
+
 def _limits(settings: dict):
-    """What the templates may take for one row; an author whose Python is trusted is not limited."""
+    """What the templates may take for some rows; an author whose Python is trusted is not limited."""
     fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
     if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
         return contextlib.nullcontext()
