@@ -18,7 +18,7 @@ from vernacular.data.lm_eval import limits
 from vernacular.errors import ConfigError, DataError
 from vernacular.yamlfile import schema
 
-CASES = int(os.environ.get("HARD_CASES", "250"))  # of each kind of file; all there are with HARD_CASES=1000000
+CASES = int(os.environ.get("HARD_CASES", "150"))  # of each kind of file; all there are with HARD_CASES=1000000
 CHOICE = {
     "task": "t", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "a.jsonl"}}, "test_split": "test",
     "output_type": "multiple_choice", "doc_to_text": "{{q}}", "doc_to_target": "g", "doc_to_choice": ["a", "b"],
