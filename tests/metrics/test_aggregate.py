@@ -120,6 +120,7 @@ def test_calibration_error_by_hand():
 
 def test_most_common_share_over_resamples():
     assert most_common_share(np.array([[0.0, 0.0, 3.0], [1.0, 2.0, 3.0]])).tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert most_common_share(np.array([3.0, 3.0, 0.0])) == pytest.approx(2 / 3)
 
 
 def test_every_protocols_metrics_have_unique_names():
