@@ -55,3 +55,25 @@ def test_no_process_of_a_pool_outlives_the_one_that_asked(tmp_path, ended_by, co
             main.send_signal(ended_by)
         assert main.wait(60) == code
     assert gone(pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stage_that_is_told_to_end_cleans_up_and_says_so(tmp_path, number):
+    """A torch that takes minutes to import stands for a stage at work."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import time\nopen('held', 'w').close()\ntry:\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
+    )
+    command = [sys.executable, "-m", "vernacular", "similarity", "--spec", "{}", "--model", "m.json", "--out", "out"]
+    command += ["--items-folder", ".", "--requests-folder", ".", "--generations", "g.parquet", "--encoders", "e.json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as stage:
+        stop = time.monotonic() + 120
+        while not (tmp_path / "held").exists():
+            assert stage.poll() is None, stage.stderr.read()
+            assert time.monotonic() < stop
+            time.sleep(0.02)
+        stage.send_signal(number)
+        assert stage.wait(60) == 130
+        assert stage.stderr.read() == "similarity: stopped; the next run does it again.\n"
+    assert (tmp_path / "cleaned").exists()

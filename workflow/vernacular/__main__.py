@@ -1,7 +1,10 @@
 import gc
 import os
+import signal
 import sys
 
+# scancel and the end of a job's time as Ctrl-C, so that no half-written file stays; infer has its own way
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from vernacular.cli import main
 
