@@ -97,6 +97,15 @@ def test_a_failed_generation_has_no_value_at_all():
     assert row["flag"] == "error: out of memory, even alone"
 
 
+def test_what_a_failed_generation_left_behind_is_no_answer():
+    wording = {"ask": '{"until": [], "filters": [], "exact": {}}', "targets": '["unha mazá"]'}
+    left = generated(None, flag="error: out of memory", raw="unha mazá")
+    (row,) = generation.per_item([item() | {"extra": wording}], [request()], [left], [])
+    assert row["values"] == {}
+    (row,) = generation.per_item([item() | {"extra": wording}], [request()], [generated("unha mazá")], [])
+    assert row["values"]["verbatim_match"] == 1.0
+
+
 def test_an_item_that_could_not_be_asked_is_kept_and_flagged():
     asked = {**request(), "role": "unasked: no question", "kind": "score"}
     failed = {**generated(None, flag="error: unasked: no question"), "role": "unasked: no question"}
