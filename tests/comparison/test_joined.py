@@ -249,6 +249,9 @@ def test_mistakes_in_samples_and_folders_are_named(tmp_path):
     write_jsonl(tmp_path / NAME, [SAMPLES[0], {"doc": {}}])
     with pytest.raises(DataError, match="line 2: no sample of lm-eval"):
         join(tmp_path, {"e": reference()})
+    (tmp_path / "mine.csv").write_text("item_id,correct\na,1\n")
+    with pytest.raises(DataError, match=rf"holds results of several kinds \({NAME} and mine.csv\)"):
+        join(tmp_path, {"e": reference()})
 
 
 def test_an_earlier_run_of_ours_is_joined_as_it_is(tmp_path):

@@ -75,6 +75,7 @@ BROKEN = {
     "more layers than weights": (key("config.json", num_hidden_layers=5), "lacks 32 weights"),
     "a layer gone": (without("layer.1."), "lacks 16 weights"),
     "another model's weights": (weights(lambda tensors: {f"x.{n}": t for n, t in tensors.items()}), "random numbers"),
+    "weights of nothing": (weights(lambda tensors: {n: t * float("nan") for n, t in tensors.items()}), "no numbers (nan)"),
     "tokens the model does not know": (more_tokens, "beyond its model's vocabulary"),
 }  # fmt: skip
 

@@ -12,10 +12,13 @@ def files_in(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise DataError(f"{shown(path)}: there is no such file or folder.")
-    if parquet := sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet")):
-        return parquet
+    parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
     samples = sorted(path.rglob("samples_*.jsonl"))
     others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
-    if not (files := samples or others):
+    kinds = [files for files in (parquet, samples, [each for each in others if each not in samples]) if files]
+    if not kinds:
         raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
-    return files
+    if len(kinds) > 1:
+        names = " and ".join(files[0].name for files in kinds)
+        raise DataError(f"{shown(path)}: holds results of several kinds ({names}); name a file, or put them apart.")
+    return kinds[0]

@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 
 from vernacular.errors import ModelError
 from vernacular.inference.trouble import ODD_FILES
-from vernacular.metrics.similarity.encoder import BEYOND, cannot_load, refuse_random
+from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, cannot_load, refuse_random
 from vernacular.metrics.similarity.kept import Kept
 
 
@@ -100,6 +100,8 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
         vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
     except IndexError:
         raise ModelError(BEYOND) from None
+    if not np.isfinite(vectors).all():
+        raise ModelError(NO_NUMBERS)
     return list(np.asarray(vectors, dtype=np.float64))
 
 

@@ -20,6 +20,7 @@ from vernacular.metrics.similarity.kept import Kept
 # their activations stay in the cache. A GPU wants many.
 TOKEN_BUDGET = {"cpu": 512, "cuda": 16_384}
 BEYOND = "this encoder's tokenizer has tokens that are beyond its model's vocabulary."
+NO_NUMBERS = "this encoder returns no numbers (nan): its weights are damaged."
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class TokenEncoder:
     characters a token covers; MachineError where memory is short.
     """
 
-    def __init__(self, record: dict, device: str | None = None):
+    def __init__(self, record: dict):
         self.name = record["name"]
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(record["folder"], trust_remote_code=False)
             model, report = AutoModel.from_pretrained(
@@ -135,7 +136,7 @@ class TokenEncoder:
     def _embed(self, rows: list[tuple[int, ...]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         found: list[dict[int, np.ndarray]] = [{} for _ in rows]
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
-        budget = TOKEN_BUDGET.get(self.device.split(":")[0], TOKEN_BUDGET["cpu"])
+        budget = TOKEN_BUDGET[self.device]
         for batch in _batches(order, [len(row) for row in rows], budget):
             longest = max(len(rows[i]) for i in batch)
             ids = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
@@ -147,6 +148,8 @@ class TokenEncoder:
             for layer, state in states.items():
                 for k, i in enumerate(batch):
                     found[i][layer] = state[k, : len(rows[i])].copy()
+                    if not np.isfinite(found[i][layer]).all():
+                        raise ModelError(f"{self.name}: {NO_NUMBERS}")
         return found
 
     @torch.inference_mode()
