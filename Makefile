@@ -20,7 +20,7 @@ test: environment
 # which lines of the package the tests never reach; the stages that they start through snakemake count
 coverage: environment
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --ignore tests/slurm/test_on_slurm.py
+	$(BIN)/coverage run -m pytest $(PARALLEL) --ignore tests/slurm/test_on_slurm.py
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
