@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.errors import DataError
+from vernacular.errors import DataError, first_line
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
@@ -87,7 +87,7 @@ def _read_parquet(data: bytes, name: str) -> list[dict]:
         _check_header(table.column_names, name)
         return pa.table([_as_texts(column) for column in table.columns], table.column_names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{name}: damaged or not parquet ({str(error).splitlines()[0]}).") from None
+        raise DataError(f"{name}: damaged or not parquet ({first_line(error)}).") from None
 
 
 def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -197,7 +197,7 @@ def _json(text: str, where: str):
     try:
         return _decode(text)
     except ValueError as error:
-        raise DataError(f"{where}: not valid JSON ({str(error).splitlines()[0]}).") from None
+        raise DataError(f"{where}: not valid JSON ({first_line(error)}).") from None
 
 
 def _decode(text: str):

@@ -16,7 +16,7 @@ from datasets.utils.metadata import MetadataConfigs
 
 from vernacular.data.columns import LayoutError
 from vernacular.data.files import form_of, read_rows
-from vernacular.errors import DataError, closest
+from vernacular.errors import DataError, closest, first_line
 from vernacular.snapshot import snapshot as any_snapshot
 
 snapshot = partial(any_snapshot, repo_type="dataset", complaint=DataError, absent=LayoutError)
@@ -82,8 +82,9 @@ def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tu
         if odd := [name for name in configs if not isinstance(name, str)]:
             raise ValueError(f"{odd[0]} is no text; a number is put in quotes")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"{repository}: its card lists configurations that cannot be read ({reason}).") from None
+        raise DataError(
+            f"{repository}: its card lists configurations that cannot be read ({first_line(error)})."
+        ) from None
     if not configs:
         if wanted not in (None, "default", ["*"]):
             raise LayoutError(f'{repository}: has no configuration "{wanted}" (its card lists none).')
@@ -186,7 +187,7 @@ def _card(folder: Path, repository: str) -> dict:
             path.read_text("utf-8", "replace"), ignore_metadata_errors=False
         ).data.to_dict()
     except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        reason = getattr(error, "problem", None) or first_line(error)
         raise DataError(f"{repository}: its card (README.md) cannot be read ({reason}).") from None
 
 
