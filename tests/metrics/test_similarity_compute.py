@@ -5,7 +5,7 @@ import torch
 from vernacular.artifacts import _as_table
 from vernacular.errors import ConfigError
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import compute, moverscore, tokens
+from vernacular.metrics.similarity import bertscore, compute, moverscore, tokens
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -216,3 +216,38 @@ def test_a_text_that_two_evaluations_share_is_embedded_once(folder, monkeypatch)
     again = cosine.cosine(sentences, [("a casa", "o can")])
     assert embedded == {"tokens": [2, 1], "sentences": [2, 1]}
     assert (alone == again).all()
+
+
+@pytest.mark.parametrize(("style", "read"), [("default", {"mazá", "casa"}), ("simil-eval", {" mazá", "casa "})])
+def test_only_simil_evals_style_compares_blanks_too(folder, monkeypatch, style, read):
+    from sentence_transformers import SentenceTransformer
+    from vernacular.metrics.similarity import cosine
+
+    cosine._kept.cache_clear()
+    encode, texts = SentenceTransformer.encode, set()
+
+    def note(self, sentences, **options):
+        texts.update(sentences)
+        return encode(self, sentences, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", note)
+    rows, metadata = similarities(
+        [item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], folder, style=style
+    )
+    assert texts == read
+    assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)
+    assert metadata["counts"]["distinct_texts"] == 2
+
+
+def test_bertscore_is_rescaled_by_the_baseline_of_the_language(folder):
+    """The package ships one of RoBERTa in English, and none in Galician."""
+    encoders = {"default": tiny.record(folder, name="roberta-base", layer=1)}
+    asked = [item("a")], [generation("a", "come")], [{"metric": "bertscore", "rescale": True}], encoders
+    requests = tiny.requests(asked[1])
+    plain, said = compute.similarities(*asked, requests=requests, language="gl")
+    rescaled, english = compute.similarities(*asked, requests=requests, language="en")
+    base = bertscore.baseline(encoders["default"], "en", 1)
+    assert 0 < base < 1
+    assert rescaled[0]["similarities"] == pytest.approx([(f - base) / (1 - base) for f in plain[0]["similarities"]])
+    assert "rescaled:no (no baseline)" in said["signatures"]["bertscore"]
+    assert "rescaled:yes" in english["signatures"]["bertscore"]
