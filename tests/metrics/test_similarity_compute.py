@@ -251,3 +251,5 @@ def test_bertscore_is_rescaled_by_the_baseline_of_the_language(folder):
     assert rescaled[0]["similarities"] == pytest.approx([(f - base) / (1 - base) for f in plain[0]["similarities"]])
     assert "rescaled:no (no baseline)" in said["signatures"]["bertscore"]
     assert "rescaled:yes" in english["signatures"]["bertscore"]
+    about = {"name": "roberta-base", "revision": None, "fingerprint": "f" * 64, "layer": 1, "truncated_texts": 0}
+    assert english["encoders"] == {"bertscore": about}
