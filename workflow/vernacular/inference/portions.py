@@ -31,19 +31,35 @@ def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
         spans = [pc.fill_null(requests[name], 0).to_numpy() for name in ("span_end", "span_start")]
         sizes = sizes * np.maximum(1, (spans[0] - spans[1]) / CHARACTERS_PER_TOKEN)
     sizes = sizes + _OWN
-    count = int(np.ceil(sizes.sum() / PORTION))
-    if count <= 1:
+    if sizes.sum() <= PORTION:
         return [np.arange(requests.num_rows)]
     shown = pa.table({"prefix": prefix, "text": requests["text"]})
     order = pc.sort_indices(shown, [("prefix", "descending"), ("text", "ascending")]).to_numpy()
     so_far = np.cumsum(sizes[order])
     edges = [0]
-    for edge in np.searchsorted(so_far, so_far[-1] * np.arange(1, count) / count):
-        while edge < len(order) and _same(shown, order[edge - 1], order[edge]):
-            edge += 1
-        edges.append(edge)
-    edges.append(len(order))
-    return [np.sort(order[low:high]) for low, high in itertools.pairwise(edges) if low < high]
+    while edges[-1] < len(order):
+        edges.append(_edge(shown, order, so_far, edges[-1]))
+    return [np.sort(order[low:high]) for low, high in itertools.pairwise(edges)]
+
+
+def _edge(shown: pa.Table, order: np.ndarray, so_far: np.ndarray, low: int) -> int:
+    """Where the portion ends that begins at `low`: as large as it may be, or all of one text that is larger."""
+
+    def cuts(edge: int) -> bool:
+        return edge < len(order) and all(
+            column[int(order[edge - 1])] == column[int(order[edge])] for column in shown.columns
+        )
+
+    before = so_far[low - 1] if low else 0
+    most = max(low + 1, int(np.searchsorted(so_far, before + PORTION, side="right")))
+    edge = most
+    while edge > low and cuts(edge):
+        edge -= 1
+    if edge > low:
+        return edge
+    while cuts(most):
+        most += 1
+    return most
 
 
 def rows_of(table: pa.Table) -> Iterator[dict]:
@@ -64,10 +80,6 @@ def together(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
     """What was answered to each portion as one table, in the order of the requests."""
     whole = pa.concat_tables(parts)
     return whole if len(parts) == 1 else whole.take(np.argsort(np.concatenate(rows)))
-
-
-def _same(shown: pa.Table, one: int, other: int) -> bool:
-    return all(column[int(one)] == column[int(other)] for column in shown.columns)
 
 
 def _lengths(column: pa.ChunkedArray) -> np.ndarray:
