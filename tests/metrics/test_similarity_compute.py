@@ -71,6 +71,8 @@ def test_an_item_without_choices_is_compared_with_its_target(folder):
     rows, _ = similarities([item("a", [], [], "o rapaz")], [generation("a", "o rapaz")], folder=folder)
     for row in rows:
         assert row["similarities"] == [pytest.approx(1.0, abs=1e-5)]
+    rows, _ = similarities([item("a", [], [])], [generation("a", "o rapaz")], folder=folder)
+    assert [row["similarities"] for row in rows] == [[], [], []], "nothing to be compared with"
 
 
 def test_items_that_were_not_asked_have_no_row(folder):
@@ -152,7 +154,7 @@ def test_simil_eval_variant_weighs_the_special_tokens(folder):
 @pytest.mark.parametrize(
     ("metric", "sentence"),
     [
-        ("cosin", 'Did you mean "cosine"'),
+        ("cosin", 'similarity metric "cosin" does not exist. Did you mean "cosine"'),
         ({"metric": "bertscore", "idff": True}, 'Did you mean "idf"'),
         ({"metric": "moverscore", "variant": "simileval"}, 'Did you mean "simil-eval"'),
     ],
@@ -166,6 +168,12 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
     rows, metadata = similarities([item("a")], [generation("a", "")], folder=folder)
     assert len(rows) == 3
     assert set(metadata["signatures"]) == set(ALL)
+    assert metadata["signatures"]["cosine"].startswith("cosine|encoder:tiny@ffffffffffff|prefix:''|sentence-transf")
+    assert "|variant:default|" in metadata["signatures"]["moverscore"]
+    assert all("|idf:no|" in metadata["signatures"][name] for name in ("moverscore", "bertscore"))
+    assert [metadata["encoders"][name]["truncated_texts"] for name in ALL] == [0, 0, 0]
+    nothing = {"failed_generations": 0, "distinct_pairs": 0, "distinct_texts": 0}
+    assert metadata["counts"] == {"items": 1, "empty_answers": 1} | nothing
 
 
 def test_simil_evals_style_is_parsed_and_measured_as_that_tool_does(folder):
@@ -253,3 +261,28 @@ def test_bertscore_is_rescaled_by_the_baseline_of_the_language(folder):
     assert "rescaled:yes" in english["signatures"]["bertscore"]
     about = {"name": "roberta-base", "revision": None, "fingerprint": "f" * 64, "layer": 1, "truncated_texts": 0}
     assert english["encoders"] == {"bertscore": about}
+
+
+def test_the_prefix_of_an_encoder_stands_before_every_text_and_counts(folder):
+    """E5 was trained with "query: " (Wang et al. 2022)."""
+    long = "come " * 58  # 60 tokens with [CLS] and [SEP], of the 64 that the encoder reads
+    items, generations = [item("a", ["a casa", long])], [generation("a", "o rapaz")]
+    encoder = tiny.record(folder, prefix="unha mazá vermella na ")
+    rows, metadata = compute.similarities(
+        items, generations, ["cosine"], {"default": encoder}, requests=tiny.requests(generations)
+    )
+    spelt = [item("a", [encoder["prefix"] + text for text in items[0]["choices"]])]
+    written, _ = similarities(spelt, [generation("a", encoder["prefix"] + "o rapaz")], ["cosine"], folder)
+    bare, plain = similarities(items, generations, ["cosine"], folder)
+    assert rows[0]["similarities"] == pytest.approx(written[0]["similarities"], abs=1e-6)
+    assert rows[0]["similarities"][0] != pytest.approx(bare[0]["similarities"][0], abs=1e-3)
+    assert "|prefix:'unha mazá vermella na '|" in metadata["signatures"]["cosine"]
+    assert metadata["encoders"]["cosine"]["truncated_texts"] == 1
+    assert plain["encoders"]["cosine"]["truncated_texts"] == 0
+
+
+def test_a_metric_without_an_encoder_is_named(folder):
+    with pytest.raises(
+        ConfigError, match=r'^similarity metric "cosine" has no encoder; set similarity\.encoders\.default'
+    ):
+        compute.similarities([item("a")], [], ["cosine"], {"bertscore": tiny.record(folder)}, requests=[])
