@@ -1,0 +1,97 @@
+"""What goes into an encoder and what comes out of it, against transformers itself."""
+
+import pytest
+import similarity_encoders as tiny
+import tiny as causal
+import torch
+from transformers import AutoModel, AutoTokenizer
+from vernacular.errors import ModelError
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, cannot_load
+
+FAMILIES = {
+    "bert": (tiny.bert, 64),
+    "roberta": (tiny.roberta, 62),
+    "modern": (tiny.modern_bert, 64),
+}  # tokens they read
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    torch.set_num_threads(1)
+    return {name: build(tmp_path_factory.mktemp(name)) for name, (build, _) in FAMILIES.items()}
+
+
+def encoder(folder, **limits) -> TokenEncoder:
+    made = TokenEncoder(tiny.record(folder))
+    for name, value in limits.items():
+        setattr(made.tokenizer, name, value)
+    return made
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_longest_text_is_what_both_the_tokenizer_and_the_positions_allow(folders, name):
+    """RoBERTa's positions begin behind the padding's; a tokenizer that knows no limit says 1e30."""
+    limit = FAMILIES[name][1]
+    made = encoder(folders[name], model_max_length=int(1e30))
+    assert made.max_tokens == limit
+    (long,) = made.tokenize(["come " * 500])
+    assert (len(long.ids), long.truncated) == (limit, True)
+    made.embed([long.ids], (made.n_layers,))  # the model can read them
+    assert encoder(folders[name], model_max_length=10).max_tokens == 10
+
+
+def test_a_text_of_just_the_longest_length_is_whole(folders):
+    (just,) = encoder(folders["bert"]).tokenize(["come " * 62])
+    assert (len(just.ids), just.truncated) == (64, False)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "gpt2", "llama"])
+def test_layers_are_those_of_transformers_and_normed_once(folders, tmp_path, name):
+    if name not in FAMILIES:
+        causal.save(name, tmp_path)
+    folder, norm = folders.get(name, tmp_path), {"modern": "final_norm", "gpt2": "ln_f", "llama": "norm"}.get(name)
+    made, reference = encoder(folder), AutoModel.from_pretrained(folder).eval()
+    texts = AutoTokenizer.from_pretrained(folder)(tiny.LINES[1:4])["input_ids"]
+    layers = tuple(range(made.n_layers + 1))
+    for ids, found in zip(texts, made.embed(texts, layers), strict=True):
+        with torch.inference_mode():
+            states = reference(torch.tensor([ids]), output_hidden_states=True).hidden_states
+            wanted = [getattr(reference, norm)(state) if norm else state for state in states[:-1]] + [states[-1]]
+        for layer in layers:
+            torch.testing.assert_close(torch.tensor(found[layer]), wanted[layer][0], atol=1e-5, rtol=1e-4)
+    for layer in (-1, made.n_layers + 1):
+        with pytest.raises(ModelError, match=f"has layers 0 to {made.n_layers}, and layer {layer} was asked for"):
+            made.embed(texts, (layer,))
+
+
+def test_a_text_in_tokens_has_surfaces_and_words_and_special_tokens_have_neither(folders):
+    (found,) = encoder(folders["bert"]).tokenize(["come unha"])
+    pieces = AutoTokenizer.from_pretrained(folders["bert"])
+    assert found == Tokens(
+        pieces("come unha")["input_ids"], ["[CLS]", "come", "unha", "[SEP]"], ["", "come", "unha", ""],
+        [None, 0, 1, None], False,
+    )  # fmt: skip
+    assert encoder(folders["bert"]).tokenize([]) == []
+
+
+def test_lower_casing_is_that_of_berts_own_tokenizer_and_for_one_call_alone(folders, tmp_path):
+    made = encoder(folders["bert"])
+    text = "A Coruña\x07 É unha貓mazá"
+    before = made.tokenize([text])
+    cased = AutoTokenizer.from_pretrained(folders["bert"], do_lower_case=True)
+    cased.backend_tokenizer.normalizer = type(cased.backend_tokenizer.normalizer)(lowercase=True)
+    (found,) = made.tokenize([text], lower_case=True)
+    assert found.ids == cased(text)["input_ids"]
+    assert found.ids != before[0].ids
+    assert made.tokenize([text]) == before
+
+
+def test_what_cannot_be_loaded_is_one_sentence_with_the_way_out():
+    missing = OSError("no file named model.safetensors.\nSee the docs.")
+    assert str(cannot_load("e", missing, allow_pickle=True)) == (
+        "e: this encoder cannot be loaded (no file named model.safetensors)."
+    )
+    assert str(cannot_load("e", missing, allow_pickle=False)) == (
+        "e: this encoder cannot be loaded (no file named model.safetensors. "
+        "Weights in pickle files are read only with allow_pickle: true)."
+    )
