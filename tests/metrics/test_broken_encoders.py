@@ -90,6 +90,7 @@ def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole
     assert found == {}
     assert set(metadata["without"]) == set(ALL)
     for reason in metadata["without"].values():
+        assert reason.startswith("tiny: ")
         assert sentence in reason
         assert "\n" not in reason
 

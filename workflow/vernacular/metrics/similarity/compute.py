@@ -153,4 +153,7 @@ def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:
     if not pairs:
         return np.empty(0), facts
     facts["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
-    return cosine.cosine(encoder, pairs, prefix), facts
+    try:
+        return cosine.cosine(encoder, pairs, prefix), facts
+    except ModelError as error:  # sentence-transformers' model does not know its name
+        raise ModelError(f"{record['name']}: {error}") from None
