@@ -170,6 +170,7 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
     assert set(metadata["signatures"]) == set(ALL)
     assert metadata["signatures"]["cosine"].startswith("cosine|encoder:tiny@ffffffffffff|prefix:''|sentence-transf")
     assert "|variant:default|" in metadata["signatures"]["moverscore"]
+    assert "|rescaled:no|" in metadata["signatures"]["bertscore"]
     assert all("|idf:no|" in metadata["signatures"][name] for name in ("moverscore", "bertscore"))
     assert [metadata["encoders"][name]["truncated_texts"] for name in ALL] == [0, 0, 0]
     nothing = {"failed_generations": 0, "distinct_pairs": 0, "distinct_texts": 0}

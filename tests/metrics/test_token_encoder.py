@@ -4,9 +4,10 @@ import pytest
 import similarity_encoders as tiny
 import tiny as causal
 import torch
-from transformers import AutoModel, AutoTokenizer
+from tokenizers.normalizers import BertNormalizer
+from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
 from vernacular.errors import ModelError
-from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, cannot_load
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, _batches, cannot_load, refuse_random
 
 FAMILIES = {
     "bert": (tiny.bert, 64),
@@ -51,6 +52,8 @@ def test_layers_are_those_of_transformers_and_normed_once(folders, tmp_path, nam
         causal.save(name, tmp_path)
     folder, norm = folders.get(name, tmp_path), {"modern": "final_norm", "gpt2": "ln_f", "llama": "norm"}.get(name)
     made, reference = encoder(folder), AutoModel.from_pretrained(folder).eval()
+    for model in (made.model, reference) if norm else ():  # a norm of ones changes nothing the second time
+        getattr(model, norm).weight.data = torch.linspace(0.5, 2, len(getattr(model, norm).weight))
     texts = AutoTokenizer.from_pretrained(folder)(tiny.LINES[1:4])["input_ids"]
     layers = tuple(range(made.n_layers + 1))
     for ids, found in zip(texts, made.embed(texts, layers), strict=True):
@@ -59,6 +62,8 @@ def test_layers_are_those_of_transformers_and_normed_once(folders, tmp_path, nam
             wanted = [getattr(reference, norm)(state) if norm else state for state in states[:-1]] + [states[-1]]
         for layer in layers:
             torch.testing.assert_close(torch.tensor(found[layer]), wanted[layer][0], atol=1e-5, rtol=1e-4)
+    first, last = made.embed(texts[:1], (1,)), made.embed(texts[:1], (made.n_layers,))
+    assert [list(states) for (states,) in (first, last)] == [[1], [made.n_layers]], "kept apart"
     for layer in (-1, made.n_layers + 1):
         with pytest.raises(ModelError, match=f"has layers 0 to {made.n_layers}, and layer {layer} was asked for"):
             made.embed(texts, (layer,))
@@ -74,16 +79,20 @@ def test_a_text_in_tokens_has_surfaces_and_words_and_special_tokens_have_neither
     assert encoder(folders["bert"]).tokenize([]) == []
 
 
-def test_lower_casing_is_that_of_berts_own_tokenizer_and_for_one_call_alone(folders, tmp_path):
+def test_lower_casing_is_that_of_berts_own_tokenizer_and_for_one_call_alone(folders):
     made = encoder(folders["bert"])
     text = "A Coruña\x07 É unha貓mazá"
     before = made.tokenize([text])
     cased = AutoTokenizer.from_pretrained(folders["bert"], do_lower_case=True)
-    cased.backend_tokenizer.normalizer = type(cased.backend_tokenizer.normalizer)(lowercase=True)
+    cased.backend_tokenizer.normalizer = BertNormalizer(lowercase=True)
     (found,) = made.tokenize([text], lower_case=True)
     assert found.ids == cased(text)["input_ids"]
     assert found.ids != before[0].ids
     assert made.tokenize([text]) == before
+    kept = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False}
+    made.tokenizer.backend_tokenizer.normalizer = BertNormalizer(**kept, lowercase=False)
+    cased.backend_tokenizer.normalizer = BertNormalizer(**kept, lowercase=True)
+    assert made.tokenize([text], lower_case=True)[0].ids == cased(text)["input_ids"] != found.ids
 
 
 def test_what_cannot_be_loaded_is_one_sentence_with_the_way_out():
@@ -95,3 +104,27 @@ def test_what_cannot_be_loaded_is_one_sentence_with_the_way_out():
         "e: this encoder cannot be loaded (no file named model.safetensors. "
         "Weights in pickle files are read only with allow_pickle: true)."
     )
+    with pytest.raises(ModelError) as error:
+        refuse_random("e", {"missing_keys": {"b.weight", "a.weight", "pooler.dense.bias"}})
+    assert str(error.value) == "e: this encoder lacks 2 weights (a.weight, …); they would be random numbers."
+
+
+def test_of_an_encoder_with_a_decoder_the_encoder_reads(folders, tmp_path):
+    AutoTokenizer.from_pretrained(folders["bert"]).save_pretrained(tmp_path)
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+    torch.manual_seed(0)
+    T5Model(T5Config(vocab_size=200, decoder_start_token_id=0, **sizes)).eval().save_pretrained(tmp_path)
+    made = encoder(tmp_path)
+    (tokens,) = made.tokenize([tiny.LINES[0]])
+    (found,) = made.embed([tokens.ids], (made.n_layers,))
+    with torch.inference_mode():
+        wanted = AutoModel.from_pretrained(tmp_path).eval().encoder(torch.tensor([tokens.ids])).last_hidden_state[0]
+    torch.testing.assert_close(torch.tensor(found[made.n_layers]), wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("budget", "batches"),
+    [(6, [[0, 1, 2], [3, 4], [5]]), (5, [[0, 1], [2], [3], [4], [5]]), (100, [[0, 1, 2, 3, 4, 5]]), (1, [[i] for i in range(6)])],
+)  # fmt: skip
+def test_a_batch_is_padded_to_no_more_than_its_budget_and_a_longer_text_goes_alone(budget, batches):
+    assert list(_batches(list(range(6)), [2, 2, 2, 3, 3, 9], budget)) == batches
