@@ -4,6 +4,7 @@ import pytest
 import similarity_encoders as tiny
 import tiny as causal
 import torch
+from safetensors.torch import load_file
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
 from vernacular.errors import ModelError
@@ -128,3 +129,15 @@ def test_of_an_encoder_with_a_decoder_the_encoder_reads(folders, tmp_path):
 )  # fmt: skip
 def test_a_batch_is_padded_to_no_more_than_its_budget_and_a_longer_text_goes_alone(budget, batches):
     assert list(_batches(list(range(6)), [2, 2, 2, 3, 3, 9], budget)) == batches
+
+
+def test_pickled_weights_are_read_where_a_person_allowed_it_and_nowhere_else(folders, tmp_path):
+    for file in folders["bert"].iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"cannot be loaded .*Weights in pickle files are read only with allow_pickle"):
+        TokenEncoder(tiny.record(tmp_path))
+    allowed, safe = TokenEncoder(tiny.record(tmp_path, allow_pickle=True)), encoder(folders["bert"])
+    (tokens,) = safe.tokenize([tiny.LINES[0]])
+    assert (allowed.embed([tokens.ids], (3,))[0][3] == safe.embed([tokens.ids], (3,))[0][3]).all()
