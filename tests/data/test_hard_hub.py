@@ -9,7 +9,7 @@ import random
 
 import pytest
 import yaml
-from hub_server import Client, HubServer
+from hub_server import Client
 from test_hub import jsonl, parquet, question, task_file
 from vernacular.data.columns import check_columns
 from vernacular.data.files import read_rows
@@ -22,13 +22,6 @@ CASES = int(os.environ.get("HARD_CASES", "600"))  # spoilt rows; all there are w
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"
 SHARD = parquet(*[question(i) for i in range(40)])
 GOOD = {"test.jsonl": jsonl(question(0))}
-
-
-@pytest.fixture(scope="module")
-def hub():
-    server = HubServer()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,6 @@ TASKS = WORKFLOW / "tasks"
 
 
 @pytest.fixture(scope="module")
-def hub():
-    server = HubServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
 def client(hub, tmp_path_factory):
     client = Client(hub, tmp_path_factory.mktemp("hf") / ".cache" / "huggingface")
     yield client

@@ -8,6 +8,7 @@ import pytest
 import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from killing import Killed, dying_journal
 from vernacular.inference import portions as cutting
 from vernacular.inference.portions import portions, together
 from vernacular.inference.prepare import Prepared
@@ -80,23 +81,12 @@ def test_no_more_requests_are_objects_than_a_portion_has(monkeypatch):
     assert 0 < max(alive) <= largest < requests.num_rows / 4
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing is caught, nothing cleaned up."""
-
-
 def test_a_kill_in_a_later_portion_resumes_to_the_very_same_numbers(tmp_path, monkeypatch):
     requests = tiny.score_requests(few_shot(12))
     small(monkeypatch, requests, 4)
     expected, whole = score(tiny.loaded(batch_tokens=128), requests)
-    journal = Journal(tmp_path / "j", "key", seconds=0)
-    add, after = journal.add, whole["counters"]["forwards"] * 2 // 3
-
-    def add_then_die(*given):
-        add(*given)
-        if journal.known == after:
-            raise Killed
-
-    monkeypatch.setattr(journal, "add", add_then_die)
+    after = whole["counters"]["forwards"] * 2 // 3
+    journal = dying_journal(tmp_path / "j", monkeypatch, after=after)
     with pytest.raises(Killed):
         score(tiny.loaded(batch_tokens=128), requests, journal=journal)
     found, resumed = score(tiny.loaded(batch_tokens=128), requests, journal=Journal(tmp_path / "j", "key"))

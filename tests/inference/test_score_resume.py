@@ -6,6 +6,7 @@ import signal
 import pytest
 import tiny
 import torch
+from killing import Killed, dying_journal
 from vernacular.inference.score import score
 from vernacular.inference.stopping import Stopped, stoppable
 from vernacular.inference.store import Journal
@@ -75,24 +76,12 @@ def test_other_errors_of_the_model_are_not_taken_for_memory(monkeypatch):
         run(loaded)
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing is caught, nothing cleaned up."""
-
-
 @pytest.mark.parametrize("arch", ["llama", "bloom", "bert"])
 @pytest.mark.parametrize("after", [1, 3])
 def test_killed_run_resumes_to_the_very_same_numbers(arch, after, tmp_path, monkeypatch):
     expected, whole = run(tiny.loaded(arch, batch_tokens=128))
     loaded = tiny.loaded(arch, batch_tokens=128)
-    journal = Journal(tmp_path / "j", "key", seconds=0)
-    add = journal.add
-
-    def add_then_die(*args):
-        add(*args)
-        if journal.known == after:
-            raise Killed
-
-    monkeypatch.setattr(journal, "add", add_then_die)
+    journal = dying_journal(tmp_path / "j", monkeypatch, after=after)
     with pytest.raises(Killed):
         run(loaded, journal=journal)
     rows, counters = run(tiny.loaded(arch, batch_tokens=128), journal=Journal(tmp_path / "j", "key"))

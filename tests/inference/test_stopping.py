@@ -16,7 +16,7 @@ from vernacular.errors import ArtifactError
 from vernacular.inference import portions as cutting
 from vernacular.inference.run import COMPUTED, FOUND, run_group
 from vernacular.inference.schema import SCORES
-from vernacular.inference.stopping import StopFlag, Stopped, stoppable
+from vernacular.inference.stopping import StopFlag, Stopped, _Interruption, stoppable
 from vernacular.inference.store import Journal, Store
 from vernacular.records import write_record
 from vernacular.requests.schema import REQUESTS
@@ -55,7 +55,7 @@ def strike(monkeypatch, place: str, *, number: int = signal.SIGINT, on_call: int
         if len(calls) == on_call:
             try:
                 os.kill(os.getpid(), number)
-            except BaseException:
+            except _Interruption:
                 if swallowed is None:
                     raise
                 swallowed()

@@ -1,6 +1,7 @@
 """An encoder that cannot be had or used costs the metrics that it measures, with a reason, and nothing else."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole, tmp_path, what):
     spoil, sentence = BROKEN[what]
-    for file in whole.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     spoil(tmp_path)
     found, metadata = measured({"default": tiny.record(tmp_path)})
     assert found == {}
@@ -96,8 +96,7 @@ def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole
 
 
 def test_the_pooler_that_no_metric_reads_may_be_missing(whole, tmp_path):
-    for file in whole.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     without("pooler")(tmp_path)
     assert measured({"default": tiny.record(tmp_path)})[0] == measured({"default": tiny.record(whole)})[0]
 
@@ -119,8 +118,7 @@ def test_a_layer_that_is_not_there_concerns_the_metric_that_reads_it(whole):
 
 
 def test_an_encoder_that_brings_code_is_not_run(whole, tmp_path):
-    for file in whole.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(tmp_path)
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
     assert {"it brings code of its own, which is not run" in reason for reason in

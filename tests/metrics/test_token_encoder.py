@@ -1,5 +1,7 @@
 """What goes into an encoder and what comes out of it, against transformers itself."""
 
+import shutil
+
 import pytest
 import similarity_encoders as tiny
 import tiny as causal
@@ -132,8 +134,7 @@ def test_a_batch_is_padded_to_no_more_than_its_budget_and_a_longer_text_goes_alo
 
 
 def test_pickled_weights_are_read_where_a_person_allowed_it_and_nowhere_else(folders, tmp_path):
-    for file in folders["bert"].iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folders["bert"], tmp_path, dirs_exist_ok=True)
     torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin")
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"cannot be loaded .*Weights in pickle files are read only with allow_pickle"):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import adapting
 import pytest
-from hub_server import HubServer
 from workplace import Workplace, said
 
 MODEL, DATA = "meta-llama/Llama-2-7b-hf", "proxectonos/openbookqa_gl"
@@ -38,13 +37,6 @@ class Watch(threading.Thread):
     def stop(self):
         self._over.set()
         self.join()
-
-
-@pytest.fixture(scope="module")
-def hub():
-    server = HubServer()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ and `filtered_resps` ((log-likelihood, greedy) per continuation, or the written 
 With several filters, the first named in the file counts.
 """
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -70,14 +71,13 @@ def _requests(where: str, arguments) -> list[tuple]:
 
     A request of one text (`loglikelihood_rolling`) continues nothing.
     """
-    try:
+    # names without a number, or no texts by name: as wrong as any other type
+    with contextlib.suppress(ValueError, AttributeError):
         if isinstance(arguments, dict):
             named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
             arguments = [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
         if isinstance(arguments, list) and all(isinstance(each, list) and each for each in arguments):
             return [(str(each[0]), each[1]) if len(each) > 1 else ("", each[0]) for each in arguments]
-    except (ValueError, AttributeError):
-        pass  # names without a number, or no texts by name: as wrong as any other type
     raise DataError(f"{where}: arguments: expected what was asked, as lm-eval writes it.")
 
 

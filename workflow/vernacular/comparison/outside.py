@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vernacular.data.columns import sound
 from vernacular.errors import DataError
 from vernacular.yamlfile import shown
 
@@ -123,6 +124,5 @@ def _truth(where: str, cell) -> bool | None:
 
 
 def as_text(cell) -> str:
-    """A cell as text; half characters (lone surrogates), which JSON can hold and Parquet cannot, as U+FFFD."""
-    text = "" if cell is None else str(cell)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """A cell as text; half characters, which JSON can hold and Parquet cannot, as U+FFFD."""
+    return sound("" if cell is None else str(cell))
