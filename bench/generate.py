@@ -13,13 +13,13 @@ import time
 
 import pyarrow as pa
 import torch
-from vernacular.config import WORKFLOW
+from vernacular.config.load import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.inference.generate import generate
 from vernacular.inference.generate_text import answer_of, continuation
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.load import load
-from vernacular.inference.store import Journal
 from vernacular.requests.build import build
 from vernacular.requests.schema import REQUESTS
 
@@ -72,7 +72,7 @@ def main() -> None:
     ratios = []
     for _ in range(args.repeats):
         started = time.perf_counter()
-        ours, metadata = generate(loaded, table, journal=Journal(None))
+        ours, metadata = generate(loaded, table, journal=MemoryJournal())
         middle = time.perf_counter()
         theirs = loop(loaded, rows, greedy)
         ratios.append((time.perf_counter() - middle) / (middle - started))

@@ -13,10 +13,12 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 
 import yaml
-from vernacular import config, estimates, specs
+from vernacular.config import dependencies as specs
+from vernacular.config import load as config
+from vernacular.config import resources as estimates
 from vernacular.data.load import load_items
-from vernacular.inference.shards import CHARACTERS_PER_TOKEN, NEW_TOKEN
 from vernacular.requests.build import build
+from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, request_size
 
 LANGUAGES = ["gl", "en", "ca", "es", "pt", "ar", "sr"]
 FEW_SHOT = {"shots": [0, 5]}
@@ -81,7 +83,7 @@ def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float
     options = {key: getattr(evaluation, key) for key in ("language", "protocol", "shots", "seed", "style")}
     requests, _ = build(items, given["task"], **options, options=dict(evaluation.options))
     requests = [request for request in requests if request["kind"] in ("score", "generate")]
-    size = estimates.size(requests)
+    size = request_size(requests)
     shared = {request["prefix"] for request in requests}
     once = sum(map(len, shared)) if len(shared) == 1 else 0
     count = len({request["item_id"] for request in requests})

@@ -77,7 +77,7 @@ def requests_of(name, items):
 def vernacular(folder, pairs):
     """A function that scores the pairs with this package, and what it says about itself."""
     import pyarrow as pa
-    from vernacular.fingerprint import fingerprint
+    from vernacular.core.fingerprint import fingerprint
     from vernacular.inference.load import load
     from vernacular.inference.score import score
     from vernacular.requests.schema import REQUESTS

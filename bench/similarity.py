@@ -19,7 +19,7 @@ import ot
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
-from vernacular.config import WORKFLOW
+from vernacular.config.load import WORKFLOW
 from vernacular.metrics.similarity.compute import similarities
 from vernacular.metrics.similarity.encoder import TokenEncoder
 from vernacular.metrics.similarity.moverscore import token_weights

@@ -232,7 +232,7 @@ for line in sys.stdin:
     else:
         from vernacular.data.load import load_items
         from vernacular.data.tasks import load_task
-        from vernacular.errors import DataError
+        from vernacular.core.errors import DataError
         try:
             rows, metadata = load_items(load_task(asked["task"]), asked["language"], **asked["options"])
             answer = {"rows": rows, "metadata": metadata}

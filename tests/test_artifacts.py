@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from vernacular import artifacts
-from vernacular.artifacts import Kind
-from vernacular.errors import ArtifactError
+from vernacular.core import artifacts
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import ArtifactError
 
 KIND = Kind("pets", pa.schema([("name", pa.string()), ("legs", pa.int32())]), key=("name",), required=("legs",))
 OTHER = Kind("plants", KIND.schema, key=("name",))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import tiny
-from vernacular import checkpoints
-from vernacular.errors import ModelError
-from vernacular.specs import local_files
+from vernacular.checkpoints import resolve as checkpoints
+from vernacular.config.dependencies import local_files
+from vernacular.core.errors import ModelError
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from vernacular import config
-from vernacular.errors import ConfigError
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError
 
 GOOD = """\
 models:

@@ -1,8 +1,8 @@
 """Bases, adapters and comparisons in a config: what they become, and what is said of mistakes."""
 
 import pytest
-from vernacular import config
-from vernacular.errors import ConfigError
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError
 
 REST = "evaluations:\n  - {task: cola, languages: [gl], data: samples}\n"
 MODELS = """\

@@ -15,8 +15,11 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from vernacular import artifacts, cli, config, specs
-from vernacular.errors import ArtifactError
+from vernacular import cli
+from vernacular.config import dependencies as specs
+from vernacular.config import load as config
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
 from vernacular.inference.schema import SCORES
 from vernacular.requests.schema import REQUESTS
 

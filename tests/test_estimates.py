@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from vernacular import artifacts, estimates
-from vernacular.requests.schema import REQUESTS
+from vernacular.config import resources as estimates
+from vernacular.core import artifacts
+from vernacular.requests.schema import REQUESTS, request_size
 
 SEVEN = {"parameters": 7_000_000_000, "bytes": 28_000_000_000}
 SETTINGS = {"dtype": "bfloat16", "quantization": "none", "device": "auto", "shards": 1}
@@ -93,4 +94,4 @@ def test_size_counts_a_shared_block_once_and_written_tokens_by_what_is_known():
         "max_new_tokens": None,
         "longest_answer": "z" * 35,
     }
-    assert estimates.size([request, {**request, "max_new_tokens": 4}]) == {"characters": 120, "new_tokens": 14}
+    assert request_size([request, {**request, "max_new_tokens": 4}]) == {"characters": 120, "new_tokens": 14}

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schema_cases import ODD, keys, mappings, put
-from vernacular import config, specs
+from vernacular.config import dependencies as specs
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError
+from vernacular.core.validate import schema
 from vernacular.data.tasks import load_task
 from vernacular.data.treebank.pattern import load_pattern
-from vernacular.errors import ConfigError
-from vernacular.yamlfile import schema
 
 SCHEMAS = config.WORKFLOW / "schemas"
 CASES = int(os.environ.get("HARD_CASES", "250"))  # of each kind of file; all there are with HARD_CASES=1000000

@@ -10,7 +10,7 @@ import pytest
 # a program that asks two processes to sleep, and says who they are; a file, since spawned processes import it
 PROGRAM = """
 import os, sys, time
-from vernacular.processes import pool
+from vernacular.core.processes import pool
 
 def work(_):
     time.sleep(float(sys.argv[1]))

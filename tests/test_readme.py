@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from vernacular import config
+from vernacular.config import load as config
 from vernacular.data.tasks import load_task, task_names
 from vernacular.requests.build import PROTOCOLS
 

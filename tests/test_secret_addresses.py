@@ -7,9 +7,9 @@ import sys
 
 import pytest
 from hub_server import HubServer
-from vernacular import config
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError, DataError, ModelError, without_secrets
 from vernacular.data.tasks import load_task
-from vernacular.errors import ConfigError, DataError, ModelError, without_secrets
 
 # S3CRET is what nobody may read
 SECRET = [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import tiny
 from hub_server import HubServer
-from vernacular import artifacts
+from vernacular.core import artifacts
 
 ROWS = "".join(json.dumps({"s": f"frase {i} " + "palabra " * 20, "l": i % 2}) + "\n" for i in range(1000))
 

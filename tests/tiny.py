@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.load import LoadedModel, wrap
 from vernacular.requests.schema import REQUESTS
 

@@ -2,11 +2,11 @@ import json
 import math
 
 from result_rows import row
-from vernacular import artifacts
 from vernacular.comparison.changes import changes as changes_of
 from vernacular.comparison.changes import lay_out, worst_first
 from vernacular.comparison.schema import CHANGES
 from vernacular.comparison.serbian import serbian_json
+from vernacular.core import artifacts
 from vernacular.metrics.compat import serbian as result_lines
 
 WAS = [

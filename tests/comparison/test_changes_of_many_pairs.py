@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, row
-from vernacular import artifacts, comparing
+from vernacular.commands import compare as comparing
 from vernacular.comparison.changes import changes, lay_out, worst_first
+from vernacular.core import artifacts
 from vernacular.metrics.choosing import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 

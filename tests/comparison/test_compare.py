@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, compare, row, rows
-from vernacular import artifacts
 from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sides import align, as_table
+from vernacular.core import artifacts
 from vernacular.metrics import acceptability, options
 from vernacular.metrics.corpus import auc
 from vernacular.metrics.evaluate import PROTOCOLS

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_joined import NAME, QUESTIONS, SAMPLES, reference
-from vernacular import artifacts
 from vernacular.comparison.joined import join
-from vernacular.errors import DataError
+from vernacular.core import artifacts
+from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
 REFERENCES = {protocol: reference(protocol) for protocol in ("options", "letters", "generation", "cloze", "last_word")}

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from test_joined import ITEMS, LOGLIKS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
-from vernacular import artifacts
 from vernacular.comparison.joined import join
-from vernacular.errors import DataError
+from vernacular.core import artifacts
+from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
 TWO = {"e": reference(), "e2": reference(items=[item("q1", "Outra cousa?", ["si", "non"])])}

@@ -3,12 +3,12 @@ import json
 
 import pytest
 from result_rows import row
-from vernacular import artifacts
 from vernacular.comparison.joined import Reference, join
 from vernacular.comparison.match import match
 from vernacular.comparison.outside import Answer
 from vernacular.comparison.sides import as_table
-from vernacular.errors import DataError
+from vernacular.core import artifacts
+from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
 QUESTIONS = {

@@ -6,14 +6,15 @@ import pytest
 from result_rows import FACTS
 from test_hostile_results import TWO, line, told
 from test_joined import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
-from vernacular import artifacts, comparing
+from vernacular.commands import compare as comparing
 from vernacular.comparison.harness import samples_in
 from vernacular.comparison.joined import join
 from vernacular.comparison.match import Matched, as_written
 from vernacular.comparison.outside import Answer, answers_in
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.core import artifacts
+from vernacular.core.errors import DataError
 from vernacular.data import schema
-from vernacular.errors import DataError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 SHOTS = "; with how many demonstrations is not known"

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 from result_rows import FACTS, row, rows
-from vernacular import artifacts
 from vernacular.comparison.compare import compare_sides
 from vernacular.comparison.overall import overall
 from vernacular.comparison.schema import OVERALL, STANDINGS
 from vernacular.comparison.sides import align
 from vernacular.comparison.standings import standings
+from vernacular.core import artifacts
 from vernacular.metrics import acceptability, last_word, options
 
 

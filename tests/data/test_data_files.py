@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vernacular.core.errors import DataError
 from vernacular.data.files import read_rows
-from vernacular.errors import DataError
 
 
 def write(tmp_path, name: str, content):

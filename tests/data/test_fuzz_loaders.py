@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, sound
 from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
 from vernacular.data.treebank.sentences import read_sentences
 from vernacular.data.treebank.unimorph import Inflections
-from vernacular.errors import DataError
 
 LAYOUTS = {
     "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "letter"},

@@ -9,13 +9,13 @@ import zipfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vernacular import artifacts
+from vernacular.core import artifacts
+from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
 from vernacular.data.load import load_items
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
-from vernacular.errors import ConfigError, DataError
 
 ONE = [{"a": "1", "b": "2"}]
 TWO = [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]

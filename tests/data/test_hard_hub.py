@@ -11,12 +11,12 @@ import pytest
 import yaml
 from hub_server import Client
 from test_hub import jsonl, parquet, question, task_file
+from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns
 from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task
-from vernacular.errors import DataError
 
 CASES = int(os.environ.get("HARD_CASES", "600"))  # spoilt rows; all there are with HARD_CASES=1000000
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'a' * 64}\nsize 12345\n"

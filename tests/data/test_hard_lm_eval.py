@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schema_cases import ODD, keys, put
-from vernacular import config
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError, DataError
+from vernacular.core.validate import schema
 from vernacular.data import lm_eval
 from vernacular.data.lm_eval import limits
-from vernacular.errors import ConfigError, DataError
-from vernacular.yamlfile import schema
 
 CASES = int(os.environ.get("HARD_CASES", "150"))  # of each kind of file; all there are with HARD_CASES=1000000
 CHOICE = {

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from hub_server import Client, HubServer
-from vernacular import snapshot
+from vernacular.core import hub_snapshot as snapshot
+from vernacular.core.errors import DataError
 from vernacular.data import hub as hub_rows
 from vernacular.data.load import WORKFLOW
-from vernacular.errors import DataError
 
 TASKS = WORKFLOW / "tasks"
 

@@ -4,10 +4,10 @@ import re
 import textwrap
 
 import pytest
+from vernacular.core.errors import ConfigError
 from vernacular.data import lm_eval
 from vernacular.data.lm_eval import files
 from vernacular.data.tasks import load_task
-from vernacular.errors import ConfigError
 
 SMALL = """
     task: small

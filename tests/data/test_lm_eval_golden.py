@@ -16,8 +16,8 @@ import tiny
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.inference.generate import generate
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.score import score
-from vernacular.inference.store import Journal
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.evaluate import evaluate
 from vernacular.metrics.verbatim import cut
@@ -73,7 +73,7 @@ def answered(folder: Path, name: str) -> tuple[list[dict], dict[str, float], lis
     protocol, items, requests = asked(folder, name)
     table = pa.Table.from_pylist(requests, schema=REQUESTS.schema)
     if protocol == "generation":
-        table, _ = generate(model(kind), table, journal=Journal(None))
+        table, _ = generate(model(kind), table, journal=MemoryJournal())
     else:
         table, _ = score(model(kind), table)
     rows, metrics = evaluate(protocol, items, requests, table.to_pylist(), [])

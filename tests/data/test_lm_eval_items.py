@@ -4,10 +4,10 @@ import json
 
 import pytest
 from test_lm_eval_files import settings, write
+from vernacular.core.errors import ConfigError, DataError
 from vernacular.data import lm_eval
 from vernacular.data.lm_eval import files, functions, templates
 from vernacular.data.lm_eval.templates import CannotLayOut
-from vernacular.errors import ConfigError, DataError
 
 FILE = {"kind": "file", "file": "x.jsonl"}
 

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
-from vernacular import artifacts
+from vernacular.core import artifacts
+from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task, task_names
-from vernacular.errors import ConfigError, DataError
 
 DOCS = Path(__file__).parents[2] / "docs" / "tasks.md"
 TASKS = {name: load_task(path) for name, path in task_names([WORKFLOW / "tasks"]).items()}

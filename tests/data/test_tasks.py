@@ -1,9 +1,9 @@
 """Task files: those shipped are sound, and a mistake in one's own is named with file, line and key."""
 
 import pytest
+from vernacular.core.errors import ConfigError
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.errors import ConfigError
 from vernacular.requests.build import takes_words
 from vernacular.requests.prompts import FOLDER as PROMPTS
 

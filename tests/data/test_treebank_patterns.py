@@ -5,13 +5,13 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.treebank import grew
 from vernacular.data.treebank.extract import extract
 from vernacular.data.treebank.match import Request
 from vernacular.data.treebank.pattern import WORKFLOW, load_pattern, ready_patterns
 from vernacular.data.treebank.sentences import read_sentences
 from vernacular.data.treebank.unimorph import Inflections, features
-from vernacular.errors import ConfigError, DataError
 
 GOOD = "pattern: mine\ntarget: {upos: VERB}\nswap: {Number: Plur}\n"
 

@@ -5,8 +5,8 @@ import gzip
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vernacular.core.errors import DataError
 from vernacular.data.treebank.sentences import read_sentences
-from vernacular.errors import DataError
 
 
 def line(number, form, *, lemma="_", upos="X", feats="_", head="0", deprel="root", misc="_"):

@@ -5,7 +5,9 @@ import io
 import re
 
 import pytest
-from vernacular import artifacts
+from vernacular.core import artifacts
+from vernacular.core.errors import ConfigError, DataError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
@@ -13,8 +15,6 @@ from vernacular.data.treebank.declared import local_files
 from vernacular.data.treebank.explain import csv_text, explain
 from vernacular.data.treebank.extract import extract
 from vernacular.data.treebank.pattern import load_pattern
-from vernacular.errors import ConfigError, DataError
-from vernacular.fingerprint import fingerprint
 
 # counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
 AGREEMENT = {

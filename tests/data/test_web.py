@@ -6,10 +6,10 @@ import json
 import huggingface_hub
 import pytest
 from hub_server import HubServer
+from vernacular.core.errors import DataError
 from vernacular.data import web
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.errors import DataError
 
 ROWS = json.dumps(
     [{"target": "O lume", "last_w_tgt": "quenta", "id": 1}, {"target": "A auga", "last_w_tgt": " ", "id": 2}]

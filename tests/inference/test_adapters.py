@@ -10,10 +10,10 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from vernacular import artifacts
-from vernacular.adapters import resolve_adapter
-from vernacular.checkpoints import resolve
-from vernacular.errors import ModelError
+from vernacular.checkpoints.adapters import resolve_adapter
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.errors import ModelError
 from vernacular.inference.adapter import adapted
 from vernacular.inference.answers import lay_out
 from vernacular.inference.load import load, wrap

@@ -15,10 +15,10 @@ import torch
 import transformers as tf
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
-from vernacular import artifacts
-from vernacular.checkpoints import resolve
-from vernacular.errors import ModelError
-from vernacular.fingerprint import fingerprint
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.answers import lay_out
 from vernacular.inference.run import run_group
 from vernacular.inference.schema import GENERATIONS, SCORES

@@ -4,14 +4,15 @@ import pyarrow as pa
 import pytest
 import tiny
 import torch
-from vernacular.artifacts import _as_table
-from vernacular.errors import ModelError
+from vernacular.core.artifacts import _as_table
+from vernacular.core.errors import ModelError
+from vernacular.core.signals import StopFlag, Stopped
 from vernacular.inference import generate as engine
 from vernacular.inference import generate_check, generate_decode
 from vernacular.inference.generate import generate
 from vernacular.inference.generate_text import continuation
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.schema import GENERATIONS
-from vernacular.inference.stopping import StopFlag, Stopped
 from vernacular.inference.store import Journal
 from vernacular.requests.schema import REQUESTS
 
@@ -56,7 +57,7 @@ def run(loaded, requests, journal=None):
     table, metadata = generate(
         loaded,
         pa.Table.from_pylist(requests, schema=REQUESTS.schema),
-        journal=Journal(None) if journal is None else journal,
+        journal=MemoryJournal() if journal is None else journal,
     )
     _as_table(table, GENERATIONS)
     return {found["item_id"]: found for found in table.to_pylist()}, metadata

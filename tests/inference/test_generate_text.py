@@ -12,7 +12,7 @@ from vernacular.inference.generate_cache import shared_start
 from vernacular.inference.generate_prompts import MARGIN, Prompt, prompt_of, shortened_turns
 from vernacular.inference.generate_sampling import Sampler
 from vernacular.inference.generate_text import answer_of, continuation
-from vernacular.inference.store import Journal
+from vernacular.inference.journal import MemoryJournal
 from vernacular.requests.schema import REQUESTS
 
 SAMPLED = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 7}
@@ -31,7 +31,7 @@ def row(text="O gato", name="a", **content):
 
 
 def run(loaded, *requests):
-    table, _ = generate(loaded, pa.Table.from_pylist(list(requests), schema=REQUESTS.schema), journal=Journal(None))
+    table, _ = generate(loaded, pa.Table.from_pylist(list(requests), schema=REQUESTS.schema), journal=MemoryJournal())
     return table.to_pylist()
 
 
@@ -149,7 +149,7 @@ def test_truncated_rows_do_not_spoil_the_others_prefix():
     loaded = tiny.loaded("gpt2")
     longest = len(loaded.tokenizer(rows[2]["prefix"] + rows[2]["text"])["input_ids"])
     loaded = tiny.loaded("gpt2", max_length=longest + 7)
-    table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=Journal(None))
+    table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=MemoryJournal())
     assert [s["used"] for s in metadata["engine"]["strategies"]] == ["prefix", "single"]
     assert [f is None for f in table.column("flag").to_pylist()] == [True, True, False]
 
@@ -263,9 +263,9 @@ def test_another_seed_is_another_text():
 def test_vllm_that_is_not_installed_is_one_sentence(monkeypatch):
     import sys
 
-    from vernacular.errors import ModelError
+    from vernacular.core.errors import ModelError
     from vernacular.inference import generate_vllm
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ModelError, match=r"pip install vernacular\[vllm\]"):
-        generate_vllm.generate(tiny.loaded("gpt2"), REQUESTS.schema.empty_table(), journal=Journal(None))
+        generate_vllm.generate(tiny.loaded("gpt2"), REQUESTS.schema.empty_table(), journal=MemoryJournal())

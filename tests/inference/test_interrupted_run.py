@@ -4,8 +4,8 @@ import gc
 
 import pytest
 import tiny
-from vernacular import artifacts
-from vernacular.checkpoints import resolve
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
 from vernacular.inference.run import run_group
 from vernacular.inference.store import Store, StoreError
 from vernacular.requests.schema import REQUESTS

@@ -1,7 +1,7 @@
 import pytest
 import tiny
 import torch
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.inference.load import load
 
 

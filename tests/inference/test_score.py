@@ -7,8 +7,8 @@ import tiny
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from vernacular import artifacts
-from vernacular.errors import ArtifactError, ModelError
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.inference import capability
 from vernacular.inference.schema import SCORES
 from vernacular.inference.score import score

@@ -7,8 +7,8 @@ import pytest
 import tiny
 import torch
 from killing import Killed, dying_journal
+from vernacular.core.signals import Stopped, stoppable
 from vernacular.inference.score import score
-from vernacular.inference.stopping import Stopped, stoppable
 from vernacular.inference.store import Journal
 
 STEM = "Question: Which animal sleeps on the roof, and which in the house?\nAnswer:"

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 import tiny
-from vernacular import artifacts
-from vernacular.checkpoints import resolve
-from vernacular.errors import ArtifactError
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
 from vernacular.inference.answers import lay_out
 from vernacular.inference.run import run_group
 from vernacular.inference.schema import SCORES

@@ -10,15 +10,15 @@ import time
 import pyarrow as pa
 import pytest
 import tiny
-from vernacular import artifacts
-from vernacular.checkpoints import resolve
-from vernacular.errors import ArtifactError
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
+from vernacular.core.records import write_record
+from vernacular.core.signals import StopFlag, Stopped, _Interruption, stoppable
 from vernacular.inference import portions as cutting
 from vernacular.inference.run import COMPUTED, FOUND, run_group
 from vernacular.inference.schema import SCORES
-from vernacular.inference.stopping import StopFlag, Stopped, _Interruption, stoppable
 from vernacular.inference.store import Journal, Store
-from vernacular.records import write_record
 from vernacular.requests.schema import REQUESTS
 
 LINES = [f"{number}. {line}" for number in range(6) for line in tiny.LINES[:3]]
@@ -112,7 +112,7 @@ def test_a_batch_in_work_is_finished_and_kept(job, tmp_path, monkeypatch):
 def test_what_is_being_written_is_written_and_the_next_evaluation_is_not_begun(job, tmp_path, monkeypatch):
     record, paths = job
     with monkeypatch.context() as patched:
-        strike(patched, "vernacular.artifacts.write", number=signal.SIGTERM)
+        strike(patched, "vernacular.core.artifacts.write", number=signal.SIGTERM)
         with pytest.raises(Stopped):
             run_group([record], paths, tmp_path)
     assert run_group([record], paths, tmp_path)[0] == {"m": {"a": FOUND, "b": COMPUTED}}
@@ -180,7 +180,7 @@ def test_the_second_signal_does_not_interrupt_the_writing_that_the_first_began(t
         journal.add("b2", [])
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    strike(monkeypatch, "vernacular.artifacts.replacing", number=signal.SIGTERM)
+    strike(monkeypatch, "vernacular.core.artifacts.replacing", number=signal.SIGTERM)
     with pytest.raises(Stopped, match="SIGUSR1: 2 finished batches are kept"):
         stopped_while(work)
     assert Journal(tmp_path / "j", "key").known == 2

@@ -4,11 +4,11 @@ import signal
 import pyarrow as pa
 import pytest
 import tiny
-from vernacular.errors import ArtifactError
+from vernacular.core.errors import ArtifactError
+from vernacular.core.signals import Stopped, stoppable
 from vernacular.inference import keys
 from vernacular.inference.keys import evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.inference.stopping import Stopped, stoppable
 from vernacular.inference.store import Journal, Store
 
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:0"], "request_id": ["r1", "r2"]})
@@ -161,9 +161,3 @@ def test_store_that_cannot_be_written_is_a_plain_sentence(tmp_path):
         Store(tmp_path / "store").put("k" * 40, SCORES, finished_table(), {})
     with pytest.raises(ArtifactError, match="the store cannot be written"):
         Store(tmp_path / "store").journal("k", seconds=0).add("b", [ROW])
-
-
-def test_journal_without_a_folder_writes_nothing():
-    journal = Journal(None, seconds=0)
-    journal.add("b1", [ROW])
-    assert journal.done("b1") == [ROW]

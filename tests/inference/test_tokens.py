@@ -1,7 +1,7 @@
 import pytest
 import tiny
 from transformers import ByT5Tokenizer
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.inference.tokens import CannotAlign, bos_policy, encode, rebuilt_offsets, span_tokens, with_bos
 
 

@@ -10,6 +10,7 @@ import torch
 from vernacular.inference import generate_vllm
 from vernacular.inference.generate import generate
 from vernacular.inference.generate_text import continuation
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.store import Journal
 from vernacular.requests.schema import REQUESTS
 
@@ -62,7 +63,7 @@ def table(*rows):
 
 
 def test_the_rows_are_those_of_our_own_engine(loaded, engines):
-    ours = generate(loaded, table(row("a", "O gato")), journal=Journal(None))[0].to_pylist()[0]["raw"]
+    ours = generate(loaded, table(row("a", "O gato")), journal=MemoryJournal())[0].to_pylist()[0]["raw"]
     requests = table(
         row("a", "O gato"),
         row("b", "Jutros smo", stop=["\n", ours[1:3]]),
@@ -71,8 +72,8 @@ def test_the_rows_are_those_of_our_own_engine(loaded, engines):
         row("d", ""),
         row("e", "x", role="unasked: no question", kind="score"),
     )
-    expected, _ = generate(loaded, requests, journal=Journal(None))
-    found, metadata = generate_vllm.generate(loaded, requests, journal=Journal(None))
+    expected, _ = generate(loaded, requests, journal=MemoryJournal())
+    found, metadata = generate_vllm.generate(loaded, requests, journal=MemoryJournal())
     assert found.to_pylist() == expected.to_pylist()
     assert found["finish_reason"].to_pylist()[2] == "stop"
     assert metadata["engine"] == {"name": "vllm", "version": "9.9"}
@@ -86,7 +87,7 @@ def test_the_rows_are_those_of_our_own_engine(loaded, engines):
 def test_the_way_to_decode_is_handed_on_and_each_request_has_its_own_stream(loaded, engines):
     sampled = {"temperature": 0.5, "top_k": 7, "top_p": None, "repetition_penalty": 1.25, "seed": 3}
     requests = table(row("a", "O gato", decoding=sampled), row("b", "Jutros", decoding=sampled), row("c", "smo"))
-    generate_vllm.generate(loaded, requests, journal=Journal(None))
+    generate_vllm.generate(loaded, requests, journal=MemoryJournal())
     [(_, asked)] = engines
     told = {(one.temperature, one.top_k, one.top_p, one.repetition_penalty) for one in asked}
     assert told == {(0.5, 7, 1.0, 1.25), (0.0, -1, 1.0, 1.0)}

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 from scoring import ask, item, score
-from vernacular.artifacts import _as_table
+from vernacular.core.artifacts import _as_table
 from vernacular.metrics.choosing import best, choose
 from vernacular.metrics.compat import palmx
 from vernacular.metrics.evaluate import evaluate, values

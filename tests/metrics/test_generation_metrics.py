@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vernacular.artifacts import _as_table
+from vernacular.core.artifacts import _as_table
 from vernacular.metrics import generation
 from vernacular.metrics.schema import TASK_RESULTS
 

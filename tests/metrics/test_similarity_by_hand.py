@@ -9,7 +9,7 @@ import numpy as np
 import ot
 import pytest
 import torch
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity import bertscore, cosine, kept, moverscore
 from vernacular.metrics.similarity import tokens as tokens_of_pairs
 from vernacular.metrics.similarity.encoder import Tokens

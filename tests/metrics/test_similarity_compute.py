@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import similarity_encoders as tiny
 import torch
-from vernacular.artifacts import _as_table
-from vernacular.errors import ConfigError
+from vernacular.core.artifacts import _as_table
+from vernacular.core.errors import ConfigError
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import bertscore, compute, moverscore, tokens
 from vernacular.metrics.similarity.encoder import TokenEncoder

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, _batches, cannot_load, refuse_random
 
 FAMILIES = {

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from vernacular import artifacts
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.requests.schema import REQUESTS

@@ -3,7 +3,7 @@ import re
 
 import pytest
 from report_run import EVALUATIONS, MODELS, write_run
-from vernacular.errors import ArtifactError
+from vernacular.core.errors import ArtifactError
 from vernacular.report.page import build
 
 

@@ -2,8 +2,8 @@ import random
 
 import pytest
 from asking import ask, item
+from vernacular.core.errors import ConfigError
 from vernacular.data.items import sample
-from vernacular.errors import ConfigError
 
 
 def questions(n, *, demonstration=False, name="q"):

@@ -2,7 +2,7 @@
 
 import pytest
 from asking import ask, item
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 
 MARKS = ["{question}", "{context}", "{option}", "{{ x }}", "{% raw %}", "{0} {} %s", "Resposta:", "A) x\nB) y", "A. x",
          "Opcións:\n- x", "$1 \\1 \\g<0>", "RESPOST", "<|im_start|>user", "__", "[MASK]"]  # fmt: skip

@@ -1,6 +1,6 @@
 import pytest
 from asking import ask, item, spans
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 from vernacular.requests.prompts import FOLDER, load_labels
 
 CAPITAL = item(question="Cal é a capital?", choices=["Lugo", "Santiago", "Vigo", "Ourense"], gold=[1])
@@ -123,7 +123,7 @@ def test_an_item_that_cannot_be_asked_keeps_a_row_with_the_reason():
 
 
 def test_odd_texts_make_requests_that_fit_the_schema(tmp_path):
-    from vernacular.artifacts import write
+    from vernacular.core.artifacts import write
     from vernacular.requests.schema import REQUESTS
 
     odd = ["", "🙂", "نص عربي", "a\x00b", "x" * 100_000, "__", "{}", " \n "]

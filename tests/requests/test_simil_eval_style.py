@@ -2,7 +2,7 @@
 
 import pytest
 from asking import ask, item
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 
 IN = " " * 16
 

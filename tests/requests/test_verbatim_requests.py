@@ -4,7 +4,7 @@ import json
 
 import pytest
 from asking import ask, item, spans
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 
 ASK = {
     "sampler": "default",

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 from vernacular.requests.verbatim_shots import draw
 
 POOL = list("abcdefgh")

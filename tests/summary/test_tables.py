@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from vernacular import artifacts
-from vernacular.errors import ArtifactError
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.schema import RESULTS
 from vernacular.summary.tables import collect, grid, to_arrow, to_frame, wide, write_csv

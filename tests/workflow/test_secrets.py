@@ -15,9 +15,9 @@ TOKEN = "hf_" + "s3cret" * 5
 # asks for a model, a data set of the Hub, and a file on the web, and says what became of it
 ASK = """
 import sys, time
-from vernacular.checkpoints import locate
+from vernacular.checkpoints.resolve import locate
 from vernacular.data import hub, web
-from vernacular.errors import UserError
+from vernacular.core.errors import UserError
 time.sleep = lambda seconds: None
 for what, ask in (
     ("model", lambda: locate("me/model@main")[0]),

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from vernacular import artifacts
+from vernacular.core import artifacts
 from workplace import ROOT, Workplace, said
 
 EVALUATIONS = [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import tiny
 import yaml
-from vernacular import artifacts
+from vernacular.core import artifacts
 
 ROOT = Path(__file__).parents[2]
 

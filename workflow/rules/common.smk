@@ -6,12 +6,10 @@ import re
 import sys
 from pathlib import Path
 
-from vernacular import config as settings
-from vernacular import estimates, specs
-from vernacular.errors import UserError
-from vernacular.fingerprint import code_fingerprint
-
-PACKAGE = settings.WORKFLOW / "vernacular"
+from vernacular.config import load as settings
+from vernacular.config import resources as estimates, dependencies as specs
+from vernacular.core.errors import UserError
+from vernacular.core.code import code_fingerprint
 
 # Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH
 shell.prefix("set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}; ")
@@ -27,15 +25,14 @@ except UserError as error:
     sys.exit(1)
 
 
-# What these parts of the package do, read once a run and not once a job: it is most of the time that planning takes.
-@functools.cache
-def code_of(*parts):
-    return code_fingerprint(*[PACKAGE / part for part in parts])
+# All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set. The code
+# is that of the rule's command and of all that it imports.
+def spec(command, **values):
+    code = code_of(f"vernacular.commands.{command}")
+    return json.dumps({**values, "code": code}, sort_keys=True, ensure_ascii=False)
 
 
-# All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set.
-def spec(*code, **values):
-    return json.dumps({**values, "code": code_of(*code)}, sort_keys=True, ensure_ascii=False)
+code_of = functools.cache(code_fingerprint)
 
 
 # One file per evaluation; a {{wildcard}} in the pattern stays one

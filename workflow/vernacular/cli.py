@@ -5,6 +5,7 @@ has to say beside that goes to `--log`.
 """
 
 import argparse
+import importlib
 import json
 import logging
 import os
@@ -12,8 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular import asking, comparing, showing, telling
-from vernacular.errors import UserError, without_secrets
+from vernacular.core.errors import UserError, without_secrets
 
 # the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
 _SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     _log_to(args.log)
     started = time.perf_counter()
     try:
-        line = args.run(args)
+        line = _command(args.run)(args)
     except UserError as error:
         if args.log:
             logging.getLogger("vernacular").error(str(error))
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vernacular", description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="verb", required=True, metavar="verb")
 
-    def verb(name: str, run, about: str, *, spec: bool = True) -> argparse.ArgumentParser:
+    def verb(name: str, run: str, about: str, *, spec: bool = True) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
         command.set_defaults(run=run)
         if spec:
@@ -58,17 +58,17 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = verb("check", asking.check, "say what is wrong with a config file, or what it asks for", spec=False)
+    check = verb("check", "check", "say what is wrong with a config file, or what it asks for", spec=False)
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
 
-    items = verb("items", asking.items, "read one data set in one language into items")
+    items = verb("items", "items", "read one data set in one language into items")
     items.add_argument("--out", type=Path, required=True)
 
-    requests = verb("requests", asking.requests, "write the prompts of one evaluation")
+    requests = verb("requests", "requests", "write the prompts of one evaluation")
     requests.add_argument("--items", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True)
 
-    treebank = verb("treebank", asking.treebank, "make minimal pairs from treebanks, and show how", spec=False)
+    treebank = verb("treebank", "treebank", "make minimal pairs from treebanks, and show how", spec=False)
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
     treebank.add_argument("--pattern", nargs="+", required=True, help="ready patterns by name, or files (….yaml)")
     treebank.add_argument(
@@ -78,13 +78,13 @@ def _parser() -> argparse.ArgumentParser:
     treebank.add_argument("--examples", type=int, default=5, help="how many pairs to show of each pattern")
     treebank.add_argument("--csv", type=Path, help="write all pairs in Grew-TSE's columns")
 
-    for name, run in (("model", asking.model), ("encoder", asking.encoder)):
-        fetch = verb(name, run, f"fetch one {name} and record what it is")
+    for name in ("model", "encoder"):
+        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record what it is")
         fetch.add_argument("--out", type=Path, required=True)
         if name == "model":
             fetch.add_argument("--base", type=Path, help="record of the base, for an adapter")
 
-    infer = verb("infer", asking.infer, "ask a base and its adapters everything that the store does not hold yet")
+    infer = verb("infer", "infer", "ask a base and its adapters everything that the store does not hold yet")
     infer.add_argument("--models", type=Path, nargs="+", required=True, help="records: the base, then its adapters")
     infer.add_argument("--requests", type=Path, nargs="+", required=True)
     infer.add_argument("--shard", default="1of1", help="which part of the work this job does: 2of4")
@@ -92,14 +92,14 @@ def _parser() -> argparse.ArgumentParser:
     infer.add_argument("--store", type=Path, required=True)
     infer.add_argument("--threads", type=int, default=1)
 
-    answers = verb("answers", asking.answers, "lay out what one model answered from the store")
+    answers = verb("answers", "collect:answers", "lay out what one model answered from the store")
     answers.add_argument("--model", type=Path, required=True)
     answers.add_argument("--requests", type=Path, nargs="+", required=True)
     answers.add_argument("--asked", type=Path, nargs="+", required=True, help="what infer left, a file per shard")
     answers.add_argument("--out", type=Path, required=True, help="the model's folder of results")
     answers.add_argument("--store", type=Path, required=True)
 
-    similarity = verb("similarity", telling.similarity, "compare generated answers with the options")
+    similarity = verb("similarity", "similarity", "compare generated answers with the options")
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
     similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
     similarity.add_argument("--items-folder", type=Path, required=True)
@@ -108,29 +108,29 @@ def _parser() -> argparse.ArgumentParser:
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)
 
-    metrics = verb("metrics", telling.metrics, "compute one model's per-item results and values")
+    metrics = verb("metrics", "metrics", "compute one model's per-item results and values")
     metrics.add_argument("--model", type=Path, required=True)
     metrics.add_argument("--items-folder", type=Path, required=True)
     metrics.add_argument("--requests-folder", type=Path, required=True)
     metrics.add_argument("--out", type=Path, required=True, help="the model's folder of results")
 
-    compat = verb("compat", telling.compat, "write results as the tools do that people come from")
+    compat = verb("compat", "export:compat", "write results as the tools do that people come from")
     compat.add_argument("--items-folder", type=Path, required=True)
     compat.add_argument("--tasks", type=Path, nargs="+", required=True)
     compat.add_argument("--out", type=Path, required=True)
 
-    compare = verb("compare", comparing.compare, "compare models on the items that both answered")
+    compare = verb("compare", "compare", "compare models on the items that both answered")
     compare.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
     compare.add_argument("--items-folder", type=Path, required=True)
     compare.add_argument("--out", type=Path, required=True, help="folder of the tables")
     compare.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
     compare.add_argument("--threads", type=int, default=1)
 
-    summary = verb("summary", showing.summary, "gather the values of all models into tables and spreadsheets")
+    summary = verb("summary", "summary", "gather the values of all models into tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    report = verb("report", showing.report, "make the page to look into the results with")
+    report = verb("report", "report", "make the page to look into the results with")
     report.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
     report.add_argument("--models", type=Path, nargs="+", required=True, help="the models' records")
     report.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
@@ -138,14 +138,20 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, required=True, help="folder of the page")
     report.add_argument("--threads", type=int, default=1)
 
-    complete = verb("complete", showing.complete, "fail if something is missing from the summary", spec=False)
+    complete = verb("complete", "status:complete", "fail if something is missing from the summary", spec=False)
     complete.add_argument("--notes", type=Path, required=True)
     complete.add_argument("--out", type=Path, required=True)
 
-    timings = verb("timings", showing.timings, "print how long each part took, and where the results lie", spec=False)
+    timings = verb("timings", "status:timings", "print how long each part took, and where the results lie", spec=False)
     timings.add_argument("benchmarks", type=Path)
     timings.add_argument("--results", type=Path, required=True)
     return parser
+
+
+def _command(name: str):
+    """The function of a command, `module` or `module:function`: imported only when it runs."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(f"vernacular.commands.{module}"), function or module)
 
 
 def _json(text: str) -> dict:

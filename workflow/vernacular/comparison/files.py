@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from vernacular.errors import DataError
-from vernacular.yamlfile import shown
+from vernacular.core.errors import DataError
+from vernacular.core.validate import shown
 
 
 def files_in(path: Path) -> list[Path]:

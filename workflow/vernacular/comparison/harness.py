@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 
 from vernacular.comparison.outside import Answer, as_text, lines_of
-from vernacular.errors import DataError
-from vernacular.yamlfile import shown
+from vernacular.core.errors import DataError
+from vernacular.core.validate import shown
 
 
 def is_sample(row: dict) -> bool:

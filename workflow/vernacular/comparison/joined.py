@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular import artifacts
 from vernacular.comparison.files import files_in
 from vernacular.comparison.harness import is_sample, samples_in, shots_of
 from vernacular.comparison.judged import JUDGED, row_of
 from vernacular.comparison.match import LEAST, Matched, match
 from vernacular.comparison.outside import Answer, answers_in, lines_of
 from vernacular.comparison.sides import as_table
-from vernacular.errors import ArtifactError, DataError, closest
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError, DataError, closest
+from vernacular.core.validate import shown
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.yamlfile import shown
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from vernacular.core.errors import DataError
+from vernacular.core.validate import shown
 from vernacular.data.columns import sound
-from vernacular.errors import DataError
-from vernacular.yamlfile import shown
 
 csv.field_size_limit(1 << 30)  # a very long passage is no mistake
 

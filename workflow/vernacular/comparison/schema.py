@@ -6,7 +6,7 @@ were asked the same evaluation.
 
 import pyarrow as pa
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
 
 _EVALUATION = [
     ("evaluation", pa.string()),

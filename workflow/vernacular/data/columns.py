@@ -10,7 +10,7 @@ import json
 import math
 import tokenize
 
-from vernacular.errors import DataError, closest
+from vernacular.core.errors import DataError, closest
 
 _ABSENT = object()
 

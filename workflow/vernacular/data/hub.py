@@ -14,10 +14,10 @@ import yaml
 from datasets.data_files import DataFilesList, EmptyDatasetError, get_data_patterns, sanitize_patterns
 from datasets.utils.metadata import MetadataConfigs
 
+from vernacular.core.errors import DataError, closest, first_line
+from vernacular.core.hub_snapshot import snapshot as any_snapshot
 from vernacular.data.columns import LayoutError
 from vernacular.data.files import form_of, read_rows
-from vernacular.errors import DataError, closest, first_line
-from vernacular.snapshot import snapshot as any_snapshot
 
 snapshot = partial(any_snapshot, repo_type="dataset", complaint=DataError, absent=LayoutError)
 

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
+from vernacular.core.fingerprint import fingerprint
 from vernacular.data.columns import Cells, Dropped, as_text, find, sound
 from vernacular.data.layouts import LAYOUTS
-from vernacular.fingerprint import fingerprint
 
 
 def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: bool = False) -> tuple[list[dict], dict]:

@@ -4,15 +4,14 @@ import hashlib
 import json
 from pathlib import Path
 
+from vernacular.core.errors import ConfigError, DataError, closest
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.core.paths import WORKFLOW
 from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
 from vernacular.data.files import form_of, read_rows
 from vernacular.data.items import make_items, sample
 from vernacular.data.treebank.declared import is_local as is_local_treebank
-from vernacular.errors import ConfigError, DataError, closest
-from vernacular.fingerprint import file_fingerprint
-
-WORKFLOW = Path(__file__).parents[2]  # holds samples/
 
 
 def load_items(

@@ -7,7 +7,7 @@ to show where the set could not be had (the file then has no rows).
 
 import pyarrow as pa
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
 
 ITEMS = Kind(
     "items",

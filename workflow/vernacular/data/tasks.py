@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from vernacular import yamlfile
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
 from vernacular.data import lm_eval
 from vernacular.data.treebank import declared as treebank
-from vernacular.errors import ConfigError
 
 _KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
-_SCHEMA = Path(__file__).parents[2] / "schemas" / "task.schema.yaml"
+_SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 
 # prompt: the keys that `columns` needs; a group in a tuple is met by any one of its alternatives
 NEEDED = {

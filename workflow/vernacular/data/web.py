@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from huggingface_hub import cached_assets_path
 
-from vernacular.artifacts import replacing
-from vernacular.errors import DataError
-from vernacular.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import DataError
+from vernacular.core.fingerprint import file_fingerprint, fingerprint
 
 _ATTEMPTS = 4
 _TIMEOUT = 30  # seconds without a byte

@@ -8,9 +8,9 @@ from dataclasses import replace
 from peft import PeftModel
 from transformers import AutoTokenizer
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
+from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.trouble import ODD_FILES, is_out_of_memory, reason
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular import artifacts
-from vernacular.artifacts import Kind
-from vernacular.errors import ArtifactError
+from vernacular.core import artifacts
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import ArtifactError
 from vernacular.inference.questions import Question, impossible, questions
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Store

@@ -7,14 +7,14 @@ from math import isfinite, isnan
 
 import torch
 
-from vernacular.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import release
 from vernacular.inference.plan import SHORTEST_BLOCK, Limits, plan
 from vernacular.inference.trie import Path, grow, size
-from vernacular.inference.trouble import is_out_of_memory
 
 # Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
 _COUNTS_ROWS = {"gpt_neo"}

@@ -3,10 +3,10 @@
 from vernacular.inference.execute import Counters, execute
 from vernacular.inference.forward import Body
 from vernacular.inference.head import Head, answer
+from vernacular.inference.journal import Journal
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.plan import Batch, Limits, plan
 from vernacular.inference.prepare import Prepared
-from vernacular.inference.store import Journal
 from vernacular.inference.trie import Path, grow
 
 

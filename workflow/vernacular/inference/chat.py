@@ -6,7 +6,7 @@ import threading
 
 from jinja2 import TemplateError
 
-from vernacular.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line
 from vernacular.inference.load import LoadedModel
 
 # Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow. They

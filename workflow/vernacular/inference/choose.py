@@ -1,6 +1,6 @@
 """The strategy to score with: the fastest that a model can do, by its own answers to some of what it is to be asked."""
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.inference.capability import MEND_NAN, NOTHING_BUT_NAN, check, incapable, with_numbers
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.plan import STRATEGIES

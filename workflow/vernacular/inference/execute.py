@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field
 
 from tqdm import tqdm
 
+from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.head import Answers
+from vernacular.inference.journal import Journal
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import SMALLEST_BUDGET, release
-from vernacular.inference.store import Journal
-from vernacular.inference.trouble import is_out_of_memory
 
 log = logging.getLogger("vernacular")
 

@@ -11,7 +11,8 @@ from collections import Counter
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.fingerprint import fingerprint
+from vernacular.core.failures import is_out_of_memory
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generate_cache import Prefix, shared_start
 from vernacular.inference.generate_check import strategy
 from vernacular.inference.generate_decode import Work, decode
@@ -22,7 +23,6 @@ from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import release
 from vernacular.inference.portions import rows_of, table_of
 from vernacular.inference.schema import GENERATIONS
-from vernacular.inference.trouble import is_out_of_memory
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
 

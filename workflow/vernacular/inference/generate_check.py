@@ -6,13 +6,13 @@ longest prompt, between which padding is longest, are read together and apart be
 
 import torch
 
-from vernacular.errors import first_line
+from vernacular.core.errors import first_line
+from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.generate_cache import Prefix, can_share_prefix
 from vernacular.inference.generate_decode import Forward, Work
 from vernacular.inference.generate_prompts import Prompt
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import release
-from vernacular.inference.trouble import is_out_of_memory
 
 # How far log-probabilities of the likeliest next tokens may differ (nats): the largest difference in full precision,
 # the mean one in half, where any change of the batch's shape moves single tokens by tenths.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.inference.chat import render, uses_chat, without_demonstrations
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.portions import rows_of

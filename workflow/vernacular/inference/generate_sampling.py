@@ -3,7 +3,7 @@
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generate_prompts import Prompt
 
 

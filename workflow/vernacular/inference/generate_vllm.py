@@ -9,8 +9,8 @@ import time
 import pyarrow as pa
 import torch
 
-from vernacular.errors import ModelError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generate_prompts import Prompt, check_can_generate, prompts_of
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.generate_text import answer_of, continuation, stop_at

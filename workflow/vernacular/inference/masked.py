@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import torch
 
-from vernacular.errors import ModelError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.capability import MEND_NAN, NOISE, NOTHING_BUT_NAN, differences
 from vernacular.inference.execute import Counters, execute
 from vernacular.inference.head import Answers, Head
+from vernacular.inference.journal import Journal
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.prepare import Prepared
-from vernacular.inference.store import Journal
 
 VARIANTS = ("original", "within_word_l2r")
 

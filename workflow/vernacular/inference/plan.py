@@ -10,7 +10,7 @@ no token is read twice but the few that rows repeat because they are too short t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.trie import Node, split
 
 STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model can do

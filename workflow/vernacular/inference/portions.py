@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.inference.shards import CHARACTERS_PER_TOKEN
+from vernacular.requests.schema import CHARACTERS_PER_TOKEN
 
 # Measured: while a portion of this size is asked, it takes some 400 MB.
 PORTION = 100_000_000  # characters

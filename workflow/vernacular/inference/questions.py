@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular import artifacts
-from vernacular.artifacts import Kind
+from vernacular.core import artifacts
+from vernacular.core.artifacts import Kind
 from vernacular.inference.keys import evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.shards import cut

@@ -7,10 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.errors import ModelError, UserError, first_line
+from vernacular.core.errors import ModelError, UserError, first_line
+from vernacular.core.signals import StopFlag, Stopped, stoppable
+from vernacular.inference.keys import engine_version
 from vernacular.inference.questions import Question, questions
 from vernacular.inference.schema import SCORES
-from vernacular.inference.stopping import StopFlag, Stopped, stoppable
 from vernacular.inference.store import Store, StoreError
 
 log = logging.getLogger("vernacular")
@@ -52,8 +53,8 @@ def run_group(
 def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done: dict, failed: dict) -> None:
     """Ask the base and its adapters what is missing; `done` and `failed` are added to."""
     # the model, and torch with it, only where something is missing
+    from vernacular.core.failures import MachineError
     from vernacular.inference.load import load
-    from vernacular.inference.trouble import MachineError
 
     try:
         with stop.at_once():
@@ -97,7 +98,7 @@ def _as(base, record: dict):
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[list[str], dict[str, str]]:
     """(evaluations that were answered, those that failed and why), one model's."""
-    from vernacular.inference.trouble import MachineError, is_lost_device
+    from vernacular.core.failures import MachineError, is_lost_device
 
     computed, failed = [], {}
     bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
@@ -119,6 +120,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[
                 raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {said}") from error
             failed[question.evaluation] = said
             continue
+        facts["engine"] = {**facts.get("engine", {}), "version": engine_version(question.kind)}
         with stop.finishing():
             store.put(question.key, question.kind, table, facts)
         computed.append(question.evaluation)

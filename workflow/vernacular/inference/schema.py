@@ -9,7 +9,7 @@ trie needs, model loads, seconds).
 
 import pyarrow as pa
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
 
 SCORES = Kind(
     "scores",

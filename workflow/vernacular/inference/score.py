@@ -10,19 +10,18 @@ from collections import Counter
 
 import pyarrow as pa
 
-from vernacular.errors import ArtifactError
+from vernacular.core.errors import ArtifactError
 from vernacular.inference.causal import ask_causal, path_of
 from vernacular.inference.choose import choose, joined
 from vernacular.inference.execute import Counters
 from vernacular.inference.head import EXTRAS, Answers
-from vernacular.inference.keys import engine_version
+from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.masked import ask_masked
 from vernacular.inference.memory import token_budget
 from vernacular.inference.portions import portions, rows_of, table_of, together
 from vernacular.inference.prepare import Prepared, prepare
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Journal
 from vernacular.inference.tokens import bos_policy
 from vernacular.inference.trie import Path, grow, size
 
@@ -48,14 +47,14 @@ def score(
         if kind != "score":
             wrong = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f"request {wrong}: its kind is {kind}, and only score can be scored.")
-    journal = Journal(None) if journal is None else journal
+    journal = MemoryJournal() if journal is None else journal
     scorer = _Scorer(loaded, journal, strategy or "auto", progress)
     cut = portions(requests, masked=loaded.kind == "masked")
     table = together([scorer.answer(requests.take(rows)) for rows in cut], cut)
     loaded.evaluations += 1
     metadata = {
         "model": loaded.facts(),
-        "engine": {"version": engine_version(SCORES), **joined(scorer.engines), "journal": journal.notes},
+        "engine": {**joined(scorer.engines), "journal": journal.notes},
         "tokenizer": scorer.tokenizer_facts(),
         "counters": {
             **scorer.counters.facts(),

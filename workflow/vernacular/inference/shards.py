@@ -6,8 +6,8 @@ depends on the requests alone, so that every job of a model makes the same one.
 
 import pyarrow as pa
 
-CHARACTERS_PER_TOKEN = 3.5  # roughly, in the languages of the tasks
-NEW_TOKEN = 20  # a token that is generated costs as much as so many that are read
+from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
+
 _AT_A_TIME = 5_000  # rows
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular import artifacts
-from vernacular.artifacts import Kind
-from vernacular.errors import ArtifactError
-from vernacular.inference.stopping import StopFlag
+from vernacular.core import artifacts
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import ArtifactError
+from vernacular.core.signals import StopFlag
 
 log = logging.getLogger("vernacular")
 
@@ -76,10 +76,10 @@ class Journal:
     A batch's name is a hash of its content (the caller's duty), so that a batch found here is the very one asked for.
     Rows are JSON-like dicts; floats come back bit for bit. A part is written on a stop signal, and after 1 second, 2, 4
     and so on up to every `seconds`: a kill costs half of what was done, or `seconds` of work, whichever is less, and a
-    long evaluation leaves few parts. With folder None nothing is written: for runs without a store.
+    long evaluation leaves few parts.
     """
 
-    def __init__(self, folder: Path | None, key: str = "", *, stop: StopFlag | None = None, seconds: float = 20.0):
+    def __init__(self, folder: Path, key: str = "", *, stop: StopFlag | None = None, seconds: float = 20.0):
         self.folder, self.key, self.stop, self.seconds = folder, key, stop, seconds
         self.notes: list[str] = []  # what was dropped while reading, for the metadata
         self._done: dict[str, list[dict]] = {}  # what an earlier attempt finished
@@ -87,7 +87,7 @@ class Journal:
         self._unwritten: dict[str, list[dict]] = {}
         self._written_at = time.monotonic()
         self._wait = min(1.0, seconds)
-        if folder is not None and folder.exists():
+        if folder.exists():
             with _reading(folder):
                 parts = sorted(folder.glob("*.part"))
             for part in parts:
@@ -119,17 +119,14 @@ class Journal:
 
     def flush(self) -> None:
         """Write what is not yet on disk as one part. Raises StoreError if the store cannot be written."""
-        if self.folder is not None and self._unwritten:
+        if self._unwritten:
             body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
             name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.part"  # sorted by time, unique among processes
             with _writing(self.folder), artifacts.replacing(self.folder / name) as temporary:
                 temporary.write_bytes(hashlib.sha256(body).digest() + body)
             with _writing(self.folder):
                 _sync_folder(self.folder)
-        if self.folder is None:
-            self._done.update(self._unwritten)
-        else:
-            self._written.update(self._unwritten)
+        self._written.update(self._unwritten)
         self._unwritten = {}
         self._written_at = time.monotonic()
 

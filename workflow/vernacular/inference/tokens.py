@@ -6,7 +6,7 @@ knows no offsets has them rebuilt from its own decoding, and the text is refused
 
 from dataclasses import dataclass
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.inference.load import LoadedModel
 
 BOS_POLICIES = ("auto", "always", "never", "eos")

@@ -3,7 +3,7 @@
 Surprisal of whole sentences in nats, and per token, character and byte, since the two sets differ in length.
 """
 
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.rows import asked, extra, result
 from vernacular.metrics.types import Metric

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
 
 # results/{model}/similarity/{evaluation}.parquet: the answer against every option, per similarity metric
 SIMILARITIES = Kind(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular import artifacts
 from vernacular.comparison.schema import CHANGES
+from vernacular.core import artifacts
 from vernacular.report.leaderboard import Numbers
 from vernacular.report.pieces import short, shorts, write_piece
 from vernacular.report.rows import rows_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vernacular import artifacts
+from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.report.answers import Answers, judged

@@ -12,10 +12,12 @@ import pyarrow as pa
 import vl_convert
 from tqdm import tqdm
 
-from vernacular import __version__, artifacts
+from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
-from vernacular.errors import ArtifactError
-from vernacular.processes import pool
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
+from vernacular.core.paths import WORKFLOW
+from vernacular.core.processes import pool
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
@@ -24,7 +26,7 @@ from vernacular.report.pieces import write_piece
 from vernacular.report.plots import specifications
 from vernacular.summary.schema import RESULTS
 
-ASSETS = Path(__file__).resolve().parents[2] / "report"
+ASSETS = WORKFLOW / "report"
 _LONG = ["model", "evaluation", *leaderboard.SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance", "majority", "unit", "headline", "higher_is_better", "signature"]  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from vernacular.errors import ConfigError, closest
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.fingerprint import fingerprint
 from vernacular.requests import (
     acceptability,
     cloze,

@@ -4,8 +4,8 @@ They come from rows the data set sets aside (`demonstration`), else from a pool 
 out of the evaluation. Draws go by hash, so more shots add demonstrations and change none.
 """
 
-from vernacular.errors import ConfigError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.requests.prompts import answer
 
 POOL = 32  # items that held-out demonstrations are drawn from

@@ -7,12 +7,13 @@ answer follows after one blank. Demonstrations are such prompts with their answe
 import functools
 from pathlib import Path
 
-from vernacular.errors import ConfigError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.paths import WORKFLOW
+from vernacular.core.validate import read, shown
 from vernacular.requests.texts import continue_with
-from vernacular.yamlfile import read, shown
 
-FOLDER = Path(__file__).parents[2] / "prompts"
+FOLDER = WORKFLOW / "prompts"
 
 # each line of a prompts file and the text it takes; None: a cue or heading without one
 LINES = {

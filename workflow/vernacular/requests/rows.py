@@ -7,7 +7,7 @@ glue a blank to the word that follows it. A context handed to these functions th
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 
 UNASKED = "unasked: "  # role of the row that stands for an item which could not be asked, followed by the reason
 

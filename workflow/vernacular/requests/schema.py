@@ -5,7 +5,12 @@ Metadata adds: evaluation, task, language, protocol, shots, seed, style, demonst
 
 import pyarrow as pa
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
+
+# What a request costs, roughly: characters to a token in the languages of the tasks, and how many read tokens a
+# generated one costs.
+CHARACTERS_PER_TOKEN = 3.5
+NEW_TOKEN = 20
 
 DECODING = pa.struct(
     [
@@ -49,3 +54,15 @@ REQUESTS = Kind(
     key=("item_id", "role"),
     required=("request_id", "kind", "prefix", "text"),
 )
+
+
+def request_size(requests: list[dict]) -> dict[str, float]:
+    """Characters to read and tokens to generate, from which `config.resources` estimates the time of a job."""
+    longest = [len(row["longest_answer"] or "") / CHARACTERS_PER_TOKEN for row in requests]
+    generated = [row["max_new_tokens"] or most for row, most in zip(requests, longest, strict=True)]
+    return {
+        "characters": sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests})),
+        "new_tokens": round(
+            sum(new for row, new in zip(requests, generated, strict=True) if row["kind"] == "generate")
+        ),
+    }

@@ -5,8 +5,8 @@ blanks before some line ends, and a label cut short ("RESPOST") for the model to
 users can compare with their old numbers. Ours alone: the shuffle of `truth` options and the sampling are seeded.
 """
 
-from vernacular.errors import ConfigError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import fingerprint
 
 _IN = " " * 16
 LAYOUTS = ("passage", "question", "story", "truth", "summary")

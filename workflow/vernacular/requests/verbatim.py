@@ -10,7 +10,7 @@ As in lm-eval, blanks at the end of the context are scored with what follows. It
 import json
 from dataclasses import replace
 
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 from vernacular.requests import verbatim_shots
 from vernacular.requests.rows import Setting, generated, spanned, unasked
 

@@ -7,7 +7,7 @@ one with --samples does not, and agrees with no other run.
 
 import random
 
-from vernacular.errors import ConfigError
+from vernacular.core.errors import ConfigError
 
 SEED = 1234  # their --seed for few-shot sampling, where none is given; seed 0 of ours
 

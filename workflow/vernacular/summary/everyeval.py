@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from vernacular import __version__
-from vernacular.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.summary.cells import finite
 from vernacular.summary.seedfiles import by_model, write_json
 from vernacular.summary.text import plain_text

@@ -1,6 +1,6 @@
 """What the summary stage leaves: every model's values in one long table."""
 
-from vernacular.artifacts import Kind
+from vernacular.core.artifacts import Kind
 from vernacular.metrics.schema import METRICS
 
 # results/summary/results.parquet: the rows of all models' metrics.parquet

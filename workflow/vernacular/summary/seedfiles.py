@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import pandas as pd
 
-from vernacular.artifacts import replacing
+from vernacular.core.artifacts import replacing
 from vernacular.summary.text import plain_text
 
 _Z = NormalDist().inv_cdf(0.975)

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as arrow
 
-from vernacular.artifacts import replacing
-from vernacular.errors import ArtifactError
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import ArtifactError
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.text import formula_safe
 

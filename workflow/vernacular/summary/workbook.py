@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from openpyxl import Workbook
 
-from vernacular.artifacts import replacing
+from vernacular.core.artifacts import replacing
 from vernacular.summary.cells import put_text
 from vernacular.summary.lists import write_across, write_comparisons
 from vernacular.summary.marks import by_key

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from vernacular import yamlfile
-from vernacular.errors import ConfigError, closest
-from vernacular.fingerprint import file_fingerprint
-from vernacular.yamlfile import shown
-from vernacular.yamlload import check_size
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.core.validate import shown
+from vernacular.core.yaml import check_size
 
 _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
 _DEEPEST = 50  # files that include one another

@@ -17,9 +17,9 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import file_fingerprint
 from vernacular.data.lm_eval.templates import ODD_ROW
-from vernacular.errors import ConfigError
-from vernacular.fingerprint import file_fingerprint
 
 
 def is_function(value) -> bool:

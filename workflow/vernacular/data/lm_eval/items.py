@@ -23,11 +23,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from vernacular.core.errors import DataError
 from vernacular.data.columns import sound
 from vernacular.data.files import form_of
 from vernacular.data.lm_eval import functions, limits, render
 from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
-from vernacular.errors import DataError
 
 _AT_ONCE = 100  # rows under one limit: to set one takes as long as to word a row
 FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one

@@ -7,15 +7,16 @@ import os
 import re
 from pathlib import Path
 
-from vernacular import yamlfile
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
+from vernacular.core.validate import shown
 from vernacular.data.lm_eval import files, templates
 from vernacular.data.lm_eval.functions import is_function
 from vernacular.data.lm_eval.items import FUNCTIONS
 from vernacular.data.lm_eval.where import first_split, source_of, unsupported
-from vernacular.errors import ConfigError
-from vernacular.yamlfile import shown
 
-_SCHEMA = Path(__file__).parents[3] / "schemas" / "lm_eval.schema.yaml"
+_SCHEMA = WORKFLOW / "schemas" / "lm_eval.schema.yaml"
 PROTOCOLS = {"multiple_choice": "options", "loglikelihood": "last_word", "generate_until": "generation"}
 MAX_GEN_TOKS = 256  # theirs, where a file gives none
 _FILTERS = ("remove_whitespace", "lowercase", "uppercase", "take_first")

@@ -13,8 +13,8 @@ import jinja2
 from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
+from vernacular.core.errors import first_line
 from vernacular.data.lm_eval import limits
-from vernacular.errors import first_line
 
 # what code written for a row of another shape raises, or with a slip in it
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)

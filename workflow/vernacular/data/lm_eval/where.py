@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from vernacular.errors import ConfigError
-from vernacular.yamlfile import shown
+from vernacular.core.errors import ConfigError
+from vernacular.core.validate import shown
 
 _FORMATS = ("json", "csv", "parquet")  # builders of `datasets` that read files
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.fingerprint import file_fingerprint
 from vernacular.data.treebank.pattern import load_pattern, ready_patterns
 from vernacular.data.treebank.unimorph import TAGS
-from vernacular.errors import ConfigError, closest
-from vernacular.fingerprint import file_fingerprint
 
 _KEPT = (
     "sentence_id",

@@ -1,8 +1,8 @@
 """Matches of a GREW request, where grewpy and its backend (OCaml) are installed; nothing else here needs them."""
 
+from vernacular.core.errors import DataError
 from vernacular.data.treebank.match import Match
 from vernacular.data.treebank.sentences import Sentence
-from vernacular.errors import DataError
 
 _OURS = (
     "Patterns of ours need neither: constraints on upos, xpos, lemma, form, deprel and feats of a target, on its head, "

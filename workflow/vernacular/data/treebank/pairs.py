@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from vernacular.core.fingerprint import fingerprint
 from vernacular.data.treebank.forms import Forms, is_right, like
 from vernacular.data.treebank.match import Match, Request, matches
 from vernacular.data.treebank.sentences import Sentence, Word
-from vernacular.fingerprint import fingerprint
 
 MASK = "[MASK]"
 MULTIWORD = "inside a multiword token"

@@ -3,10 +3,10 @@
 import itertools
 from pathlib import Path
 
-from vernacular import yamlfile
-from vernacular.errors import ConfigError, closest
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.paths import WORKFLOW
 
-WORKFLOW = Path(__file__).parents[3]
 _SCHEMA = WORKFLOW / "schemas" / "pattern.schema.yaml"
 READY = WORKFLOW / "patterns"
 

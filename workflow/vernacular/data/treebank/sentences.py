@@ -16,7 +16,7 @@ from conllu.exceptions import ParseException
 from conllu.models import TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_sentences, parse_token_and_metadata
 
-from vernacular.errors import DataError, first_line
+from vernacular.core.errors import DataError, first_line
 
 
 class Word(NamedTuple):

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from vernacular.core.errors import DataError
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.core.validate import shown
 from vernacular.data import web
 from vernacular.data.treebank.declared import called, entries
 from vernacular.data.treebank.extract import extract
-from vernacular.errors import DataError
-from vernacular.fingerprint import file_fingerprint
-from vernacular.yamlfile import shown
 
 
 def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:

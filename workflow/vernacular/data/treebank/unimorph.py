@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from vernacular.core.errors import DataError
 from vernacular.data.treebank.pattern import READY
-from vernacular.errors import DataError
 
 TAGS = READY / "unimorph" / "tags.yaml"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.artifacts import replacing
+from vernacular.core.artifacts import replacing
 from vernacular.metrics.compat import grew_tse, palmx, serbian
 
 TOOLS = {"letters": palmx, "cloze": serbian, "target_word": grew_tse}

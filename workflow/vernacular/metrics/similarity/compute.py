@@ -9,8 +9,8 @@ import math
 import numpy as np
 import torch
 
-from vernacular.errors import ConfigError, ModelError, closest
-from vernacular.inference.trouble import MachineError
+from vernacular.core.errors import ConfigError, ModelError, closest
+from vernacular.core.failures import MachineError
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 

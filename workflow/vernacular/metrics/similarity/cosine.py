@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
-from vernacular.errors import ModelError
-from vernacular.inference.trouble import ODD_FILES
+from vernacular.core.errors import ModelError
+from vernacular.core.failures import ODD_FILES
 from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, cannot_load, refuse_random
 from vernacular.metrics.similarity.kept import Kept
 

@@ -26,7 +26,7 @@ from importlib.metadata import version
 import numpy as np
 import ot
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from vernacular.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin

@@ -15,8 +15,8 @@ import json
 from math import ceil
 from pathlib import Path
 
-from vernacular import artifacts
-from vernacular.inference.shards import CHARACTERS_PER_TOKEN, NEW_TOKEN
+from vernacular.core import artifacts
+from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises
@@ -44,18 +44,6 @@ def gpus(record: Path, settings: dict, gpu_memory_gb: float) -> int:
     if (named := settings.get("gpus")) is not None:
         return named
     return max(1, ceil((1.2 * _weights(record, settings) / 1e9 + 4) / gpu_memory_gb))
-
-
-def size(requests: list[dict]) -> dict[str, float]:
-    """What `minutes` needs to know of an evaluation, kept in the metadata of its requests."""
-    longest = [len(row["longest_answer"] or "") / CHARACTERS_PER_TOKEN for row in requests]
-    generated = [row["max_new_tokens"] or most for row, most in zip(requests, longest, strict=True)]
-    return {
-        "characters": sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests})),
-        "new_tokens": round(
-            sum(new for row, new in zip(requests, generated, strict=True) if row["kind"] == "generate")
-        ),
-    }
 
 
 def _weights(record: Path, settings: dict) -> float:

@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from vernacular.errors import closest
+from vernacular.core.errors import closest
 
 # What an adapter says for itself; all else is its base's, so that both are asked in the same way.
 _OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_other_base"}

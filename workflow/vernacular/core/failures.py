@@ -6,7 +6,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)

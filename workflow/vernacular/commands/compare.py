@@ -1,4 +1,4 @@
-"""The verb that compares: per-item results of several models -> differences, standings, what was won and lost."""
+"""Command `compare`: per-item results of several models -> differences, standings, changed items."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,14 +7,22 @@ from pathlib import Path
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular import artifacts
-from vernacular.artifacts import replacing
-from vernacular.asking import items_in
-from vernacular.errors import DataError
+from vernacular.commands.common import items_in
+from vernacular.comparison.changes import changes, lay_out, worst_first
+from vernacular.comparison.everything import compare_all
+from vernacular.comparison.joined import Reference, join
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.serbian import serbian_json
+from vernacular.core import artifacts
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import DataError
+from vernacular.core.processes import pool
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-from vernacular.processes import pool
+from vernacular.summary.tables import to_frame, write_csv
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
+
+
 _WORTH_PROCESSES = 50_000  # items won or lost: writing them takes longer than starting another Python
 
 
@@ -39,10 +47,6 @@ class Results(Mapping):
 
 def compare(args) -> str:
     """Pairs of models on the items both answered, each model's place in every column, and all of it across tasks."""
-    from vernacular.comparison.everything import compare_all
-    from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
-    from vernacular.summary.tables import to_frame, write_csv
-
     spec = args.spec
     evaluations, pairs = spec["evaluations"], [tuple(pair) for pair in spec["pairs"]]
     results: dict[str, Mapping[str, pa.Table]] = {
@@ -80,9 +84,6 @@ def _write_changes(
 
     Evaluation by evaluation, so that each file is read once, however many pairs it is part of.
     """
-    from vernacular.comparison.changes import changes, lay_out
-    from vernacular.comparison.serbian import serbian_json
-
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     for evaluation, what in tqdm(evaluations.items(), desc="won and lost items", disable=None):
@@ -112,10 +113,6 @@ def _write_changes(
 
 def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
     """One pair's won and lost items of all evaluations, worst first."""
-    from vernacular.comparison.changes import worst_first
-    from vernacular.comparison.schema import CHANGES
-    from vernacular.summary.tables import to_frame, write_csv
-
     table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
     note = {"fingerprint": artifacts.made_of(place.name, made_of)}
     artifacts.write(place / "changes.parquet", CHANGES, table, note)
@@ -127,8 +124,6 @@ def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
 
 def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: Path) -> tuple[dict, list[str]]:
     """Results made elsewhere, matched to our items; what is known of our items is the first model's that has them."""
-    from vernacular.comparison.joined import Reference, join
-
     references = {}
     for evaluation, what in spec["evaluations"].items():
         tables = ((model, results[model][evaluation]) for model in spec["models"])

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.errors import ArtifactError, first_line
-from vernacular.fingerprint import fingerprint
+from vernacular.core.errors import ArtifactError, first_line
+from vernacular.core.fingerprint import fingerprint
 
 _DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
 _AT_A_TIME = 5_000  # rows

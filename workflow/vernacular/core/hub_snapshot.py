@@ -24,7 +24,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils._http import default_client_factory
 
-from vernacular.errors import UserError
+from vernacular.core.errors import UserError
 
 _ATTEMPTS = 3
 _TIMEOUT = 30  # seconds without a byte

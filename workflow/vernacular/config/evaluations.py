@@ -2,13 +2,12 @@
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 
-from vernacular.errors import ConfigError, closest
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.paths import WORKFLOW
 from vernacular.requests.build import OPTIONS, STYLES, takes_shots, takes_words
 from vernacular.requests.prompts import load_labels
 
-WORKFLOW = Path(__file__).resolve().parent.parent
 _OF_ONE = {  # options that mean something to one protocol alone
     "permutations": "letters",
     "bow_correction": "last_word",

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 
-from vernacular.errors import ArtifactError, UserError
+from vernacular.core.errors import ArtifactError, UserError
 
 
 class Stopped(UserError):

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from vernacular.artifacts import replacing
-from vernacular.errors import ArtifactError
-from vernacular.fingerprint import fingerprint
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import ArtifactError
+from vernacular.core.fingerprint import fingerprint
 
 
 def write_record(path, record: dict) -> None:

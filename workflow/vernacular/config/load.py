@@ -7,13 +7,14 @@ from pathlib import Path
 
 from snakemake.utils import validate
 
-from vernacular import yamlfile
 from vernacular.comparison.files import files_in
+from vernacular.config.evaluations import Evaluation, expand
+from vernacular.config.models import check_models, check_name, pairs, with_bases
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError, DataError, closest
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.errors import ConfigError, DataError, closest
-from vernacular.evaluations import WORKFLOW, Evaluation, expand
-from vernacular.fingerprint import fingerprint
-from vernacular.models import check_models, check_name, pairs, with_bases
 from vernacular.requests.build import PROTOCOLS
 
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"

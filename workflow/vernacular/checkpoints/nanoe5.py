@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from vernacular.errors import ModelError
+from vernacular.core.errors import ModelError
 
 MAGIC = b"E5S1"
 _BLOCK = 32  # weights that share one scale

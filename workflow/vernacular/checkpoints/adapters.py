@@ -10,10 +10,10 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from vernacular.checkpoints import content_of
-from vernacular.errors import ModelError, first_line
-from vernacular.fingerprint import fingerprint
-from vernacular.snapshot import snapshot
+from vernacular.checkpoints.resolve import content_of
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.hub_snapshot import snapshot
 
 WEIGHTS, PICKLED, CONFIG = "adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"
 _WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]

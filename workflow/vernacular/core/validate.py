@@ -14,8 +14,8 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from vernacular.errors import SECRETS, ConfigError, closest, first_line
-from vernacular.yamlload import Refused, load
+from vernacular.core.errors import SECRETS, ConfigError, closest, first_line
+from vernacular.core.yaml import Refused, load
 
 _TYPES = {
     "object": "a mapping (key: value)",

@@ -1,0 +1,11 @@
+"""Command `check`: validate a config file and list its evaluations."""
+
+from vernacular.config import load as config
+
+
+def check(args) -> str:
+    """Say what a config asks for; its mistakes are raised as ConfigError."""
+    found = config.load(args.config)
+    for evaluation in found.evaluations:
+        print(f"  {evaluation}")
+    return f"check: {len(found.models)} models × {len(found.evaluations)} evaluations"

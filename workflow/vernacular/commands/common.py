@@ -1,0 +1,30 @@
+"""What several commands share: reading items, settings of a model, checks that inputs belong together."""
+
+from pathlib import Path
+
+from vernacular.core import artifacts
+from vernacular.core.records import read_record
+from vernacular.data.schema import ITEMS
+
+
+def items_in(path: Path) -> list[dict]:
+    return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
+
+
+def asked_as(path: Path, spec: dict) -> dict:
+    """A model's record, and the settings that say how it is asked."""
+    record = read_record(path)
+    return record | spec["models"][record["name"]]
+
+
+def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:
+    """Raises ArtifactError unless the answers are this model's to these requests, made of these items."""
+    asked = artifacts.metadata(requests)
+    artifacts.check_made_of(requests, asked["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
+    artifacts.check_made_of(answers, answered.get("requests"), asked["fingerprint"], "requests")
+    artifacts.check_made_of(answers, answered["model"]["fingerprint"], model["fingerprint"], "models")
+
+
+def why_missing(note: dict) -> dict:
+    """The metadata that says why an evaluation was not possible; {} where it was."""
+    return {key: note[key] for key in ("unavailable", "not_applicable") if key in note}

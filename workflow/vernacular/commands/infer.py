@@ -1,0 +1,37 @@
+"""Command `infer`: requests -> the store, for one base model and its adapters."""
+
+import logging
+from collections import Counter
+
+from vernacular.commands.common import asked_as
+from vernacular.core.records import write_asked
+from vernacular.inference.run import run_group
+
+log = logging.getLogger("vernacular")
+
+
+def infer(args) -> str:
+    """Everything a base and its adapters are asked, or a shard of it, into the store.
+
+    All evaluations are tried. What cannot be answered is said in the file, and goes into the summary's notes: the other
+    evaluations and models go on.
+    """
+    records = [asked_as(path, args.spec) for path in args.models]
+    index, count = (int(number) for number in args.shard.split("of"))
+    asked = {path.stem: path for path in args.requests}
+    done, failed = run_group(records, asked, args.store, shard=(index - 1, count), threads=args.threads)
+    write_asked(args.out, done, failed)
+    told = [_failure(name, of_model, done[name]) for name, of_model in failed.items() if of_model]
+    for line in told:
+        log.error(line)
+    counts = Counter(how for of_model in done.values() for how in of_model.values())
+    counts["CANNOT BE ANSWERED"] = sum(map(len, failed.values()))
+    said = ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()) if n)
+    return "\n".join([*told, f"infer: {', '.join(done)}: {said or 'nothing to ask'}"])
+
+
+def _failure(name: str, failed: dict[str, str], done: dict) -> str:
+    """One line where all failed for one reason, else one for each evaluation."""
+    if not done and len(set(failed.values())) == 1:
+        return f"infer: {name} CANNOT BE ASKED: {next(iter(failed.values()))}"
+    return "\n".join(f"infer: {name} CANNOT ANSWER {evaluation}: {reason}" for evaluation, reason in failed.items())

@@ -1,0 +1,42 @@
+"""Commands `complete` and `timings`: what a run left."""
+
+import csv
+from pathlib import Path
+
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import UserError
+
+
+def complete(args) -> str:
+    """Fail, once everything that could be made is made, naming what could not."""
+    with open(args.notes, encoding="utf-8-sig", newline="") as file:
+        missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
+    if missing:
+        what = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
+        raise UserError(
+            "the summary is made, but without what could not be had (the next run tries again):\n" + "\n".join(what)
+        )
+    with replacing(args.out) as temporary:
+        temporary.write_text("Nothing is missing from the summary.\n")
+    return "complete: nothing is missing from the summary"
+
+
+def timings(args) -> None:
+    """Print a line per stage: how many jobs, how long, how much memory; then where the results lie."""
+    rows: dict[str, list[dict]] = {}
+    for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
+        with open(path, newline="") as file:
+            rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
+    order = ["items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics"]
+    order += ["compat", "compare", "summary", "report"]
+    print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'largest, MB':>13}")
+    for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
+        seconds = sum(float(row["s"]) for row in rows[stage])
+        memory = max((float(row["max_rss"]) for row in rows[stage] if row["max_rss"] not in ("-", "NA")), default=0.0)
+        print(f"{stage:<12}{len(rows[stage]):>5}{seconds:>10.1f}{memory:>13.0f}")
+    print(f"\nThe results lie in {args.results}:")
+    for path in sorted(Path(args.results).glob("*")):
+        print(f"  {path}")
+    page = Path(args.results).parent / "report" / "index.html"
+    if page.exists():
+        print(f"Open {page} in a browser to look into them.")

@@ -1,0 +1,54 @@
+"""Command `summary`: values and comparisons of all models -> tables, spreadsheets and notes."""
+
+from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
+from vernacular.core import artifacts
+from vernacular.metrics.schema import METRICS
+from vernacular.summary.everyeval import write_every_eval_ever
+from vernacular.summary.notes import as_frame, data_sets_of, notes_of
+from vernacular.summary.schema import RESULTS
+from vernacular.summary.seedfiles import write_harness
+from vernacular.summary.tables import collect, to_arrow, wide, write_csv
+from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
+
+
+def summary(args) -> str:
+    """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
+    of_models = [artifacts.metadata(path) for path in args.metrics]
+    long = collect([artifacts.read(path, METRICS) for path in args.metrics])
+    tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (STANDINGS, COMPARISONS, OVERALL)}
+    compared = {
+        kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (STANDINGS, COMPARISONS, OVERALL)
+    }
+    notes = [row for note in of_models for row in notes_of(note)]
+    notes += _joined_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
+    models = [_described(note["record"]) for note in of_models]
+    made_of = artifacts.made_of(args.spec, *args.metrics, *tables.values())
+    told = {"models": models, "notes": notes, "fingerprint": made_of}
+    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), told)
+    write_csv(args.out / "results.csv", long)
+    write_csv(args.out / "wide.csv", wide(long))
+    write_csv(args.out / "notes.csv", as_frame(notes))
+    data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
+    write_harness(args.out / "harness", long)
+    write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
+    provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
+    standings = compared["standings"]
+    write_similarity(args.out / "similarity_summary.xlsx", long, provenance, standings=standings)
+    write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance, standings=standings)
+    write_leaderboard(args.out / "leaderboard.xlsx", long, provenance, **compared)
+    return f"summary: {len(long)} values of {len(of_models)} models in {args.out}"
+
+
+def _joined_notes(told: list[str]) -> list[dict]:
+    """What was matched of results made elsewhere; "name: file: evaluation …" as the comparison says it."""
+    return [
+        {"model": text.partition(":")[0], "evaluation": None, "kind": "joined", "note": text, "count": None}
+        for text in told
+    ]
+
+
+def _described(record: dict) -> dict:
+    keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
+    adapter = record.get("adapter") or {}
+    own = {"base": record.get("base")} | {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
+    return {key: record.get(key) for key in keys} | (own if adapter else {})

@@ -1,0 +1,100 @@
+"""The part of a key that is code: a hash of every module that a command imports, by what the modules do.
+
+A rule's result depends on its command module and on all that this imports, at the top or inside a function. So the
+imports are read and followed, and no list of files has to be kept. Comments, docstrings and layout do not count.
+"""
+
+import ast
+import functools
+from pathlib import Path
+
+from vernacular.core.fingerprint import fingerprint
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+# Modules that decide no result, and why. They are not followed either.
+NO_EFFECT = {
+    "vernacular.core.artifacts": "how files are written and checked; a file that another version wrote is refused",
+    "vernacular.core.code": "computes keys; keys that come out otherwise are other keys",
+    "vernacular.core.contents": "decides when a file is hashed anew; the hash enters the keys",
+    "vernacular.core.errors": "messages",
+    "vernacular.core.failures": "which errors are whose fault, and messages",
+    "vernacular.core.paths": "where the workflow's directory is",
+    "vernacular.core.processes": "pools of processes",
+    "vernacular.core.records": "how records are written and checked; a damaged one is refused",
+    "vernacular.core.signals": "when a job stops",
+}
+
+
+def code_fingerprint(*modules: str) -> str:
+    """Return 16 hex digits that change with what `modules`, or any module in their import closure, do.
+
+    >>> code_fingerprint("vernacular.statistics.paired") != code_fingerprint("vernacular.statistics.multiple")
+    True
+    """
+    names = sorted(set().union(*map(closure, modules)))
+    return fingerprint([[name, _parsed(name)[0]] for name in names])[:16]
+
+
+@functools.cache
+def closure(module: str) -> frozenset[str]:
+    """Names of `module` and of all modules of this package that it imports, directly or not, but those of NO_EFFECT."""
+    found, ahead = set(), [module]
+    while ahead:
+        name = ahead.pop()
+        if name not in found and name not in NO_EFFECT:
+            found.add(name)
+            ahead += _parsed(name)[1]
+    return frozenset(found)
+
+
+@functools.cache
+def _parsed(module: str) -> tuple[str, frozenset[str]]:
+    """(a hash of what the module does, the modules of this package that it imports)."""
+    tree = ast.parse(_file(module).read_text("utf-8"))
+    imports = _imports(tree, module)
+    return fingerprint(ast.dump(_without_docstrings(tree))), imports
+
+
+def _imports(tree: ast.Module, module: str) -> frozenset[str]:
+    package = _ROOT.name
+    names = set()
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"{module}: relative imports are not followed; write the full name.")
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    with_parents = {
+        ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(1, len(parts) + 1)
+    }
+    ours = {name for name in with_parents if name.split(".")[0] == package and _file(name).exists()}
+    return frozenset(ours - {module})
+
+
+def _nodes(tree: ast.AST):
+    """All nodes but those that only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            continue
+        yield node
+        yield from _nodes(node)
+
+
+def _file(module: str) -> Path:
+    path = _ROOT.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
