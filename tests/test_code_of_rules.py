@@ -27,6 +27,7 @@ AROUND = {
     "vernacular.config.load": "its result is in the keys",
     "vernacular.config.models": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
+    "vernacular.config.unavailable": "deletes files when a run has ended",
     "vernacular.data.tasks": "its result is in the keys",
     "vernacular.data.treebank.explain": "prints",
 }

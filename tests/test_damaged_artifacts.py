@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from vernacular import cli
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
+from vernacular.config.unavailable import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.inference.schema import SCORES
@@ -256,11 +257,31 @@ def test_a_damaged_answer_in_the_store_is_asked_again_and_is_the_same(run, damag
     assert all(pq.read_table(path).equals(table) for path, table in zip(stored, whole, strict=True))
 
 
-def test_a_lost_answer_or_record_of_asking_is_asked_again_by_the_next_run(run, capsys):
-    Path("results/asked/one/1of1.json").write_text('{"models": {"one": {}}}')
+def test_a_damaged_record_of_a_job_is_named_and_made_again_by_the_next_run(run, capsys):
+    asked = Path("results/asked/one/1of1.json")
+    asked.write_text('{"models": {"one": {}}}')
     assert run("answers") == 1
-    assert not Path("results/asked/one/1of1.json").exists(), "so that the next run asks again"
+    assert str(asked) in capsys.readouterr().err
+    assert clear_unavailable(Path("resources"), Path("results")) == [asked]
     assert [run("infer"), run("answers")] == [0, 0]
+
+
+def test_an_output_that_the_store_lost_costs_its_evaluation_and_is_computed_by_the_next_run(run, capsys):
+    scores = Path(f"results/one/scores/{OPTIONS}.parquet")
+    before = pq.read_table(scores)
+    key = artifacts.metadata(scores)["fingerprint"]
+    Path(f"results/store/scores/{key[:2]}/{key}.parquet").unlink()
+    assert run("answers") == 0
+    assert f"answers: one: {OPTIONS}: results/store does not hold its outputs any more" in capsys.readouterr().out
+    assert "unavailable" in artifacts.metadata(scores)
+    assert [run(verb) for verb in ("similarity", "metrics", "compare", "summary", "complete")] == [0, 0, 0, 0, 1]
+    assert f"{OPTIONS}: results/store does not hold" in capsys.readouterr().err
+    deleted = clear_unavailable(Path("resources"), Path("results"))
+    assert {Path("results/asked/one/1of1.json"), scores} <= set(deleted)
+    verbs = ("infer", "answers", "similarity", "metrics", "compare", "summary", "complete")
+    assert [run(verb) for verb in verbs] == [0] * len(verbs)
+    assert "1 evaluations computed, 3 evaluations found in the store" in capsys.readouterr().out
+    assert pq.read_table(scores).equals(before)
 
 
 def test_answers_to_other_requests_are_no_answers(run, capsys):
@@ -292,7 +313,7 @@ def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys
         assert set(pd.read_csv("results/summary/results.csv")["model"]) == {"one"}
     finally:
         weights.write_bytes(whole)
-    forgotten = set(specs.forget_unavailable(Path("resources"), Path("results")))
+    forgotten = set(clear_unavailable(Path("resources"), Path("results")))
     assert Path("results/asked/two/1of1.json") in forgotten
     assert Path(f"results/two/tasks/{OPTIONS}.parquet") in forgotten
     assert not [path for path in forgotten if "one" in path.parts]
@@ -300,12 +321,12 @@ def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys
     assert "4 evaluations found in the store" in capsys.readouterr().out
 
 
-def test_what_would_stop_the_plan_is_forgotten_before_it(run):
+def test_what_is_damaged_is_deleted_when_a_run_ends(run):
     damaged = [Path("resources/models/one.json"), Path(f"resources/items/{GL}.parquet")]
     damaged += [Path(f"results/requests/{OPTIONS.replace(GL, ES)}.parquet")]
     for path in damaged:
         bit_flipped(path) if path.suffix == ".json" else half(path)
-    assert set(damaged) <= set(specs.forget_unavailable(Path("resources"), Path("results")))
+    assert set(damaged) <= set(clear_unavailable(Path("resources"), Path("results")))
     assert not any(path.exists() for path in damaged)
 
 

@@ -8,7 +8,7 @@ import pytest
 import similarity_encoders as tiny
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
-from vernacular.core.failures import MachineError
+from vernacular.core.errors import MachineError
 from vernacular.metrics.similarity import compute, cosine, tokens
 
 ALL = ["cosine", "moverscore", "bertscore"]

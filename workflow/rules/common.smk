@@ -2,14 +2,16 @@
 
 import functools
 import json
+import os
 import re
 import sys
 from pathlib import Path
 
 from vernacular.config import load as settings
 from vernacular.config import resources as estimates, dependencies as specs
+from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.errors import UserError
-from vernacular.core.code import code_fingerprint
+from vernacular.core.code import code_fingerprint, libraries
 
 # Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH
 shell.prefix("set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}; ")
@@ -25,14 +27,29 @@ except UserError as error:
     sys.exit(1)
 
 
+# How often a job is tried: the last attempt of one that is killed for memory writes down why its results are missing. A
+# job on another node parses this file anew, and hears of it from the environment.
+if workflow.is_main_process:
+    os.environ["VERNACULAR_RETRIES"] = str(getattr(workflow.execution_settings, "retries", 0))
+
+
+envvars:
+    "VERNACULAR_RETRIES",
+
+
+def attempt_of(wildcards, attempt):
+    return f"{attempt}of{int(os.environ['VERNACULAR_RETRIES']) + 1}"
+
+
 # All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set. The code
-# is that of the rule's command and of all that it imports.
+# is that of the rule's command and of all that it imports, with the versions of the libraries among it.
 def spec(command, **values):
-    code = code_of(f"vernacular.commands.{command}")
-    return json.dumps({**values, "code": code}, sort_keys=True, ensure_ascii=False)
+    return json.dumps({**code_of(f"vernacular.commands.{command}"), **values}, sort_keys=True, ensure_ascii=False)
 
 
-code_of = functools.cache(code_fingerprint)
+@functools.cache
+def code_of(command):
+    return {"code": code_fingerprint(command), "libraries": libraries(command)}
 
 
 # One file per evaluation; a {{wildcard}} in the pattern stays one
@@ -94,10 +111,13 @@ wildcard_constraints:
     lang="[a-z]{2,3}",
 
 
+# What could not be had is tried again by the next run; planning deletes nothing, so this is done when a run has ended
 onsuccess:
+    clear_unavailable(Path("resources"), Path("results"))
     shell("python -m vernacular timings benchmarks --results results/summary")
 
 
-# and where it was stopped, by Ctrl-C or by what failed, how to go on
+# and where it was stopped, by Ctrl-C or by what failed, how to resume
 onerror:
+    clear_unavailable(Path("resources"), Path("results"))
     print("What is finished is kept. To go on from there, run the same command again.", file=sys.stderr)

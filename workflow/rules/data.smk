@@ -4,14 +4,9 @@ A set that cannot be had (gated, gone, no network) leaves a file that says so, a
 `complete` fails at the end, and the next run tries again.
 """
 
-if workflow.is_main_process:
-    specs.forget_unavailable(Path("resources"), Path("results"))
-
 
 # the items of one task in one language, in the one schema every stage reads
 rule items:
-    input:
-        lambda wildcards: specs.data_files(CONFIG, evaluation_of(wildcards)),
     output:
         "resources/items/{task}.{lang}.parquet",
     log:
@@ -22,6 +17,7 @@ rule items:
     conda:
         "../../envs/tables.yaml"
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=60,
     params:
@@ -29,4 +25,4 @@ rule items:
     message:
         "items: read and normalise {wildcards.task}.{wildcards.lang}"
     shell:
-        "python -m vernacular items --spec - --out {output:q} --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular items --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

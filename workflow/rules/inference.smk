@@ -22,6 +22,7 @@ rule model:
     conda:
         "../../envs/models.yaml"
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
     params:
@@ -30,7 +31,7 @@ rule model:
     message:
         "model: fetch {wildcards.model} and record what it is"
     shell:
-        "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # everything one base and its adapters are asked, with the base loaded once
@@ -48,19 +49,20 @@ rule infer:
         "../../envs/models.yaml"
     threads: 64
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(input.models[0], settings_of(wildcards), attempt),
         runtime=lambda wildcards, input, attempt: estimates.minutes(
             input.models, input.requests, settings_of(wildcards), attempt
         ),
         gpu=lambda wildcards, input: estimates.gpus(input.models[0], settings_of(wildcards), CONFIG.gpu_memory_gb),
     params:
-        spec=lambda wildcards: spec("infer", **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
+        spec=lambda wildcards: spec("infer", libraries={}, **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
     message:
         "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
     # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
         "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
-        " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q} <<< {params.spec:q}"
+        " --shard {wildcards.shard:q} --out {output:q} --store results/store --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # what one model answered, a file per evaluation

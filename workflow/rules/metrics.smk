@@ -17,6 +17,7 @@ rule encoder:
     conda:
         "../../envs/models.yaml"
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
@@ -24,7 +25,7 @@ rule encoder:
     message:
         "encoder: fetch {wildcards.encoder} and record what it is"
     shell:
-        "python -m vernacular encoder --spec - --out {output:q} --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # how similar one model's answers are to every option; each distinct text is embedded once
@@ -45,6 +46,7 @@ rule similarity:
         "../../envs/models.yaml"
     threads: 64
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 6000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
@@ -58,7 +60,7 @@ rule similarity:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
         " --items-folder resources/items --requests-folder results/requests"
-        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
+        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # right or wrong, and by how much, for every item; and the values they add up to
@@ -83,6 +85,7 @@ rule metrics:
     conda:
         "../../envs/models.yaml"
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
@@ -92,7 +95,7 @@ rule metrics:
         "metrics: compute the per-item results and values of {wildcards.model}"
     shell:
         "python -m vernacular metrics --spec - --model {input.model:q}"
-        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} <<< {params.spec:q}"
+        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # one model's results in the files that the PalmX, Serbian cloze and Grew-TSE scripts write

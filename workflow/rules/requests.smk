@@ -15,6 +15,7 @@ rule requests:
     conda:
         "../../envs/tables.yaml"
     resources:
+        try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=30,
     params:
@@ -22,4 +23,4 @@ rule requests:
     message:
         "requests: write the prompts of {wildcards.evaluation}"
     shell:
-        "python -m vernacular requests --spec - --items {input:q} --out {output:q} --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular requests --spec - --items {input:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

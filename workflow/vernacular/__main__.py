@@ -8,7 +8,7 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from vernacular.cli import main
 
-    status = main()
+    status = main(supervised=True)
 except KeyboardInterrupt:  # before the verb had begun
     print("stopped; the next run begins here.", file=sys.stderr)
     status = 130

@@ -13,36 +13,87 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular.core.errors import UserError, without_secrets
+from vernacular.core import supervise
+from vernacular.core.errors import MachineError, UserError, first_line, is_contained, without_secrets
+
+log = logging.getLogger("vernacular")
 
 # the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
+_MOST_DEATHS = 4  # of a process for one command, each time in another evaluation
+_ATTEMPT = "1of3: after the last attempt, write why the results are missing and end with status 0"
 _SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
+    """Run a command and return its exit status.
+
+    `supervised`: commands of which a summary consists run in a child process. Where one dies, is ended by an error that
+    nobody foresaw, or cannot run on this machine, files that state why stand for its results, and the status is 0: the
+    other models and datasets go on, and rule `complete` reports it in the end.
+    """
     args = _parser().parse_args(arguments)
     if args.verb in ("infer", "similarity"):
         # what they need was fetched before; a bar per weight file says nothing
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    if not (supervised and args.contained):
+        return _run(args)
+    for _ in range(_MOST_DEATHS):
+        status = supervise.in_child()
+        if status is None:
+            return _run(args)
+        if (reason := supervise.death(status)) is None:
+            return status
+        _log_to(args.log)
+        died = getattr(_module(args.run), "died", None)
+        if not _is_last(args):
+            print(f"{args.verb}: {reason}; it is tried again.", file=sys.stderr)
+            return 128 - status
+        if died is None or not died(args, reason):
+            break
+        args.restarted = True
+    return _give_up(args, reason)
+
+
+def _run(args) -> int:
     _log_to(args.log)
     started = time.perf_counter()
     try:
         line = _command(args.run)(args)
+    except MachineError as error:
+        if args.contained and _is_last(args):
+            return _give_up(args, str(error))
+        return _fail(args, error)
     except UserError as error:
-        if args.log:
-            logging.getLogger("vernacular").error(str(error))
-        print(f"{args.verb}: {error}", file=sys.stderr)
-        return 1
-    except Exception:  # our own bug: written to the log, and not swallowed
-        logging.getLogger("vernacular").exception("unexpected")
-        raise
+        return _fail(args, error)
     except KeyboardInterrupt:
         print(f"{args.verb}: stopped; the next run does it again.", file=sys.stderr)
         return 130
+    except BaseException as error:
+        if not is_contained(error):
+            raise
+        log.exception("unexpected")
+        if not args.contained:
+            raise
+        return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
     if line:
         line = f"{line} ({time.perf_counter() - started:.1f} s)"
-        logging.getLogger("vernacular").info(line)  # at the end of the log, where there is one
+        log.info(line)  # at the end of the log, where there is one
         print(line, flush=True)
+    return 0
+
+
+def _fail(args, error: UserError) -> int:
+    if args.log:
+        log.error(str(error))
+    print(f"{args.verb}: {error}", file=sys.stderr)
+    return 1
+
+
+def _give_up(args, reason: str) -> int:
+    """Write files that state why the results of a command are missing; return its exit status."""
+    line = _module(args.run).give_up(args, reason)
+    log.error(line)
+    print(line, file=sys.stderr, flush=True)
     return 0
 
 
@@ -50,9 +101,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vernacular", description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="verb", required=True, metavar="verb")
 
-    def verb(name: str, run: str, about: str, *, spec: bool = True) -> argparse.ArgumentParser:
+    def verb(name: str, run: str, about: str, *, spec: bool = True, contained: bool = False) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, contained=contained)
+        if contained:
+            command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT)
         if spec:
             command.add_argument("--spec", type=_json, required=True, help=_SPEC)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
@@ -61,10 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     check = verb("check", "check", "say what is wrong with a config file, or what it asks for", spec=False)
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
 
-    items = verb("items", "items", "read one data set in one language into items")
+    items = verb("items", "items", "read one data set in one language into items", contained=True)
     items.add_argument("--out", type=Path, required=True)
 
-    requests = verb("requests", "requests", "write the prompts of one evaluation")
+    requests = verb("requests", "requests", "write the prompts of one evaluation", contained=True)
     requests.add_argument("--items", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True)
 
@@ -79,12 +132,14 @@ def _parser() -> argparse.ArgumentParser:
     treebank.add_argument("--csv", type=Path, help="write all pairs in Grew-TSE's columns")
 
     for name in ("model", "encoder"):
-        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record what it is")
+        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record what it is", contained=True)
         fetch.add_argument("--out", type=Path, required=True)
         if name == "model":
             fetch.add_argument("--base", type=Path, help="record of the base, for an adapter")
 
-    infer = verb("infer", "infer", "ask a base and its adapters everything that the store does not hold yet")
+    infer = verb(
+        "infer", "infer", "ask a base and its adapters everything that the store does not hold yet", contained=True
+    )
     infer.add_argument("--models", type=Path, nargs="+", required=True, help="records: the base, then its adapters")
     infer.add_argument("--requests", type=Path, nargs="+", required=True)
     infer.add_argument("--shard", default="1of1", help="which part of the work this job does: 2of4")
@@ -99,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     answers.add_argument("--out", type=Path, required=True, help="the model's folder of results")
     answers.add_argument("--store", type=Path, required=True)
 
-    similarity = verb("similarity", "similarity", "compare generated answers with the options")
+    similarity = verb("similarity", "similarity", "compare generated answers with the options", contained=True)
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
     similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
     similarity.add_argument("--items-folder", type=Path, required=True)
@@ -108,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)
 
-    metrics = verb("metrics", "metrics", "compute one model's per-item results and values")
+    metrics = verb("metrics", "metrics", "compute one model's per-item results and values", contained=True)
     metrics.add_argument("--model", type=Path, required=True)
     metrics.add_argument("--items-folder", type=Path, required=True)
     metrics.add_argument("--requests-folder", type=Path, required=True)
@@ -149,9 +204,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(name: str):
-    """The function of a command, `module` or `module:function`: imported only when it runs."""
+    """The function of a command, `module` or `module:function`."""
     module, _, function = name.partition(":")
-    return getattr(importlib.import_module(f"vernacular.commands.{module}"), function or module)
+    return getattr(_module(name), function or module)
+
+
+def _module(name: str):
+    """The module of a command: imported only when it runs."""
+    return importlib.import_module(f"vernacular.commands.{name.partition(':')[0]}")
+
+
+def _attempt(text: str) -> tuple[int, int]:
+    number, count = text.split("of")
+    return int(number), int(count)
+
+
+def _is_last(args) -> bool:
+    number, count = args.attempt
+    return number >= count
 
 
 def _json(text: str) -> dict:

@@ -1,20 +1,27 @@
 """Command `answers`: the store -> one model's scores and generations."""
 
+import logging
+
 from vernacular.commands.common import asked_as
-from vernacular.core.errors import ArtifactError
-from vernacular.core.records import failures
+from vernacular.core.records import add_failures, failures
 from vernacular.inference.answers import lay_out
+
+log = logging.getLogger("vernacular")
 
 
 def answers(args) -> str:
-    """One model's scores and generations, laid out from the store; `--asked` are the records that the jobs are done."""
+    """One model's scores and generations, laid out from the store; `--asked` are the records that the jobs are done.
+
+    What the store lost is added to the failures of these records, so that the next run computes it.
+    """
     record = asked_as(args.model, args.spec)
     asked = {path.stem: path for path in args.requests}
-    try:
-        failed = {e: reason for path in args.asked for e, reason in failures(path, record["name"]).items()}
-        counts = lay_out(record, asked, args.out, args.store, shards=len(args.asked), failed=failed)
-    except ArtifactError:
-        for path in args.asked:  # so that the next run asks again
-            path.unlink(missing_ok=True)
-        raise
-    return f"answers: {record['name']}: " + ", ".join(f"{n} evaluations {how}" for how, n in counts.items() if n)
+    failed = {e: reason for path in args.asked for e, reason in failures(path, record["name"]).items()}
+    counts, lost = lay_out(record, asked, args.out, args.store, shards=len(args.asked), failed=failed)
+    told = [f"answers: {record['name']}: {evaluation}: {reason}" for evaluation, reason in lost.items()]
+    for line in told:
+        log.error(line)
+    if lost:
+        add_failures(args.asked[0], record["name"], lost)
+    counted = ", ".join(f"{n} evaluations {how}" for how, n in (counts | {"lost": len(lost)}).items() if n)
+    return "\n".join([*told, f"answers: {record['name']}: {counted}"])

@@ -25,7 +25,8 @@ def model(args) -> str:
             converted = args.out.parent / "converted"
             record = resolve(name, source, converted, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
     except ModelError as error:
-        return _not_to_be_had(args, source, error)
+        log.error(str(error))
+        return give_up(args, str(error))
     write_record(args.out, record)
     if adapter := record.get("adapter"):
         return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
@@ -40,16 +41,19 @@ def encoder(args) -> str:
     try:
         record = resolve(spec["name"], spec["source"], converted, kind="encoder", allow_pickle=allow_pickle)
     except ModelError as error:
-        return _not_to_be_had(args, spec["source"], error)
+        log.error(str(error))
+        return give_up(args, str(error))
     write_record(args.out, {**record, **{key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
 
 
-def _not_to_be_had(args, source: str, error: ModelError) -> str:
-    log.error(str(error))
-    name = args.spec["name"]
-    write_record(args.out, {"name": name, "source": source, "unavailable": str(error)})
-    return f"{args.verb}: {name} CANNOT BE HAD: {error}"
+def give_up(args, reason: str) -> str:
+    """Write a record that states why the model or encoder is unavailable."""
+    spec = args.spec
+    write_record(
+        args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
+    )
+    return f"{args.verb}: {spec['name']}: unavailable ({reason})"
 
 
 def _size(count: int) -> str:

@@ -27,9 +27,7 @@ def items(args) -> str:
         )
     except DataError as error:
         log.error(str(error))
-        note = {"task": spec["task"]["task"], "unavailable": str(error)}
-        artifacts.write(args.out, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
-        return f"items: {name} CANNOT BE HAD: {error}"
+        return give_up(args, str(error))
     made_of = artifacts.made_of(spec, note["source"]["sha256"])
     artifacts.write(args.out, ITEMS, rows, {**note, "fingerprint": made_of})
     for warning in note["warnings"]:
@@ -42,3 +40,11 @@ def items(args) -> str:
         + (f", {shown} to draw demonstrations from" if shown else "")
         + (f", {dropped} rows left out (reasons in {args.log or 'the metadata'})" if dropped else "")
     )
+
+
+def give_up(args, reason: str) -> str:
+    """Write an items file without rows that states why the dataset is unavailable."""
+    task, language = args.spec["task"]["task"], args.spec["language"]
+    note = {"task": task, "unavailable": reason}
+    artifacts.write(args.out, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
+    return f"items: {task}.{language}: unavailable ({reason})"

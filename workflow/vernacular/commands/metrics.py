@@ -1,5 +1,6 @@
 """Command `metrics`: scores and generations -> per-item results and values of one model."""
 
+import logging
 from collections import Counter
 
 from tqdm import tqdm
@@ -8,6 +9,7 @@ from vernacular import __version__
 from vernacular.commands.common import check_inputs, items_in, why_missing
 from vernacular.comparison.levels import majority_baseline
 from vernacular.core import artifacts
+from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import CHANCE
@@ -15,53 +17,100 @@ from vernacular.metrics.evaluate import evaluate, values
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.requests.schema import REQUESTS
 
+log = logging.getLogger("vernacular")
+
 
 def metrics(args) -> str:
     """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
     record = read_record(args.model)
     long, notes = [], {}
     for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
-        kind = GENERATIONS if what["protocol"] == "generation" else SCORES
-        answered = args.out / kind.name / f"{evaluation}.parquet"
-        note = artifacts.metadata(answered)
-        target = args.out / "tasks" / f"{evaluation}.parquet"
-        similar = args.out / "similarity" / f"{evaluation}.parquet"
-        made_of = artifacts.made_of(what, answered, *([similar] if kind is GENERATIONS else []))
-        items = args.items_folder / f"{what['items']}.parquet"
-        requests = args.requests_folder / f"{evaluation}.parquet"
-        asked = artifacts.metadata(requests)
-        if missing := why_missing(note):
-            artifacts.write(target, TASK_RESULTS, [], {"evaluation": evaluation, **missing, "fingerprint": made_of})
-            notes[evaluation] = {**missing, "fingerprint": made_of}
-            continue
-        check_inputs(items, requests, answered, note, record)
-        compared, found = [], {}
-        if kind is GENERATIONS:
-            compared, found = artifacts.read(similar, SIMILARITIES).to_pylist(), artifacts.metadata(similar)
-            artifacts.check_made_of(similar, found.get("generations"), note["fingerprint"], "generations")
-        rows, known = evaluate(
-            what["protocol"],
-            items_in(items),
-            artifacts.read(requests, REQUESTS).to_pylist(),
-            artifacts.read(answered, kind).to_pylist(),
-            compared,
-        )
-        notes[evaluation] = {**_facts(asked, note, rows), "without": found.get("without", {}), "fingerprint": made_of}
-        artifacts.write(target, TASK_RESULTS, rows, {"evaluation": evaluation, **notes[evaluation]})
-        names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
-        adapter = record.get("adapter") or {}
-        facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-        facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}
-        facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
-        majority = majority_baseline(what["protocol"], rows)
-        for row in values(rows, known, facts, found.get("signatures", {})):
-            # of accuracies, and over all items, which it was counted over
-            accuracy = row["chance"] is not None and row["metric"].partition("_")[0] not in CHANCE
-            long.append({**row, "majority": majority if accuracy and not row["category"] else None})
+        inputs = _Inputs(args, evaluation, what)
+        try:
+            found = why_missing(inputs.answered)
+            values_of, notes[evaluation] = ([], inputs.unavailable(found)) if found else _measured(args, inputs, record)
+        except UserError:
+            raise
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            log.exception("%s failed", evaluation)
+            reason = f"its metrics could not be computed ({type(error).__name__}: {first_line(error)})"
+            values_of, notes[evaluation] = [], inputs.unavailable({"unavailable": reason})
+        long += values_of
+    _write(args, record, long, notes)
+    return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
+
+
+def give_up(args, reason: str) -> str:
+    """Write files without rows that state why the metrics of this model are missing."""
+    record = read_record(args.model)
+    notes = {
+        evaluation: _Inputs(args, evaluation, what).unavailable({"unavailable": reason})
+        for evaluation, what in args.spec["evaluations"].items()
+    }
+    _write(args, record, [], notes)
+    return f"metrics: {args.spec['model']}: unavailable ({reason})"
+
+
+class _Inputs:
+    """The files of one evaluation that metrics are computed from, and the one of its per-item results."""
+
+    def __init__(self, args, evaluation: str, what: dict):
+        self.evaluation, self.what = evaluation, what
+        self.kind = GENERATIONS if what["protocol"] == "generation" else SCORES
+        self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
+        self.similar = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
+        self.items = args.items_folder / f"{what['items']}.parquet"
+        self.requests = args.requests_folder / f"{evaluation}.parquet"
+        self.target = args.out / "tasks" / f"{evaluation}.parquet"
+        self.answered = artifacts.metadata(self.outputs)
+        self.made_of = artifacts.made_of(what, self.outputs, *([self.similar] if self.similar else []))
+
+    def unavailable(self, why: dict) -> dict:
+        """Write a file without rows that states why; return what is to be known of the evaluation."""
+        note = {**why, "fingerprint": self.made_of}
+        artifacts.write(self.target, TASK_RESULTS, [], {"evaluation": self.evaluation, **note})
+        return note
+
+
+def _measured(args, inputs: _Inputs, record: dict) -> tuple[list[dict], dict]:
+    """(values, what is to be known beside them) of one evaluation; its per-item results are written."""
+    what, evaluation = inputs.what, inputs.evaluation
+    asked = artifacts.metadata(inputs.requests)
+    check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.answered, record)
+    compared, found = [], {}
+    if inputs.similar:
+        compared, found = artifacts.read(inputs.similar, SIMILARITIES).to_pylist(), artifacts.metadata(inputs.similar)
+        made_of = inputs.answered["fingerprint"]
+        artifacts.check_made_of(inputs.similar, found.get("generations"), made_of, "generations")
+    rows, known = evaluate(
+        what["protocol"],
+        items_in(inputs.items),
+        artifacts.read(inputs.requests, REQUESTS).to_pylist(),
+        artifacts.read(inputs.outputs, inputs.kind).to_pylist(),
+        compared,
+    )
+    note = {**_facts(asked, inputs.answered, rows), "without": found.get("without", {}), "fingerprint": inputs.made_of}
+    artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
+    names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
+    adapter = record.get("adapter") or {}
+    facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
+    facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}
+    facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
+    majority = majority_baseline(what["protocol"], rows)
+    long = []
+    for row in values(rows, known, facts, found.get("signatures", {})):
+        # of accuracies, and over all items, which it was counted over
+        accuracy = row["chance"] is not None and row["metric"].partition("_")[0] not in CHANCE
+        long.append({**row, "majority": majority if accuracy and not row["category"] else None})
+    return long, note
+
+
+def _write(args, record: dict, long: list[dict], notes: dict) -> None:
     told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
     artifacts.write(args.out / "metrics.parquet", METRICS, long, told)
-    return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
 
 
 def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:

@@ -1,52 +1,96 @@
 """Command `similarity`: generations -> their similarity to every option, for one model."""
 
+import logging
+from pathlib import Path
+
 from tqdm import tqdm
 
 from vernacular.commands.common import check_inputs, items_in, why_missing
 from vernacular.core import artifacts
+from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity.compute import similarities
 from vernacular.requests.schema import REQUESTS
 
+log = logging.getLogger("vernacular")
+
 
 def similarity(args) -> str:
     """How similar each generated answer is to every option, for all evaluations of one model."""
+    jobs = _jobs(args)
+    for job in tqdm(jobs, desc="similarity", disable=None):
+        try:
+            job.run(args)
+        except UserError:
+            raise
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            log.exception("%s failed", job.evaluation)
+            job.give_up(f"{type(error).__name__}: {first_line(error)}")
+    return f"similarity: {len(jobs)} evaluations"
+
+
+def give_up(args, reason: str) -> str:
+    """Write, for the evaluations that this job did not finish, files that state why every metric is missing."""
+    unfinished = [job for job in _jobs(args) if not job.target.exists()]
+    for job in unfinished:
+        job.give_up(reason)
+    name = read_record(args.model)["name"]
+    return f"similarity: {name}: {len(unfinished)} evaluations without similarity ({reason})"
+
+
+def _jobs(args) -> "list[_Job]":
     known = {path.name.removesuffix(".json"): read_record(path) for path in args.encoders}
     model = read_record(args.model)
     generations = {path.stem: path for path in args.generations}
     # evaluations of the same items in a row: they share their options, whose vectors are kept
     wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])
-    for evaluation, what in tqdm(wanted, desc="similarity", disable=None):
-        target = args.out / f"{evaluation}.parquet"
-        encoders = {metric: known[name] for metric, name in what["encoders"].items()}
+    return [_Job(args, evaluation, what, known, model, generations[evaluation]) for evaluation, what in wanted]
+
+
+class _Job:
+    """One evaluation of one model."""
+
+    def __init__(self, args, evaluation: str, what: dict, known: dict, model: dict, generations: Path):
+        self.evaluation, self.what, self.model, self.generations = evaluation, what, model, generations
+        self.target = args.out / f"{evaluation}.parquet"
+        self.encoders = {metric: known[name] for metric, name in what["encoders"].items()}
         if what["style"].startswith("simil-eval"):
-            encoders["cosine"] = model  # as that tool does, which is why its cosines compare no two models
-        made_of = artifacts.made_of(
-            what, [record.get("fingerprint") for record in encoders.values()], generations[evaluation]
-        )
-        items = args.items_folder / f"{what['items']}.parquet"
-        requests = args.requests_folder / f"{evaluation}.parquet"
-        answered = artifacts.metadata(generations[evaluation])
-        if missing := why_missing(answered):
-            artifacts.write(target, SIMILARITIES, [], {**missing, "fingerprint": made_of})
-            continue
-        check_inputs(items, requests, generations[evaluation], answered, model)
+            self.encoders["cosine"] = model  # as that tool does, which is why its cosines compare no two models
+        self.answered = artifacts.metadata(generations)
+        encoders = [record.get("fingerprint") for record in self.encoders.values()]
+        self.made_of = artifacts.made_of(what, encoders, generations)
+
+    def run(self, args) -> None:
+        if missing := why_missing(self.answered):
+            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
+            return
+        items = args.items_folder / f"{self.what['items']}.parquet"
+        requests = args.requests_folder / f"{self.evaluation}.parquet"
+        check_inputs(items, requests, self.generations, self.answered, self.model)
         rows, found = similarities(
             items_in(items),
-            artifacts.read(generations[evaluation], GENERATIONS).to_pylist(),
-            what["metrics"],
-            encoders,
+            artifacts.read(self.generations, GENERATIONS).to_pylist(),
+            self.what["metrics"],
+            self.encoders,
             requests=artifacts.read(requests, REQUESTS).to_pylist(),
-            style=what["style"],
-            language=what["language"],
+            style=self.what["style"],
+            language=self.what["language"],
             threads=args.threads,
         )
-        artifacts.write(
-            target,
-            SIMILARITIES,
-            rows,
-            {"evaluation": evaluation, **found, "generations": answered["fingerprint"], "fingerprint": made_of},
-        )
-    return f"similarity: {len(generations)} evaluations"
+        self._write(rows, found)
+
+    def give_up(self, reason: str) -> None:
+        """Write a file without rows that states why."""
+        if missing := why_missing(self.answered):
+            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
+            return
+        without = {spec["metric"]: reason for spec in self.what["metrics"]}
+        self._write([], {"signatures": {}, "encoders": {}, "without": without})
+
+    def _write(self, rows: list[dict], found: dict) -> None:
+        about = {"evaluation": self.evaluation, **found, "generations": self.answered.get("fingerprint")}
+        artifacts.write(self.target, SIMILARITIES, rows, {**about, "fingerprint": self.made_of})

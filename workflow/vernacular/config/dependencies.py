@@ -3,17 +3,18 @@
 A rule passes its spec to its verb as JSON, so that editing one model's settings reruns that model and nothing else.
 """
 
+import functools
 import os
 from pathlib import Path
 
 from vernacular.comparison.files import files_in
 from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
-from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import failures, read_record
 from vernacular.data.treebank.declared import local_files as treebank_files
+from vernacular.inference.keys import engine_version, further_libraries
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.requests.prompts import prompt_lines
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
@@ -31,13 +32,13 @@ def of_items(config: Config, evaluation: Evaluation) -> dict:
         "language": evaluation.language,
         "data": evaluation.data,
         "limit": evaluation.limit,
+        "files": {file: _content(file) for file in data_files(config, evaluation)},
     }
 
 
 def of_requests(config: Config, evaluation: Evaluation) -> dict:
     """The evaluation, and the words of its prompts."""
     task = config.tasks[evaluation.task]
-    words = WORKFLOW / "prompts" / f"{evaluation.language}.yaml"
     return {
         "evaluation": evaluation.id,
         "task": {key: task[key] for key in ("task", "prompt", "protocols")},
@@ -47,7 +48,7 @@ def of_requests(config: Config, evaluation: Evaluation) -> dict:
         "seed": evaluation.seed,
         "style": evaluation.style,
         "options": dict(evaluation.options),
-        "prompts": file_fingerprint(words) if words.exists() else None,
+        "prompts": prompt_lines(evaluation.language),
     }
 
 
@@ -60,13 +61,16 @@ def of_model(config: Config, name: str) -> dict:
 
 
 def of_inference(config: Config, names: list[str]) -> dict:
-    """How each of these models is asked: what changes its answers, and where it runs."""
-    return {"models": {name: _asking(config.models[name]) for name in names}}
+    """Settings of each model that change its outputs or where it runs, and the engine that computes them."""
+    engines = {kind.name: engine_version(kind) for kind in (SCORES, GENERATIONS)}
+    return {"models": {name: _asking(config.models[name]) for name in names}, "engines": engines}
 
 
 def _asking(settings: dict) -> dict:
     asking = {key: value for key, value in settings.items() if key not in _NOT_ASKING}
-    return asking | {"quantization": _QUANTIZATION[settings["quantization"]]}
+    asking |= {"quantization": _QUANTIZATION[settings["quantization"]]}
+    libraries = further_libraries(asking | {"adapter": settings.get("adapter")}, GENERATIONS)
+    return asking | {"libraries": libraries}
 
 
 def of_encoder(config: Config, name: str) -> dict:
@@ -142,7 +146,10 @@ def of_report(config: Config) -> dict:
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
-    """The files of a data set on this disk; none of a set that comes from the Hub or the web."""
+    """Return the paths of a dataset's files on this disk, missing ones included; none for the Hub or the web.
+
+    They are no inputs of the rule: Snakemake would stop at a missing one, and look at times instead of contents.
+    """
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
     folder = Path(config.tasks[evaluation.task]["folder"])
@@ -180,47 +187,10 @@ def _ends(file: Path, count: int = 65536) -> str:
         return fingerprint([head.hex(), opened.read(count).hex()])[:16]
 
 
-def forget_unavailable(resources: Path, results: Path) -> list[Path]:
-    """Delete the files that say why something could not be had, so that this run tries again.
-
-    And the files made from them, which say the same: Snakemake makes no file anew that nothing missing depends on.
-    Returns what it deleted.
-    """
-    forgotten = []
-    for path in sorted((resources / "items").glob("*.parquet")):
-        try:
-            unavailable = "unavailable" in artifacts.metadata(path)
-        except ArtifactError:
-            unavailable = True
-        if unavailable:
-            forgotten += [path, *results.glob(f"requests/{path.stem}.*"), *results.glob(f"*/*/{path.stem}.*.parquet")]
-    for path in sorted([*resources.glob("models/*.json"), *resources.glob("encoders/*.json")]):
-        try:
-            unavailable = "unavailable" in read_record(path)
-        except ArtifactError:
-            unavailable = True
-        if unavailable:
-            made_of = results.glob(f"{path.stem}/*/*.parquet") if path.parent.name == "models" else ()
-            forgotten += [path, *made_of]
-    for path in sorted(results.glob("*/similarity/*.parquet")):
-        try:
-            without = artifacts.metadata(path).get("without")
-        except ArtifactError:  # metrics says what to do about it
-            continue
-        if without:
-            forgotten += [path, path.parents[1] / "tasks" / path.name]
-    for path in sorted((results / "requests").glob("*.parquet")):
-        try:  # damaged, they would stop the plan, which asks how much work they are
-            artifacts.metadata(path)
-        except ArtifactError:
-            forgotten += [path, *results.glob(f"*/*/{path.stem}.parquet")]
-    for path in sorted((results / "asked").glob("*/*.json")):
-        try:
-            failed = failures(path)
-        except ArtifactError:  # answers says what to do about it
-            continue
-        answers = [f"{name}/*/{evaluation}.parquet" for name, of_model in failed.items() for evaluation in of_model]
-        forgotten += [path] * bool(answers) + [file for pattern in answers for file in results.glob(pattern)]
-    for path in forgotten:
-        path.unlink(missing_ok=True)
-    return forgotten
+@functools.cache  # many evaluations share a file; within one plan it does not change
+def _content(path: str) -> str | None:
+    """sha256 of a data file; None where there is none, which its job reports."""
+    try:
+        return file_fingerprint(path)
+    except OSError:
+        return None

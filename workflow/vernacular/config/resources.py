@@ -16,11 +16,13 @@ from math import ceil
 from pathlib import Path
 
 from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
 from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises
 _SNAKEMAKE_MB = 500  # Snakemake runs beside the job and counts as its memory
+_NOTHING = {"characters": 0, "new_tokens": 0}
 _LONGEST = 7 * 24 * 60  # minutes; a cluster that allows less says so
 
 
@@ -60,10 +62,16 @@ def _tokens(path) -> float:
 
 @functools.lru_cache(maxsize=100_000)
 def _tokens_of(path: Path, _changed: int) -> float:
-    asked = artifacts.metadata(path).get("size") or {"characters": 0, "new_tokens": 0}
+    try:
+        asked = artifacts.metadata(path).get("size") or _NOTHING
+    except ArtifactError:  # damaged: its job names it
+        asked = _NOTHING
     return asked["characters"] / CHARACTERS_PER_TOKEN + NEW_TOKEN * asked["new_tokens"]
 
 
 def _read(record: Path) -> dict:
     with open(record, encoding="utf-8") as file:
-        return json.load(file)
+        try:
+            return json.load(file)
+        except ValueError:  # damaged: its job names it
+            return {}

@@ -1,4 +1,4 @@
-"""The part of a key that is code: a hash of every module that a command imports, by what the modules do.
+"""The part of a key that is code: a hash of every module that a command imports, and the versions of libraries.
 
 A rule's result depends on its command module and on all that this imports, at the top or inside a function. So the
 imports are read and followed, and no list of files has to be kept. Comments, docstrings and layout do not count.
@@ -6,6 +6,8 @@ imports are read and followed, and no list of files has to be kept. Comments, do
 
 import ast
 import functools
+import importlib.metadata
+import sys
 from pathlib import Path
 
 from vernacular.core.fingerprint import fingerprint
@@ -22,6 +24,14 @@ NO_EFFECT = {
     "vernacular.core.processes": "pools of processes",
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
     "vernacular.core.signals": "when a job stops",
+    "vernacular.core.supervise": "processes that report the death of others",
+}
+
+# Libraries that decide no result, and why.
+NO_EFFECT_LIBRARIES = {
+    "httpx2": "transport; what it fetches is identified by its commit or its hash",
+    "huggingface_hub": "transport; what it fetches is identified by its commit or its hash",
+    "tqdm": "progress bars",
 }
 
 
@@ -47,16 +57,43 @@ def closure(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def libraries(*modules: str) -> dict[str, str | None]:
+    """Return the version of each library that the import closure of `modules` imports; None: not installed."""
+    names = set().union(*(_parsed(name)[2] for module in modules for name in closure(module)))
+    return {name: version_of(name) for name in sorted(names - NO_EFFECT_LIBRARIES.keys())}
+
+
 @functools.cache
-def _parsed(module: str) -> tuple[str, frozenset[str]]:
-    """(a hash of what the module does, the modules of this package that it imports)."""
+def version_of(name: str) -> str | None:
+    """Return the version of a library by its import name or its distribution's name; None where it is not installed.
+
+    Nothing is imported for it: torch alone would take seconds.
+    """
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        distributions = _distributions().get(name)  # "ot" is the import name of POT
+        return importlib.metadata.version(distributions[0]) if distributions else None
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+@functools.cache
+def _parsed(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
+    """(a hash of what the module does, the modules of this package that it imports, the libraries)."""
     tree = ast.parse(_file(module).read_text("utf-8"))
-    imports = _imports(tree, module)
-    return fingerprint(ast.dump(_without_docstrings(tree))), imports
+    names = _imported(tree, module)
+    parts = [name.split(".") for name in names]
+    with_parents = {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
+    ours = {name for name in with_parents if name.split(".")[0] == _ROOT.name and _file(name).exists()}
+    others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {_ROOT.name}
+    return fingerprint(ast.dump(_without_docstrings(tree))), frozenset(ours - {module}), frozenset(others)
 
 
-def _imports(tree: ast.Module, module: str) -> frozenset[str]:
-    package = _ROOT.name
+def _imported(tree: ast.Module, module: str) -> set[str]:
     names = set()
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
@@ -65,11 +102,7 @@ def _imports(tree: ast.Module, module: str) -> frozenset[str]:
             if node.level:
                 raise ValueError(f"{module}: relative imports are not followed; write the full name.")
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    with_parents = {
-        ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(1, len(parts) + 1)
-    }
-    ours = {name for name in with_parents if name.split(".")[0] == package and _file(name).exists()}
-    return frozenset(ours - {module})
+    return names
 
 
 def _nodes(tree: ast.AST):

@@ -29,6 +29,10 @@ class ModelError(UserError):
     """A model or adapter cannot be found, loaded, or asked what the evaluation asks."""
 
 
+class MachineError(ModelError):
+    """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
+
+
 class ArtifactError(UserError):
     """A file of ours is truncated, of another kind, or not what its metadata claims."""
 
@@ -50,6 +54,15 @@ def first_line(error: BaseException) -> str:
     ('no header', 'EOFError')
     """
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def is_contained(error: BaseException) -> bool:
+    """Return whether an error costs the evaluation or dataset at hand, and nothing else.
+
+    Every Exception does, and the panic of a library in Rust, which is no Exception; Ctrl-C and the end of the process
+    do not.
+    """
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 # what a file holds may do things to a terminal, and fill it

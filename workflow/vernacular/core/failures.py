@@ -6,15 +6,11 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import first_line
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError)
-
-
-class MachineError(ModelError):
-    """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -44,6 +44,12 @@ def failures(path, name: str | None = None) -> dict:
     return found[name]
 
 
+def add_failures(path, name: str, failed: dict[str, str]) -> None:
+    """Add evaluations of one model that turned out to have failed, and why, to what a job left."""
+    models = _read(path).get("models", {})
+    _write(path, {"models": models | {name: models.get(name, {}) | {e: {"failed": why} for e, why in failed.items()}}})
+
+
 def _write(path, content: dict) -> None:
     content = {**content, "sha256": fingerprint(content)}
     with replacing(path) as temporary:

@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import ArtifactError
 from vernacular.inference.questions import Question, impossible, questions
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Store
@@ -20,14 +19,15 @@ def lay_out(
     *,
     shards: int = 1,
     failed: dict[str, str] | None = None,
-) -> dict[str, int]:
+) -> tuple[dict[str, int], dict[str, str]]:
     """Write what one model answered to every evaluation of `asked` (id -> requests file) under `out`.
 
-    `failed`: evaluations that it could not be asked, and why. Returns how many were "answered", "not possible" and
-    "failed": the last two get a file without rows that says why. Raises ArtifactError where the store lacks an answer.
+    `failed`: evaluations that failed, and why. Returns (counts of "answered", "not possible" and "failed" evaluations,
+    evaluations that the store does not hold any more, and why): all but the answered get a file without rows that says
+    why.
     """
     store = Store(store_root)
-    counts = {"answered": 0, "not possible": 0}
+    counts, lost = {"answered": 0, "not possible": 0}, {}
     notes = {evaluation: artifacts.metadata(path) for evaluation, path in asked.items()}
     for evaluation, path in asked.items():
         why = impossible(record, notes[evaluation])
@@ -50,17 +50,19 @@ def lay_out(
             parts = [part for part in shares.get(question.evaluation, []) if part.rows]
             answers = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in answers:
-                raise ArtifactError(
-                    f"{store_root}: the store has lost what {record['name']} answered to {question.evaluation}. "
-                    "The next run asks it again."
-                )
+                reason = f"{store_root} does not hold its outputs any more. Run snakemake again to compute them."
+                lost[question.evaluation] = reason
+                why, empty = {"unavailable": reason}, question.kind.schema.empty_table()
+                made_of = artifacts.made_of(why, question.path)
+                _write(out, question.evaluation, record, question.kind, empty, why, made_of)
+                continue
             found = _together(answers)
             store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
         table, facts = found
         facts = {**facts, "requests": notes[question.evaluation]["fingerprint"]}
         _write(out, question.evaluation, record, question.kind, table, facts, question.key)
         counts["answered"] += 1
-    return counts
+    return counts, lost
 
 
 def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:

@@ -1,12 +1,11 @@
 """The key of an evaluation in the store: a hash of the model, its options, the requests and the engine."""
 
 import functools
-from importlib.metadata import PackageNotFoundError, version
 
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.core.code import code_fingerprint
+from vernacular.core.code import code_fingerprint, version_of
 from vernacular.core.fingerprint import fingerprint
 
 # Options of a model record that change its outputs (more than float noise); device and batch size do not.
@@ -38,7 +37,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read w
 def engine_version(kind: Kind) -> str:
     """Hash of the code that makes artifacts of `kind`, and of the libraries whose numbers it passes on."""
     code = code_fingerprint(*ENTRIES[kind.name])
-    return fingerprint([code, *(f"{name} {installed(name)}" for name in LIBRARIES)])[:16]
+    return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
 
 def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:
@@ -56,12 +55,4 @@ def further_libraries(record: dict, kind: Kind) -> list[str]:
         "peft": bool(record.get("adapter")),
         "bitsandbytes": bool(record.get("quantization")),
     }
-    return [f"{name} {installed(name)}" for name, needed in used.items() if needed]
-
-
-def installed(name: str) -> str | None:
-    """The version of a package; None where it is not installed: the model's job says so."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    return [f"{name} {version_of(name)}" for name, needed in used.items() if needed]

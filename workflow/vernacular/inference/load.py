@@ -15,8 +15,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
-from vernacular.core.errors import ModelError, closest
-from vernacular.core.failures import ODD_FILES, MachineError, is_lost_device, is_out_of_memory, reason
+from vernacular.core.errors import MachineError, ModelError, closest
+from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, reason
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}

@@ -2,12 +2,13 @@
 
 import contextlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.core.errors import ModelError, UserError, first_line
+from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
 from vernacular.core.signals import StopFlag, Stopped, stoppable
 from vernacular.inference.keys import engine_version
 from vernacular.inference.questions import Question, questions
@@ -20,14 +21,22 @@ FOUND, COMPUTED, NOTHING = "found in the store", "computed", "nothing to ask"
 
 
 def run_group(
-    records: list[dict], asked: dict[str, Path], store_root: Path, *, shard: tuple[int, int] = (0, 1), threads=None
+    records: list[dict],
+    asked: dict[str, Path],
+    store_root: Path,
+    *,
+    shard: tuple[int, int] = (0, 1),
+    threads=None,
+    given_up: dict[tuple[str, str | None], str] | None = None,
+    begin: Callable[[str, str | None], None] | None = None,
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Have `records` (a base and its adapters) answer shard k of n of every evaluation (id -> requests file).
 
-    The answers go to the store. Returns by model how each evaluation was done (FOUND, COMPUTED, NOTHING) and what
-    failed (the reason); a failure costs its evaluation and no other, a base that cannot be loaded its job's. Raises
-    Stopped when a signal asks for it (what is finished is kept), StoreError where the store cannot be written, and
-    MachineError where this machine cannot do it and another try may.
+    `given_up`: (model, evaluation) that is not tried, or (model, None) that is not loaded, and why; `begin` is called
+    with such a pair before each step. The outputs go to the store. Returns by model how each evaluation was done
+    (FOUND, COMPUTED, NOTHING) and what failed (the reason); a failure costs its evaluation and no other, a base that
+    cannot be loaded its job's. Raises Stopped when a signal asks for it (what is finished is kept), StoreError where
+    the store cannot be written, and MachineError where this machine cannot do it and another try may.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
@@ -41,21 +50,29 @@ def run_group(
                     done[record["name"]][question.evaluation] = NOTHING
                 elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
                     done[record["name"]][question.evaluation] = FOUND
+                elif reason := _given_up(given_up or {}, records[0]["name"], record["name"], question.evaluation):
+                    failed[record["name"]][question.evaluation] = reason
                 else:
                     wanted.append(question)
             if wanted:
                 missing.append((record, wanted))
         if missing:
-            _ask_all(records[0], missing, store, stop, threads, done, failed)
+            _ask_all(records[0], missing, store, stop, threads, done, failed, begin or (lambda *_: None))
     return done, failed
 
 
-def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done: dict, failed: dict) -> None:
+def _given_up(given_up: dict, base: str, name: str, evaluation: str) -> str | None:
+    if reason := given_up.get((base, None)):
+        return reason if base == name else f"its base {base} cannot be had: {reason}"
+    return given_up.get((name, None)) or given_up.get((name, evaluation))
+
+
+def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, begin) -> None:
     """Ask the base and its adapters what is missing; `done` and `failed` are added to."""
     # the model, and torch with it, only where something is missing
-    from vernacular.core.failures import MachineError
     from vernacular.inference.load import load
 
+    begin(base_record["name"], None)
     try:
         with stop.at_once():
             base = load({key: value for key, value in base_record.items() if key != "adapter"}, threads=threads)
@@ -64,13 +81,14 @@ def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, 
     except ModelError as error:
         for record, wanted in missing:
             reason = _of_base(base_record, record, error)
-            failed[record["name"]] = {question.evaluation: reason for question in wanted}
+            failed[record["name"]] |= {question.evaluation: reason for question in wanted}
         return
     for record, wanted in missing:
         name = record["name"]
+        begin(name, None)
         try:
             with stop.at_once(), _as(base, record) as loaded:
-                computed, trouble = _ask(loaded, wanted, store, stop)
+                computed, trouble = _ask(loaded, wanted, store, stop, begin)
                 base.evaluations = loaded.evaluations
         except MachineError:
             raise
@@ -96,14 +114,15 @@ def _as(base, record: dict):
         yield loaded
 
 
-def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[list[str], dict[str, str]]:
+def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:
     """(evaluations that were answered, those that failed and why), one model's."""
-    from vernacular.core.failures import MachineError, is_lost_device
+    from vernacular.core.failures import is_lost_device
 
     computed, failed = [], {}
     bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
     for question in bar:
         bar.set_postfix_str(question.evaluation)
+        begin(loaded.record["name"], question.evaluation)
         try:
             with stop.at_once():
                 table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
@@ -113,7 +132,9 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[
         except UserError as error:
             failed[question.evaluation] = str(error)
             continue
-        except Exception as error:  # whatever one evaluation trips over, the others are still asked
+        except BaseException as error:  # whatever one evaluation trips over, the others are still asked
+            if not is_contained(error):
+                raise
             log.exception("%s failed", question.evaluation)
             said = f"{type(error).__name__}: {first_line(error)}"
             if is_lost_device(error):

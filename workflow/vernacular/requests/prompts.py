@@ -68,6 +68,12 @@ def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
     return labels
 
 
+def prompt_lines(language: str, folder: Path = FOLDER) -> dict | None:
+    """What a language's prompts file says, comments and layout aside; None where there is no such file."""
+    path = Path(folder) / f"{language}.yaml"
+    return read(path)[0] if path.is_file() else None
+
+
 def query(item: dict, layout: str, labels: dict, shown: list[str] | None) -> str:
     """The item as a prompt that ends in the cue of its layout; `shown` are the options in the order to show them."""
     where, cue = LAYOUTS[layout]

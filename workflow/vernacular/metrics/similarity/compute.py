@@ -9,8 +9,7 @@ import math
 import numpy as np
 import torch
 
-from vernacular.core.errors import ConfigError, ModelError, closest
-from vernacular.core.failures import MachineError
+from vernacular.core.errors import ConfigError, MachineError, ModelError, closest
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 

@@ -12,8 +12,8 @@ import torch
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
-from vernacular.core.errors import ModelError
-from vernacular.core.failures import ODD_FILES, MachineError, is_out_of_memory, reason
+from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
 from vernacular.metrics.similarity.kept import Kept
 
 # Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):

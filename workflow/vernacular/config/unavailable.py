@@ -1,0 +1,99 @@
+"""Files that state why something is unavailable: deleted at the end of a run, so that the next one tries again.
+
+For Snakemake such a file is complete, and so is all that is made of it. Planning deletes nothing; the Snakefile calls
+this when a run has ended, well or not.
+"""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
+from vernacular.core.records import failures, read_record
+
+log = logging.getLogger("vernacular")
+
+
+def clear_unavailable(resources: Path, results: Path) -> list[Path]:
+    """Delete files that state why something is unavailable, damaged files, and the files made from either.
+
+    Snakemake makes no file again that nothing missing depends on, so a placeholder takes its descendants with it, up to
+    the per-item results. Returns the deleted paths.
+    """
+    found = [
+        *_items(resources, results),
+        *_records(resources, results),
+        *_similarities(results),
+        *_requests(results),
+        *_inference(results),
+        *_metrics(results),
+    ]
+    deleted = [path for path in dict.fromkeys(found) if path.exists()]
+    for path in deleted:
+        log.info("deleted %s", path)
+        path.unlink(missing_ok=True)
+    return deleted
+
+
+def _items(resources: Path, results: Path) -> Iterator[Path]:
+    for path in sorted((resources / "items").glob("*.parquet")):
+        if _states_why(path):
+            yield from (path, *results.glob(f"requests/{path.stem}.*"), *results.glob(f"*/*/{path.stem}.*.parquet"))
+
+
+def _records(resources: Path, results: Path) -> Iterator[Path]:
+    for path in sorted([*resources.glob("models/*.json"), *resources.glob("encoders/*.json")]):
+        try:
+            unavailable = "unavailable" in read_record(path)
+        except ArtifactError:
+            unavailable = True
+        if unavailable:
+            yield path
+            yield from results.glob(f"{path.stem}/*/*.parquet") if path.parent.name == "models" else ()
+
+
+def _similarities(results: Path) -> Iterator[Path]:
+    for path in sorted(results.glob("*/similarity/*.parquet")):
+        try:
+            without = artifacts.metadata(path).get("without")
+        except ArtifactError:
+            without = True
+        if without:
+            yield from (path, path.parents[1] / "tasks" / path.name)
+
+
+def _requests(results: Path) -> Iterator[Path]:
+    for path in sorted((results / "requests").glob("*.parquet")):
+        if _states_why(path):
+            yield from (path, *results.glob(f"*/*/{path.stem}.parquet"))
+
+
+def _inference(results: Path) -> Iterator[Path]:
+    for path in sorted((results / "asked").glob("*/*.json")):
+        try:
+            failed = failures(path)
+        except ArtifactError:
+            yield path
+            continue
+        for model, of_model in failed.items():
+            for evaluation in of_model:
+                yield from (path, *results.glob(f"{model}/*/{evaluation}.parquet"))
+
+
+def _metrics(results: Path) -> Iterator[Path]:
+    for path in sorted(results.glob("*/metrics.parquet")):
+        try:
+            evaluations = artifacts.metadata(path).get("evaluations", {})
+        except ArtifactError:
+            yield path
+            continue
+        yield from (path.parent / "tasks" / f"{e}.parquet" for e, note in evaluations.items() if "unavailable" in note)
+
+
+def _states_why(path: Path) -> bool:
+    """Does this artifact say why it has no rows, or can it not be read?"""
+    try:
+        return "unavailable" in artifacts.metadata(path)
+    except ArtifactError:
+        return True
