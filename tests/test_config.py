@@ -116,7 +116,14 @@ def test_the_same_evaluation_with_other_options_is_a_mistake(tmp_path):
 def test_one_task_in_one_language_has_one_source(tmp_path):
     text = GOOD.replace("task: cola", "task: openbookqa")
     text += "  - {task: openbookqa, languages: [gl], protocols: [options], data: hub}\n"
-    assert "different data or limit" in complaint(tmp_path, text)
+    assert "different data" in complaint(tmp_path, text)
+
+
+def test_one_task_in_one_language_may_have_two_limits_each_with_items_of_its_own(tmp_path):
+    text = GOOD.replace("task: cola, languages: [gl]", "task: openbookqa, languages: [gl], protocols: [options]")
+    text += "  - {task: openbookqa, languages: [gl], protocols: [generation], data: samples, limit: 3}\n"
+    found = config.load([write(tmp_path, text)]).evaluations
+    assert [e.items for e in found.values()] == ["openbookqa.gl", "openbookqa.gl.limit3"]
 
 
 def test_a_language_without_an_encoder_is_a_mistake(tmp_path):

@@ -188,7 +188,7 @@ def swapped(path: Path) -> None:
 
 
 READ_BY = [
-    (f"resources/items/{GL}.parquet", ["requests", "similarity", "metrics"]),
+    (f"resources/items/{GL}.limit3.parquet", ["requests", "similarity", "metrics"]),
     (f"results/requests/{OPTIONS}.parquet", ["infer", "answers", "metrics", "report"]),
     (f"results/requests/{GENERATION}.parquet", ["similarity"]),
     ("resources/models/one.json", ["infer", "answers", "similarity", "metrics", "report"]),
@@ -322,7 +322,7 @@ def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys
 
 
 def test_what_is_damaged_is_deleted_when_a_run_ends(run):
-    damaged = [Path("resources/models/one.json"), Path(f"resources/items/{GL}.parquet")]
+    damaged = [Path("resources/models/one.json"), Path(f"resources/items/{GL}.limit3.parquet")]
     damaged += [Path(f"results/requests/{OPTIONS.replace(GL, ES)}.parquet")]
     for path in damaged:
         bit_flipped(path) if path.suffix == ".json" else half(path)

@@ -1,11 +1,12 @@
 """Notes: what no number says is said."""
 
 import pandas as pd
-from vernacular.summary.notes import as_frame, data_sets_of, notes_of
+from vernacular.summary.notes import as_frame, data_sets_of, mixed_engines, notes_of
 
 DATASET = {
     "task": "cola",
     "language": "gl",
+    "limit": None,
     "citation": "Me 2026",
     "source": {
         "kind": "hub",
@@ -66,6 +67,7 @@ def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
         {
             "task": "cola",
             "language": "gl",
+            "limit": None,
             "kind": "hub",
             "from": "a/b",
             "split": "test",
@@ -86,3 +88,22 @@ def test_code_that_was_trusted_and_weights_without_a_place_are_said_once_a_model
         (None, "trusted code", None),
         (None, "unused weights", 2),
     ]
+
+
+def computed_by(model: str, version: str, *evaluations: str) -> dict:
+    libraries = {"torch": "2.13.0", "transformers": version}
+    facts = {"inference": {"engine": {"version": f"of-{version}"}, "model": libraries}}
+    return {"model": model, "evaluations": dict.fromkeys(evaluations, facts) | {"lost": {"unavailable": "gone"}}}
+
+
+def test_models_of_one_version_need_no_note():
+    assert mixed_engines([computed_by("a", "5.1", "x", "y"), computed_by("b", "5.1", "x", "y")]) == []
+    assert mixed_engines([computed_by("a", "5.1", "x"), computed_by("b", "5.2", "y")]) == [], "nothing is compared"
+
+
+def test_models_of_different_versions_are_noted_once_with_the_number_of_evaluations():
+    models = [computed_by("a", "5.1", "x", "y"), computed_by("b", "5.2", "x", "y"), computed_by("c", "5.1", "x", "y")]
+    [note] = mixed_engines(models)
+    assert (note["kind"], note["count"], note["model"]) == ("mixed versions", 2, None)
+    assert "a, c: torch 2.13.0, transformers 5.1" in note["note"]
+    assert "b: torch 2.13.0, transformers 5.2" in note["note"]

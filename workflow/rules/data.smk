@@ -1,4 +1,5 @@
-"""Data sets -> items. REQUIRED INPUTS: the task files. OUTPUTS: resources/items/{task}.{lang}.parquet.
+"""Data sets -> items. REQUIRED INPUTS: the task files. OUTPUTS: resources/items/{task}.{lang}.parquet, and with a limit
+resources/items/{task}.{lang}.limit{n}.parquet.
 
 A set that cannot be had (gated, gone, no network) leaves a file that says so, and the other evaluations go on; rule
 `complete` fails at the end, and the next run tries again.
@@ -8,11 +9,11 @@ A set that cannot be had (gated, gone, no network) leaves a file that says so, a
 # the items of one task in one language, in the one schema every stage reads
 rule items:
     output:
-        "resources/items/{task}.{lang}.parquet",
+        "resources/items/{itemset}.parquet",
     log:
-        "logs/items/{task}.{lang}.log",
+        "logs/items/{itemset}.log",
     benchmark:
-        "benchmarks/items/{task}.{lang}.tsv"
+        "benchmarks/items/{itemset}.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -23,6 +24,6 @@ rule items:
     params:
         spec=lambda wildcards: spec("items", **specs.of_items(CONFIG, evaluation_of(wildcards))),
     message:
-        "items: read and normalise {wildcards.task}.{wildcards.lang}"
+        "items: read and normalise {wildcards.itemset}"
     shell:
         "python -m vernacular items --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -4,7 +4,7 @@ from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.everyeval import write_every_eval_ever
-from vernacular.summary.notes import as_frame, data_sets_of, notes_of
+from vernacular.summary.notes import as_frame, data_sets_of, mixed_engines, notes_of
 from vernacular.summary.schema import RESULTS
 from vernacular.summary.seedfiles import write_harness
 from vernacular.summary.tables import collect, to_arrow, wide, write_csv
@@ -20,6 +20,7 @@ def summary(args) -> str:
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (STANDINGS, COMPARISONS, OVERALL)
     }
     notes = [row for note in of_models for row in notes_of(note)]
+    notes += mixed_engines(of_models)
     notes += _joined_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
     models = [_described(note["record"]) for note in of_models]
     made_of = artifacts.made_of(args.spec, *args.metrics, *tables.values())
@@ -28,7 +29,7 @@ def summary(args) -> str:
     write_csv(args.out / "results.csv", long)
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
-    data_sets = {(row["task"], row["language"]): row for note in of_models for row in data_sets_of(note)}
+    data_sets = {(row["task"], row["language"], row["limit"]): row for note in of_models for row in data_sets_of(note)}
     write_harness(args.out / "harness", long)
     write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
     provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}

@@ -41,8 +41,8 @@ class Evaluation:
 
     @property
     def items(self) -> str:
-        """The stem of its items file."""
-        return f"{self.task}.{self.language}"
+        """The stem of its items file: `openbookqa.gl`, or `openbookqa.gl.limit50` where not all items are taken."""
+        return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
 
 
 def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:

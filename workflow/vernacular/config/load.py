@@ -148,12 +148,12 @@ def load(paths, overrides: dict | None = None) -> Config:
 
 
 def _check_items_agree(evaluations, fail) -> None:
-    """One task in one language is one items file, so it has one source and one limit."""
-    seen: dict[str, Evaluation] = {}
+    """One task in one language has one source."""
+    seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
-        other = seen.setdefault(evaluation.items, evaluation)
-        if (other.data, other.limit) != (evaluation.data, evaluation.limit):
-            fail(f"{evaluation.task} in {evaluation.language} is asked for twice with different data or limit.")
+        other = seen.setdefault((evaluation.task, evaluation.language), evaluation)
+        if other.data != evaluation.data:
+            fail(f"{evaluation.task} in {evaluation.language} is asked for twice with different data.")
 
 
 def _check_encoders(config: Config, fail) -> None:

@@ -22,7 +22,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
     the per-item results. Returns the deleted paths.
     """
     found = [
-        *_items(resources, results),
+        *_items(resources),
         *_records(resources, results),
         *_similarities(results),
         *_requests(results),
@@ -36,10 +36,10 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
     return deleted
 
 
-def _items(resources: Path, results: Path) -> Iterator[Path]:
+def _items(resources: Path) -> Iterator[Path]:
     for path in sorted((resources / "items").glob("*.parquet")):
-        if _states_why(path):
-            yield from (path, *results.glob(f"requests/{path.stem}.*"), *results.glob(f"*/*/{path.stem}.*.parquet"))
+        if _states_why(path):  # the requests made of it state it too
+            yield path
 
 
 def _records(resources: Path, results: Path) -> Iterator[Path]:

@@ -66,7 +66,8 @@ def build(
         task["dataset"] = provenance.data_set(task.pop("facts"))
         write_piece(out, f"e{number}/task", task)
         if task["dataset"]:
-            data_sets[task["dataset"]["task"], task["dataset"]["language"]] = task["dataset"]
+            key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
+            data_sets[key] = task["dataset"]
         runs += [provenance.run(model, number, note) for model, note in of_runs.items()]
         setting = leaderboard.setting(rows) if len(rows) else _asked_setting(results, name)
         index["evaluations"].append(

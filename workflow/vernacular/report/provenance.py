@@ -26,6 +26,7 @@ def data_set(facts: dict | None) -> dict | None:
     return {
         "task": facts["task"],
         "language": facts["language"],
+        "limit": facts.get("limit"),
         "from": next((source[key] for key in named if source.get(key)), source["kind"]),
         "kind": source["kind"],
         "config": source.get("config"),

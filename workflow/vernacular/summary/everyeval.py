@@ -37,7 +37,8 @@ def every_eval_ever(
     gives them; `when`, seconds since 1970, is now unless given.
     """
     known = {model["name"]: model for model in models}
-    found = {(row["task"], row["language"]): row for row in data_sets or []}
+    # of one with and without a limit, the whole
+    found = {(row["task"], row["language"]): row for row in sorted(data_sets or [], key=lambda row: row["items"])}
     stamp = f"{time.time() if when is None else when:.0f}"
     return [_record(rows, known.get(rows[0]["model"], {}), found, stamp) for rows in by_model(long)]
 

@@ -1,5 +1,7 @@
 """Notes: whatever a reader of the numbers should know and no number says. Nothing is left out in silence."""
 
+from collections import Counter
+
 import pandas as pd
 
 _COLUMNS = ["model", "evaluation", "kind", "note", "count"]
@@ -45,15 +47,42 @@ def notes_of(told: dict) -> list[dict]:
     return found
 
 
+def mixed_engines(models: list[dict]) -> list[dict]:
+    """Return a note for each way in which models were computed by different versions of the engine or its libraries.
+
+    models: metadata of their metrics files. Numbers of one evaluation are compared across models, so all of them should
+    come from one version; they do not where some models could not be run again after an upgrade.
+    """
+    versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
+    for told in models:
+        for evaluation, facts in told["evaluations"].items():
+            if (engine := facts.get("inference", {}).get("engine", {})).get("version"):
+                model = facts["inference"].get("model", {})
+                libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
+                version = f"{libraries} (engine {engine['version'][:8]})"
+                versions.setdefault(evaluation, {}).setdefault(version, []).append(told["model"])
+    ways = Counter(_way(of_version) for of_version in versions.values() if len(of_version) > 1)
+    text = "computed by different versions, so that differences between these models may be due to them: "
+    return [
+        {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + way, "count": count}
+        for way, count in ways.items()
+    ]
+
+
+def _way(of_version: dict[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(names)}: {version}" for version, names in of_version.items())
+
+
 def data_sets_of(told: dict) -> list[dict]:
-    """Where one model's items came from, a row per task and language: repository, commit, hash, licence, counts."""
+    """Where one model's items came from, by task, language and limit: repository, commit, hash, licence, counts."""
     found = {}
     for facts in told["evaluations"].values():
         if dataset := facts.get("dataset"):
             source, rows = dataset["source"], dataset["rows"]
-            found[dataset["task"], dataset["language"]] = {
+            found[dataset["task"], dataset["language"], dataset["limit"]] = {
                 "task": dataset["task"],
                 "language": dataset["language"],
+                "limit": dataset["limit"],
                 "kind": source["kind"],
                 "from": source.get("repository") or source.get("url") or source.get("file") or source["kind"],
                 "split": source.get("split"),
