@@ -13,7 +13,14 @@ LLAMA = (
 SMOLLM = "{%- set today = strftime_now('%d %B %Y') -%}Today: {{ today }}|{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
 
-@pytest.mark.parametrize("template", [LLAMA, SMOLLM])
+# one that has a date of its own where it is given none
+DATED = (
+    "{%- if not date_string is defined %}{%- set date_string = '26 Jul 2024' %}{%- endif %}"
+    "Today Date: {{ date_string }}|{% for m in messages %}{{ m['content'] }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("template", [LLAMA, SMOLLM, DATED])
 def test_the_day_of_the_run_is_not_in_the_prompt(template):
     loaded = tiny.loaded("llama")
     loaded.tokenizer.chat_template = template

@@ -3,15 +3,11 @@ import signal
 
 import pyarrow as pa
 import pytest
-import tiny
 from vernacular.core.errors import ArtifactError
 from vernacular.core.signals import Stopped, stoppable
-from vernacular.inference import keys
-from vernacular.inference.keys import evaluation_key
-from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.inference.schema import SCORES
 from vernacular.inference.store import Journal, Store
 
-REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:0"], "request_id": ["r1", "r2"]})
 ROW = {"logprobs": [-0.1, -12.345678710937500, None], "flag": None}
 
 
@@ -20,41 +16,6 @@ def finished_table() -> pa.Table:
     return pa.Table.from_pylist(
         [{**row, "request_id": "r1", "item_id": "a", "role": "good", "logprobs": [-1.5]}], schema=SCORES.schema
     )
-
-
-def test_key_ignores_row_order_and_options_that_change_no_number():
-    key = evaluation_key(tiny.record("llama"), REQUESTS, SCORES)
-    assert key == evaluation_key(tiny.record("llama", device="cuda", batch_tokens=8), REQUESTS.take([1, 0]), SCORES)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"trust_remote_code": True}, {"dtype": "bfloat16"}, {"bos": "never"}, {"fingerprint": "x"}, {"chat": True}],
-)
-def test_key_changes_with_an_option_that_changes_numbers(option):
-    key = evaluation_key(tiny.record("llama"), REQUESTS, SCORES)
-    assert key != evaluation_key(tiny.record("llama", **option), REQUESTS, SCORES)
-    assert key != evaluation_key(tiny.record("llama"), REQUESTS, GENERATIONS)
-
-
-@pytest.mark.parametrize(
-    ("library", "kind", "option"),
-    [
-        ("vllm", GENERATIONS, {"engine": "vllm"}),
-        ("peft", SCORES, {"adapter": {"folder": "a"}}),
-        ("bitsandbytes", SCORES, {"quantization": {"load_in_8bit": True}}),
-    ],
-)
-def test_key_changes_with_the_version_of_a_library_that_this_model_needs(library, kind, option, monkeypatch):
-    installed = keys.version
-
-    def both(number):
-        monkeypatch.setattr(keys, "version", lambda name: number if name == library else installed(name))
-        return [evaluation_key(tiny.record("llama", **more), REQUESTS, kind) for more in (option, {})]
-
-    (old, plain), (new, same) = both("1.0"), both("1.1")
-    assert old != new
-    assert plain == same, "a model that needs it not is not asked again"
 
 
 def test_finished_evaluation_comes_back_and_its_journal_is_gone(tmp_path):
