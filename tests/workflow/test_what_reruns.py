@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from vernacular.core import artifacts
+from vernacular.data.schema import ITEMS
 from workplace import ROOT, Workplace, said
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
@@ -106,6 +108,65 @@ def test_editing_the_summary_runs_the_summary(place, edited):
     assert set(place.planned()) <= AFTER_METRICS
 
 
+def state(folder: Path) -> dict:
+    """Every file but Snakemake's own, with what a change of it would show."""
+    files = [path for path in folder.rglob("*") if path.is_file() and ".snakemake" not in path.parts]
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes()) for path in files}
+
+
+@pytest.mark.parametrize("planning", [["-n"], ["--summary"], ["--list-rules"], ["--unlock"]], ids=" ".join)
+def test_planning_writes_and_deletes_nothing(place, planning):
+    """Not even what the next run would make again: a file that states why it has no rows, and a damaged one."""
+    items = place.folder / "resources" / "items" / "openbookqa.gl.parquet"
+    requests = place.folder / "results" / "requests" / "openbookqa.gl.options.0shot.parquet"
+    kept = items.read_bytes(), requests.read_bytes()
+    place.run("-n")  # writes the config
+    artifacts.write(items, ITEMS, [], {"unavailable": "gated", "fingerprint": "x"})
+    requests.write_bytes(kept[1][:100])
+    try:
+        before = state(place.folder)
+        run = place.run(*planning)
+        before[place.folder / "config.yaml"] = state(place.folder)[place.folder / "config.yaml"]
+        assert state(place.folder) == before
+        assert run.returncode == 0, said(run)
+    finally:
+        items.write_bytes(kept[0])
+        requests.write_bytes(kept[1])
+
+
+@pytest.fixture
+def upgraded(place, tmp_path):
+    """A function that installs another version of a library, for the plan and the jobs of one test."""
+    before = place.environment
+
+    def install(name: str, version: str) -> None:
+        about = tmp_path / f"{name}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        place.environment = before | {"PYTHONPATH": os.pathsep.join([before["PYTHONPATH"], str(tmp_path)])}
+
+    yield install
+    place.environment = before
+
+
+def test_an_upgrade_of_what_computes_log_probabilities_computes_them_again(place, upgraded):
+    upgraded("tokenizers", "0.23.99")
+    planned = place.planned()
+    assert planned["infer"] == planned["answers"] == 2
+    assert "items" not in planned
+    assert "requests" not in planned
+
+
+def test_an_upgrade_of_what_makes_the_tables_makes_the_tables(place, upgraded):
+    upgraded("openpyxl", "99.0")
+    assert set(place.planned()) <= AFTER_METRICS - {"compare"}
+
+
+def test_an_upgrade_of_what_shows_progress_does_nothing(place, upgraded):
+    upgraded("tqdm", "99.0")
+    assert place.planned() == {}
+
+
 def test_another_similarity_metric_or_encoder_asks_no_model(place, changed):
     changed["similarity"]["metrics"] = ["cosine", "bertscore"]
     with_metric = place.planned()
@@ -145,6 +206,17 @@ def test_other_shards_ask_nothing_again(place, changed):
     assert run.returncode == 0, said(run)
     logs = [(place.folder / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
     assert not any("computed" in log for log in logs)
+
+
+def test_results_of_two_versions_in_one_summary_are_noted(place, changed, upgraded):
+    upgraded("tokenizers", "0.23.99")
+    changed["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
+    run = place.run("--rerun-triggers", "mtime")
+    assert run.returncode == 0, said(run)
+    notes = place.notes().query("kind == 'mixed versions'")
+    assert list(notes["count"]) == [2]
+    assert "tiny, other: " in notes["note"].iloc[0]
+    assert "third: " in notes["note"].iloc[0]
 
 
 def test_a_removed_task_drops_out_of_the_summary_and_its_files_stay(place, changed):
