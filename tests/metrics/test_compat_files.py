@@ -171,6 +171,17 @@ def test_grew_tse_table_has_a_column_for_each_form_and_each_score_under_its_own(
     assert list(map(float, rows[1].split(",")[8:-1])) == pytest.approx([0.5, 1.0, 0.25, 2.0, 0.125, 3.0, 0.75])
 
 
+def test_grew_tse_columns_whose_forms_coincide_have_the_form_and_its_score_each(tmp_path):
+    extra = {"form_columns": json.dumps(["good", ["bad", "worse"]])}
+    values = {"loglik_token:0": LN(0.5), "loglik_token:1": LN(0.25)}
+    found = written(tmp_path, "target_word", pair(["u", "v"], extra=extra, values=values))
+    header, row = found["evaluation.csv"].splitlines()
+    assert header == (
+        "Index,sentence_id,match_id,good,bad,worse,p_good,I_good,p_bad,I_bad,p_worse,I_worse,certainty,error"
+    )
+    assert row == "0,,,u,v,v,0.5,1.0,0.25,2.0,0.25,2.0,,"
+
+
 @pytest.mark.parametrize("extra", [{}, {"form_columns": '["good"]'}, {"form_columns": "[]"}])
 def test_grew_tse_forms_without_a_name_each_are_numbered(tmp_path, extra):
     found = written(tmp_path, "target_word", pair(["x", "y"], extra=extra, values={"loglik_sentence:0": -LN(8)}))
