@@ -105,8 +105,3 @@ def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
     assert rows[1]["flag"] == "error: fewer than two options"
     rows, _ = run("letters", causal)
     assert rows[1]["flag"] == "error: neither context nor question"
-
-
-def test_a_causal_sentence_and_its_fill_rank_candidates_alike(causal):
-    values = run("cloze", causal)[0][0]["values"]
-    assert values["accuracy"] == values["accuracy_fill"]
