@@ -3,7 +3,7 @@
 import json
 import math
 
-from vernacular.metrics.compat.table import csv_text
+from vernacular.metrics.compat.table import TEXT_NOTE, csv_text
 from vernacular.metrics.rows import extra
 
 README = """\
@@ -31,6 +31,7 @@ Where a number differs from what Grew-TSE would have written, this is why:
 - In the summaries, the normalised difference is (U - G)/G and not rounded to a whole number, and sentence-level
   differences exist (nan there).
 """
+README += TEXT_NOTE
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
