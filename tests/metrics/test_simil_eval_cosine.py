@@ -69,13 +69,14 @@ def test_the_evaluated_model_embeds_the_text_itself_as_simil_eval_does(folders, 
     np.testing.assert_allclose(found(folder), oracle(folder), atol=1e-6)
 
 
-def test_with_an_adapter_too(folders, tmp_path):
-    folder = with_tokenizer(folders / "llama", tmp_path / "base", chat_template=TEMPLATE)
-    adapting.train(folder, tmp_path / "adapter", steps=2)
+@pytest.mark.parametrize(("arch", "targets"), [("llama", ["q_proj", "v_proj"]), ("gpt2", ["c_attn"])])
+def test_with_an_adapter_too(folders, tmp_path, arch, targets):
+    folder = with_tokenizer(folders / arch, tmp_path / "base", chat_template=TEMPLATE, padding_side="left")
+    adapting.train(folder, tmp_path / "adapter", steps=2, target_modules=targets)
     adapted = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), tmp_path / "adapter"
     )
-    expected = simil_eval(AutoTokenizer.from_pretrained(folder), adapted.get_base_model().model.eval(), PAIRS)
+    expected = simil_eval(AutoTokenizer.from_pretrained(folder), adapted.get_base_model().base_model.eval(), PAIRS)
     ours = found(folder, adapter={"folder": str(tmp_path / "adapter")})
     np.testing.assert_allclose(ours, expected, atol=1e-6)
     assert not np.allclose(ours, found(folder), atol=1e-3)
