@@ -35,6 +35,6 @@ rule all:
         rules.compare.output,
         rules.report.output,
         expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
-        expand("results/compat/{model}", model=CONFIG.models if items_of(settings.COMPAT) else []),
+        expand(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT), model=CONFIG.models),
     message:
         "all: everything that config.yaml asks for is there"

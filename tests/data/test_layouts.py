@@ -190,9 +190,41 @@ def test_other_mask_token_is_written_as_the_usual_one():
     }
     assert make(row, "target_word", FORMS | {"mask": "<mask>"})["context"] == "The boy [MASK]."
     assert reason(row, "target_word", FORMS) == "no masked word"
-    assert (
-        reason(row | {"form_ungrammatical": "reads"}, "target_word", FORMS | {"mask": "<mask>"}) == "duplicated options"
-    )
+
+
+THREE = FORMS | {"bad": ["form_wrong_*"]}
+ERGATIVE = {"sentence_id": "s", "masked_text": "კაცი, [MASK] ჰყავს.", "form_grammatical": "რომელსაც"}
+
+
+def test_incorrect_forms_that_coincide_are_one_form_of_both_columns():
+    """A syncretism (Georgian S1-DAT: ergative and nominative are written alike), which the set gives in two columns."""
+    row = ERGATIVE | {"form_wrong_erg": "რომელმაც", "form_wrong_nom": "რომელმაც "}
+    items, counts = make_items([row], "target_word", THREE)
+    assert (items[0]["choices"], items[0]["gold"]) == (["რომელსაც", "რომელმაც"], [0])
+    assert items[0]["extra"]["form_columns"] == '["form_grammatical", ["form_wrong_erg", "form_wrong_nom"]]'
+    assert (counts["kept"], counts["dropped"]) == (1, {})
+    assert counts["repaired"] == {"repeated incorrect forms merged": 1}
+
+
+@pytest.mark.parametrize("coinciding", [("form_wrong_nom",), ("form_wrong_erg", "form_wrong_nom")])
+def test_an_incorrect_form_that_is_the_correct_one_keeps_the_row_out(coinciding):
+    row = ERGATIVE | {"form_wrong_erg": "რომელმაც", "form_wrong_nom": "რომელი"}
+    row |= dict.fromkeys(coinciding, "რომელსაც")
+    assert reason(row, "target_word", THREE) == "an incorrect form equals the correct one"
+
+
+def test_forms_in_one_column_are_merged_too():
+    row = ERGATIVE | {"forms": ["რომელმაც", "რომელმაც"]}
+    item = make(row, "target_word", FORMS | {"bad": "forms"})
+    assert (item["choices"], item["extra"]["form_columns"]) == (["რომელსაც", "რომელმაც"], "[]")
+
+
+def test_distinct_forms_are_as_they_were():
+    row = ERGATIVE | {"form_wrong_erg": "რომელმაც", "form_wrong_nom": "რომელი"}
+    items, counts = make_items([row], "target_word", THREE)
+    assert items[0]["choices"] == ["რომელსაც", "რომელმაც", "რომელი"]
+    assert items[0]["extra"]["form_columns"] == '["form_grammatical", "form_wrong_erg", "form_wrong_nom"]'
+    assert counts["repaired"] == {}
 
 
 def test_pair_of_sentences_and_beginning_with_two_endings():

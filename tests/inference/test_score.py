@@ -1,5 +1,6 @@
 """What a scores table says: flags, truncation, chat, extras, counters, and the strategy that was used."""
 
+import copy
 import math
 
 import pytest
@@ -89,6 +90,32 @@ def test_straddling_token_is_scored_whole_and_flagged():
     rows, _ = ask(tiny.loaded("qwen3"), [("O gato", 3, 6)])
     assert rows[0]["flag"] == "boundary"
     assert rows[0]["offsets"][0][0] < 3
+
+
+UNKNOWN = "unknown token: part of the scored text is not in the vocabulary"
+
+
+@pytest.mark.parametrize(("arch", "tokens"), [("llama", "wordpiece"), ("bert", "wordpiece"), ("llama", "metaspace")])
+def test_unknown_token_in_a_span_is_flagged_and_changes_no_number(arch, tokens):
+    """All that a vocabulary lacks is one token: the log-probability is of "something unknown", whichever it was."""
+    loaded, unaware = tiny.loaded(arch, tokens=tokens), tiny.loaded(arch, tokens=tokens)
+    unaware.tokenizer = copy.deepcopy(unaware.tokenizer)
+    unaware.tokenizer.unk_token = None
+    text = "the cat 🙂 sleeps"
+    texts = [(text, 8, 9), (text, 0, len(text)), (text, 0, 7), (text, 10, len(text))]
+    rows, metadata = ask(loaded, texts)
+    assert loaded.tokenizer.unk_token in rows[0]["tokens"]
+    assert [row["flag"] for row in rows] == [UNKNOWN, UNKNOWN, None, None]
+    assert metadata["flags"] == {"unknown token": 2}
+    plain, _ = ask(unaware, texts)
+    assert [row["flag"] for row in plain] == [None] * 4
+    assert [row["logprobs"] for row in rows] == [row["logprobs"] for row in plain]
+
+
+def test_bytes_are_never_unknown():
+    rows, metadata = ask(tiny.loaded("llama"), [("the cat 🙂", 0, 9), ("მელა", 0, 4)])
+    assert [row["flag"] for row in rows] == [None, None]
+    assert metadata["flags"] == {}
 
 
 def test_long_prompt_sheds_whole_demonstrations_first():

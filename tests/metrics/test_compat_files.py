@@ -171,6 +171,17 @@ def test_grew_tse_table_has_a_column_for_each_form_and_each_score_under_its_own(
     assert list(map(float, rows[1].split(",")[8:-1])) == pytest.approx([0.5, 1.0, 0.25, 2.0, 0.125, 3.0, 0.75])
 
 
+def test_grew_tse_columns_whose_forms_coincide_have_the_form_and_its_score_each(tmp_path):
+    extra = {"form_columns": json.dumps(["good", ["bad", "worse"]])}
+    values = {"loglik_token:0": LN(0.5), "loglik_token:1": LN(0.25)}
+    found = written(tmp_path, "target_word", pair(["u", "v"], extra=extra, values=values))
+    header, row = found["evaluation.csv"].splitlines()
+    assert header == (
+        "Index,sentence_id,match_id,good,bad,worse,p_good,I_good,p_bad,I_bad,p_worse,I_worse,certainty,error"
+    )
+    assert row == "0,,,u,v,v,0.5,1.0,0.25,2.0,0.25,2.0,,"
+
+
 @pytest.mark.parametrize("extra", [{}, {"form_columns": '["good"]'}, {"form_columns": "[]"}])
 def test_grew_tse_forms_without_a_name_each_are_numbered(tmp_path, extra):
     found = written(tmp_path, "target_word", pair(["x", "y"], extra=extra, values={"loglik_sentence:0": -LN(8)}))
@@ -198,13 +209,48 @@ def test_palmx_files_to_the_letter(tmp_path):
         pair(["y", "n"], (), [0.0, 0.0], [1], None, item_id="z", question="a\nb", source_row=1),
     )
     assert found == {
-        "predictions.csv": "id,prediction\n=1,\nz,B\n",
+        "predictions.csv": "id,prediction\n'=1,\nz,B\n",
         "scores.txt": "accuracy is not available: no answer is known\n",
         "outputs_log.csv": "id,question,A,B,C,D,E,answer_label,pred_label,correct,score_A,prob_A,score_B,prob_B,"
         "score_C,prob_C,score_D,prob_D,score_E,prob_E\n"
-        '=1,"""?""",a,b,c,d,e,B|E,,,-inf,,-inf,,-inf,,-inf,,-inf,\n'
-        'z,"a\nb",y,n,,,,,B,,0.0,0.5,0.0,0.5,,,,,,\n',
+        "'=1,"
+        '"""?""",a,b,c,d,e,B|E,,,-inf,,-inf,,-inf,,-inf,,-inf,\n'
+        "z,a b,y,n,,,,,B,,0.0,0.5,0.0,0.5,,,,,,\n",
     }
+
+
+FORMULA = "=cmd|' /C calc'!A1"
+
+
+def test_no_text_of_the_source_tools_tables_is_a_formula_and_numbers_stay_numbers(tmp_path):
+    """A data set is other people's words, and a spreadsheet runs them; JSON lines are read by no spreadsheet."""
+    found = written(
+        tmp_path / "letters",
+        "letters",
+        pair(
+            [FORMULA, "+1", "-1", "@A1"], (0,), [-1.0, -2.0, -3.0, -math.inf], [0], True, item_id="-7", question="=1+1"
+        ),
+    )
+    log = next(csv.DictReader(io.StringIO(found["outputs_log.csv"])))
+    assert [log[name] for name in ("id", "question", *"ABCD")] == ["'-7", "'=1+1", "'" + FORMULA, "'+1", "'-1", "'@A1"]
+    assert [log[f"score_{letter}"] for letter in "ABCD"] == ["-1.0", "-2.0", "-3.0", "-inf"]
+    assert found["predictions.csv"] == "id,prediction\n'-7,A\n"
+
+    extra = {"sentence_id": FORMULA, "form_columns": json.dumps(["=good", "bad"])}
+    values = {"loglik_sentence:0": -LN(8), "loglik_sentence:1": -LN(16)}
+    found = written(tmp_path / "forms", "target_word", pair(["-se", "=lo"], extra=extra, values=values))
+    cells = next(csv.DictReader(io.StringIO(found["evaluation_sentence.csv"])))
+    assert [cells[name] for name in ("sentence_id", "'=good", "bad")] == ["'" + FORMULA, "'-se", "'=lo"]
+    assert (float(cells["p_=good"]), float(cells["I_bad"])) == (pytest.approx(-3.0), pytest.approx(4.0))
+
+    found = written(tmp_path / "lines", "cloze", pair(["=1", "b"], (0,), [-1.0, -2.0], context="=__"))
+    assert json.loads(found["results.jsonl"])["predicted"] == "=1"
+
+
+def test_the_readmes_of_tables_say_what_text_looks_like(tmp_path):
+    for protocol in ("letters", "target_word"):
+        write(tmp_path / protocol, protocol, [], [])
+        assert "apostrophe" in (tmp_path / protocol / "README.txt").read_text("utf-8")
 
 
 def test_serbian_lines_to_the_letter(tmp_path):

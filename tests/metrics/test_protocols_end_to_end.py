@@ -64,8 +64,40 @@ def test_a_causal_model_answers_every_protocol(protocol, causal):
 @pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
 def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
     rows, table = run(protocol, masked)
-    assert all(row["flag"] is None for row in rows)
+    unknown = "unknown token: part of the scored text is not in the vocabulary"
+    assert [row["flag"] for row in rows] == [unknown if protocol == "target_word" else None] * len(rows)
+    assert {row["n_flagged"] for row in table.values()} == {len(rows) if protocol == "target_word" else 0}
     assert all(row["n"] for row in table.values())
+
+
+def with_unknown(value):
+    """The same texts with a sign in every word's end that no vocabulary here holds."""
+    if isinstance(value, str):
+        return f"{value} 🙂"
+    return [with_unknown(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("protocol", sorted(set(CASES) - {"letters"}))  # letters are in every vocabulary here
+def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_counted(protocol):
+    layout, items, options = CASES[protocol]
+    known = items[0] | {"choices": [choice for choice in items[0]["choices"] if choice != "🙂"]}
+    field = "context" if protocol == "acceptability" else "target" if protocol == "last_word" else "choices"
+    items = [known, known | {"item_id": "unknown", field: with_unknown(known[field])}]
+    requests = ask(items, layout, protocol, **options)
+    loaded = tiny.loaded("llama", tokens="wordpiece")
+    table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
+    scores = table.to_pylist()
+    module = PROTOCOLS[protocol]
+    plain, flagged = module.per_item(items, requests, scores)
+    assert (plain["flag"], flagged["flag"]) == (
+        None,
+        "unknown token: part of the scored text is not in the vocabulary",
+    )
+    unaware = module.per_item(items, requests, [row | {"flag": None} for row in scores])
+    assert [row | {"flag": None} for row in (plain, flagged)] == unaware
+    counted = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
+    ignored = aggregate(unaware, module.METRICS, seed=0, categories=False)
+    assert counted == [row | {"n_flagged": 1} for row in ignored]
 
 
 def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
@@ -73,8 +105,3 @@ def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
     assert rows[1]["flag"] == "error: fewer than two options"
     rows, _ = run("letters", causal)
     assert rows[1]["flag"] == "error: neither context nor question"
-
-
-def test_a_causal_sentence_and_its_fill_rank_candidates_alike(causal):
-    values = run("cloze", causal)[0][0]["values"]
-    assert values["accuracy"] == values["accuracy_fill"]

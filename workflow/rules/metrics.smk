@@ -1,6 +1,6 @@
 """Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
 results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
-results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/compat/{model}/.
+results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/compat/{model}/{evaluation}/.
 No evaluated model is loaded here.
 """
 
@@ -104,7 +104,8 @@ rule compat:
         data=items_of(settings.COMPAT),
         tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.COMPAT),
     output:
-        directory("results/compat/{model}"),
+        # one directory each, because Snakemake empties an output directory: those of another config's evaluations stay
+        directory(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT)),
     log:
         "logs/compat/{model}.log",
     benchmark:
@@ -117,8 +118,9 @@ rule compat:
         runtime=30,
     params:
         spec=spec("export", **specs.of_compat(CONFIG)),
+        folder=above_output(1),
     message:
         "compat: write the results of {wildcards.model} as the tools do that people come from"
     shell:
         "python -m vernacular compat --spec - --items-folder resources/items --tasks {input.tasks:q}"
-        " --out {output:q} --log {log:q} <<< {params.spec:q}"
+        " --out {params.folder:q} --log {log:q} <<< {params.spec:q}"

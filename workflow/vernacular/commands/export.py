@@ -7,11 +7,14 @@ from vernacular.metrics.schema import TASK_RESULTS
 
 
 def compat(args) -> str:
-    """One model's results in the files of PalmX, the Serbian cloze scripts and Grew-TSE; a folder per evaluation."""
-    args.out.mkdir(parents=True, exist_ok=True)
+    """Write one model's results in the files of PalmX, the Serbian cloze scripts and Grew-TSE.
+
+    Each evaluation has its directory, which stays empty where there are no results.
+    """
     written = []
     for path in args.tasks:
         what = args.spec["evaluations"][path.stem]
+        (args.out / path.stem).mkdir(parents=True, exist_ok=True)
         if why_missing(artifacts.metadata(path)):
             continue
         rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")

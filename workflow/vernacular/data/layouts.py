@@ -116,13 +116,14 @@ def target_word(cells: Cells) -> dict:
         masked = f"{prompt} {mask}"
     if masked.count(mask) != 1:
         raise Dropped("no masked word" if mask not in masked else "more than one masked word")
-    item = _two(cells, [*cells.texts("good"), *cells.texts("bad")])
+    forms, columns = _merged(cells, [*cells.texts("good"), *cells.texts("bad")])
+    item = _two(cells, forms)
     masked = masked.replace(mask, _MASK)
     extra |= {
         "masked_text": masked,
         "prompt_text": prompt or masked.split(_MASK)[0].rstrip(),
         "original_text": extra.get("original_text") or masked.replace(_MASK, item["choices"][0]),
-        "form_columns": json.dumps(cells.names("good") + cells.names("bad")),
+        "form_columns": json.dumps(columns),
     }
     return item | {"context": masked, "gold": [0], "extra": extra}
 
@@ -160,6 +161,24 @@ def _two(cells: Cells, options: list[str]) -> dict:
         raise Dropped("duplicated options")
     gold = _gold(cells, options) if cells.has("gold") else []
     return _item(context=cells.text("context"), choices=options, gold=gold)
+
+
+def _merged(cells: Cells, forms: list[str]) -> tuple[list[str], list[str | list[str]]]:
+    """Return (distinct forms of a word, the correct one first; the column of each, or its columns where they coincide).
+
+    Incorrect forms may coincide, as cases do that are written alike. Raises Dropped where one equals the correct form.
+    """
+    names = cells.names("good") + cells.names("bad")
+    distinct = list(dict.fromkeys(forms))
+    if len(distinct) == len(forms) or not all(forms):
+        return forms, names
+    if forms[0] in forms[1:]:
+        raise Dropped("an incorrect form equals the correct one")
+    cells.repaired.add("repeated incorrect forms merged")
+    if len(names) != len(forms):  # a column that holds a list of forms, or one that may be missing
+        return distinct, []
+    columns = [[name for name, form in zip(names, forms, strict=True) if form == one] for one in distinct]
+    return distinct, [of_one[0] if len(of_one) == 1 else of_one for of_one in columns]
 
 
 def _gold(cells: Cells, options: list[str]) -> list[int]:

@@ -69,6 +69,9 @@ def prepare(loaded: LoadedModel, row: dict) -> Prepared:
         found.flags.append("error: a token is beyond the model's vocabulary")
         found.stop = found.first
     found.span = found.ids[found.first : found.stop]
+    unknown = loaded.tokenizer.unk_token_id
+    if unknown is not None and unknown in found.span:
+        found.flags.append("unknown token: part of the scored text is not in the vocabulary")
     return found
 
 

@@ -31,7 +31,8 @@ SCORES = Kind(
             ("word_end", pa.list_(pa.float32())),  # ln P(a word ends here), before each token and after the last
             ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
             ("rendered", pa.string()),  # the text as sent, where a chat template changed it; null otherwise
-            ("flag", pa.string()),  # null, "boundary", "truncated", "empty", "error: …"; several joined by "; "
+            # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "
+            ("flag", pa.string()),
         ]
     ),
     key=("item_id", "role"),

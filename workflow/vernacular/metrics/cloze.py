@@ -1,7 +1,11 @@
 """cloze: which candidate, filled into the gap, makes the likeliest sentence?
 
-By the whole sentence, and by candidate and right context given the left context. For a causal model the two sums rank
-alike (the left context is common); per token, character and byte, and for a masked model, they do not.
+By the whole sentence, and by candidate and right context given the left context (the fill). In a causal model the two
+sums differ by the log-likelihood of the left context. They rank candidates alike where both or neither are read after a
+BOS: where the tokenizer adds one or has none, and with `bos: always`, `eos` or `never`. They need not with `bos: auto`
+and a tokenizer that has a BOS and adds none (GPT-2), where only what is scored from its first character gets one: the
+sentence, not the fill; nor where a token reaches across the start of the gap (flagged `boundary`), per token, character
+and byte, or in a masked model.
 """
 
 from vernacular.metrics.choosing import choose, right_options

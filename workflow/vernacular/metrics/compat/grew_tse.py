@@ -3,7 +3,7 @@
 import json
 import math
 
-from vernacular.metrics.compat.table import csv_text
+from vernacular.metrics.compat.table import TEXT_NOTE, csv_text
 from vernacular.metrics.rows import extra
 
 README = """\
@@ -25,10 +25,13 @@ Where a number differs from what Grew-TSE would have written, this is why:
 - Probabilities have no floor (1e-12 there), nothing is rounded, and words such as "null" and "NA" are words.
 - certainty is 1 - H/ln 100, H the entropy of the 100 likeliest tokens at the form's first token, and lies between 0 and
   1. Grew-TSE divides by the logarithm of the whole vocabulary, so that it cannot fall below about 0.57.
+- Incorrect forms that coincide are one form here: it counts once in the mean over the incorrect forms, and each of its
+  columns has its scores. Grew-TSE treats each column as a form of its own.
 - A row that cannot be scored is a row with an error; Grew-TSE stops and loses the rows before it.
 - In the summaries, the normalised difference is (U - G)/G and not rounded to a whole number, and sentence-level
   differences exist (nan there).
 """
+README += TEXT_NOTE
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
@@ -39,17 +42,17 @@ def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
 
 
 def _table(pairs: list[tuple[dict, dict]], level: str) -> str:
-    every = [_forms(item) for item, _ in pairs]
-    forms = list(dict.fromkeys(name for names in sorted(every, key=len, reverse=True) for name in names))
+    every = [_columns(item) for item, _ in pairs]
+    forms = list(dict.fromkeys(name for held in sorted(every, key=len, reverse=True) for name in held))
     texts = ["original_text", "masked_text", "prompt_text"]
     texts = [name for name in texts if any(extra(item).get(name) for item, _ in pairs)]
     given = ["sentence_id", "match_id", *forms[:1], *texts, *forms[1:]]
     certainty = ["certainty"] if level == "token" else []
     columns = ["Index", *given, *(f"{name}_{form}" for form in forms for name in ("p", "I")), *certainty, "error"]
     rows = []
-    for number, ((item, row), names) in enumerate(zip(pairs, every, strict=True)):
-        cells = extra(item) | dict(zip(names, item["choices"], strict=True))
-        logliks = {name: row["values"].get(f"loglik_{level}:{i}") for i, name in enumerate(names)}
+    for number, ((item, row), held) in enumerate(zip(pairs, every, strict=True)):
+        cells = extra(item) | {name: item["choices"][i] for name, i in held.items()}
+        logliks = {name: row["values"].get(f"loglik_{level}:{i}") for name, i in held.items()}
         scores = [cell for form in forms for cell in _scores(logliks.get(form), level)]
         certain = [row["values"].get(name) for name in certainty]
         rows.append([number, *(cells.get(name) for name in given), *scores, *certain, row["flag"]])
@@ -64,7 +67,9 @@ def _scores(loglik: float | None, level: str) -> tuple[float | None, float | Non
     return (math.exp(loglik) if level == "token" else -bits), bits
 
 
-def _forms(item: dict) -> list[str]:
-    """Names of the form columns, in the order of the item's choices."""
+def _columns(item: dict) -> dict[str, int]:
+    """Return {form column: index of its form in the item's choices}; several columns where forms coincide."""
     names = json.loads(extra(item).get("form_columns", "[]"))
-    return names if len(names) == len(item["choices"]) else [f"form_{i}" for i in range(len(item["choices"]))]
+    if len(names) != len(item["choices"]):
+        names = [f"form_{i}" for i in range(len(item["choices"]))]
+    return {name: i for i, of_one in enumerate(names) for name in ([of_one] if isinstance(of_one, str) else of_one)}

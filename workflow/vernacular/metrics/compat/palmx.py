@@ -4,7 +4,7 @@ import math
 from string import ascii_uppercase
 
 from vernacular.metrics.choosing import probabilities
-from vernacular.metrics.compat.table import csv_text
+from vernacular.metrics.compat.table import TEXT_NOTE, csv_text
 
 README = """\
 Files in the layout of the PalmX 2025 evaluation script (predictions.csv, scores.txt, outputs_log.csv).
@@ -24,6 +24,7 @@ Where a number here differs from what the script would have written, this is why
 - outputs_log.csv is written anew. The script adds to what an earlier run left, and reads the words "NA" and "None" as
   missing.
 """
+README += TEXT_NOTE
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Cosine of sentence embeddings, by sentence-transformers (Reimers & Gurevych 2019).
 
 The encoder is fixed by the config, so that models are measured with one ruler. A plain transformers folder (the
-evaluated model itself, in the `simil-eval` style) is mean-pooled under the attention mask.
+evaluated model itself, in the `simil-eval` styles) is mean-pooled under the attention mask, over the tokens of the text
+itself: a chat template applies only where the encoder's own modules.json says so.
 """
 
 import functools
@@ -46,18 +47,29 @@ def _load(folder: str, name: str, allow_pickle: bool, adapter: str | None) -> Se
         if (Path(folder) / "modules.json").exists():
             encoder = SentenceTransformer(folder, local_files_only=True, model_kwargs=options)
         else:
-            # spelt out: left alone, sentence-transformers takes the last token of a causal model for the whole text
-            whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
-            if adapter:
-                whole.model = _adapted(folder, adapter, options)
-            pooling = Pooling(whole.get_embedding_dimension(), "mean")
-            encoder = SentenceTransformer(modules=[whole, pooling])
+            encoder = _mean_pooled(folder, adapter, options)
     except ODD_FILES as error:
         raise cannot_load(name, error, allow_pickle) from error
     refuse_random(name, report)
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
     return encoder
+
+
+def _mean_pooled(folder: str, adapter: str | None, options: dict) -> SentenceTransformer:
+    """Build the encoder of a folder without modules.json: each text as it is, mean over its tokens, specials included.
+
+    The modules are built explicitly: by default, sentence-transformers pools a causal model by its last token, and
+    since version 6 it renders each text as a chat message where the tokenizer has a chat template.
+    """
+    whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
+    whole.modality_config = {name: entry for name, entry in whole.modality_config.items() if name != "message"}
+    whole.input_formatter.supported_modalities = list(whole.modality_config)
+    # padding on the left moves a text's positions by the length of the longest text in its batch
+    whole.tokenizer.padding_side = "right"
+    if adapter:
+        whole.model = _adapted(folder, adapter, options)
+    return SentenceTransformer(modules=[whole, Pooling(whole.get_embedding_dimension(), "mean")])
 
 
 def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
