@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 
-from vernacular.commands.common import asked_as
+from vernacular.commands.common import asked_as, check_recorded
 from vernacular.core.records import write_asked
 from vernacular.inference.run import run_group
 
@@ -17,6 +17,8 @@ def infer(args) -> str:
     evaluations and models go on.
     """
     records = [asked_as(path, args.spec) for path in args.models]
+    for path, record in zip(args.models, records, strict=True):
+        check_recorded(path, record)
     index, count = (int(number) for number in args.shard.split("of"))
     asked = {path.stem: path for path in args.requests}
     done, failed = run_group(records, asked, args.store, shard=(index - 1, count), threads=args.threads)

@@ -2,7 +2,7 @@
 
 from tqdm import tqdm
 
-from vernacular.commands.common import check_inputs, items_in, why_missing
+from vernacular.commands.common import check_inputs, check_recorded, items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
@@ -13,8 +13,11 @@ from vernacular.requests.schema import REQUESTS
 
 def similarity(args) -> str:
     """How similar each generated answer is to every option, for all evaluations of one model."""
-    known = {path.name.removesuffix(".json"): read_record(path) for path in args.encoders}
-    model = read_record(args.model)
+    records = {path: read_record(path) for path in [*args.encoders, args.model]}
+    for path, record in records.items():
+        check_recorded(path, record)
+    known = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
+    model = records[args.model]
     generations = {path.stem: path for path in args.generations}
     # evaluations of the same items in a row: they share their options, whose vectors are kept
     wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])

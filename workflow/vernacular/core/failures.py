@@ -1,5 +1,6 @@
 """What goes wrong with a model or the machine under it: whose fault it is, and the sentence for it."""
 
+import contextlib
 import pickle
 
 import torch
@@ -15,6 +16,41 @@ ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, Safete
 
 class MachineError(ModelError):
     """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
+
+
+class PanicError(RuntimeError):
+    """A Rust library (tokenizers, safetensors) panicked: what it was given made it fail in a way it did not foresee."""
+
+
+@contextlib.contextmanager
+def panics_raised():
+    """Raise a panic of a Rust library as PanicError; leave every other exception as it is.
+
+    pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` lets it end the
+    process, and `except BaseException` would catch Ctrl-C, too.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        raise PanicError(f"panic in a Rust library: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def tokenizer_panics(record: dict):
+    """Raise a panic of a Rust library as ModelError that names the tokenizer of `record`, which is what runs in Rust."""
+    try:
+        with panics_raised():
+            yield
+    except PanicError as error:
+        adapter = record.get("adapter") or {}
+        folder = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
+        raise ModelError(f"model {record['name']}: the tokenizer in {folder} cannot be used: {error}.") from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

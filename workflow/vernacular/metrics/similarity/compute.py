@@ -9,8 +9,9 @@ import math
 import numpy as np
 import torch
 
+from vernacular.checkpoints import inputs
 from vernacular.core.errors import ConfigError, ModelError, closest
-from vernacular.core.failures import MachineError
+from vernacular.core.failures import MachineError, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 
@@ -141,9 +142,14 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
     record = records[group[0]["metric"]]
     if reason := record.get("unavailable"):
         raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
-    if group[0]["metric"] == "cosine":
-        return {"cosine": _cosine(pairs, record)}
-    return token_metrics(group, pairs, documents, records, language, threads)
+    inputs.verify(record)
+    with tokenizer_panics(record):
+        if group[0]["metric"] == "cosine":
+            results = {"cosine": _cosine(pairs, record)}
+        else:
+            results = token_metrics(group, pairs, documents, records, language, threads)
+    inputs.verify(record)  # what was written while the encoder was read
+    return results
 
 
 def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:
