@@ -29,8 +29,9 @@ def resolve_adapter(
 ) -> dict:
     """The record of `base` with the adapter of `source`: name, base, adapter {source, folder, revision, type, rank, …}.
 
-    `known` is an earlier record, whose hashes are reused for files that did not change. Raises ModelError with the sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its
-    own, or of a kind that changes the prompt instead of the weights.
+    `known` is an earlier record, whose hashes are reused for files that did not change. Raises ModelError with the
+    sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its own, or of a kind that
+    changes the prompt instead of the weights.
     """
     folder, revision = _locate(name, source, allow_pickle)
     config = _config(name, folder, source)

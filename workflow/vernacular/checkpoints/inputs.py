@@ -39,9 +39,9 @@ def wanted(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
 def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> list[str]:
     """Return the names, relative to `root`, of all files in a checkpoint that can change its outputs.
 
-    These are the files that match the patterns in the directory itself, in that of the chat templates, and in those that
-    modules.json (of sentence-transformers) or an index of weights names. Pickled weights count if they are allowed, and
-    where there are no others; Python files if they may be run (`code`).
+    These are the files that match the patterns in the directory itself, in that of the chat templates, and in those
+    that modules.json (of sentence-transformers) or an index of weights names. Pickled weights count if they are
+    allowed, and where there are no others; Python files if they may be run (`code`).
     """
     found = set()
     for folder in (".", *_inner(root)):

@@ -42,8 +42,8 @@ def shapes_in(name: str, file: Path) -> dict[str, list[int]]:
         claimed = int.from_bytes(opened.read(8), "little")
     if claimed > MAX_HEADER and claimed <= file.stat().st_size:
         raise ModelError(
-            f"model {name}: the header of {file} has {claimed / 1e6:.0f} MB; at most {MAX_HEADER / 1e6:.0f} MB are read. "
-            "Save the model in several files."
+            f"model {name}: the header of {file} has {claimed / 1e6:.0f} MB; at most {MAX_HEADER / 1e6:.0f} MB are "
+            "read. Save the model in several files."
         )
     try:
         with safe_open(file, framework="np") as opened:

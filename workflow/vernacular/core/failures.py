@@ -39,7 +39,7 @@ def panics_raised():
 
 @contextlib.contextmanager
 def tokenizer_panics(record: dict):
-    """Raise a panic of a Rust library as ModelError that names the tokenizer of `record`, which is what runs in Rust."""
+    """Raise a panic of a Rust library as ModelError that names the tokenizer of `record`: nothing else runs in Rust."""
     try:
         with panics_raised():
             yield

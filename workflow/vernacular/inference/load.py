@@ -89,7 +89,8 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
     The files are compared with the record before and after, and only read for that if they were touched.
 
     Raises ModelError with the sentence a person reads: no folder, an unknown option, files that are not those of the
-    record, weights missing or in pickles only, an architecture of the other kind, code of its own that is not trusted, a package that is not there.
+    record, weights missing or in pickles only, an architecture of the other kind, code of its own that is not trusted,
+    a package that is not there.
     Raises MachineError where the device is not there or has not enough memory.
     """
     started = time.perf_counter()
