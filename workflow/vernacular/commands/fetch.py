@@ -7,7 +7,7 @@ from pathlib import Path
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
-from vernacular.core.failures import ODD_FILES, panics_raised, reason
+from vernacular.core.failures import ODD_FILES, library_errors, reason
 from vernacular.core.records import read_record, write_record
 
 log = logging.getLogger("vernacular")
@@ -72,7 +72,7 @@ def _copy_of(path: Path) -> Path:
 def _as_model_errors(name: str, spec: dict):
     """Raise whatever a damaged file of this model makes a library raise, panics included, as ModelError."""
     try:
-        with panics_raised():
+        with library_errors():
             yield
     except ODD_FILES as error:
         raise ModelError(f"model {name}: its files cannot be read: {reason(error, spec)}") from error

@@ -3,11 +3,10 @@
 import contextlib
 import pickle
 
-import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, UserError, first_line
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
@@ -18,8 +17,29 @@ class MachineError(ModelError):
     """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
 
 
-class PanicError(RuntimeError):
+class LibraryError(RuntimeError):
+    """What a library raised, of a class that belongs to no kind of failure here."""
+
+
+class PanicError(LibraryError):
     """A Rust library (tokenizers, safetensors) panicked: what it was given made it fail in a way it did not foresee."""
+
+
+@contextlib.contextmanager
+def library_errors():
+    """Raise an exception that is neither one of this package nor in ODD_FILES, panics included, as LibraryError.
+
+    tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the code
+    that a model brings may raise anything. Ctrl-C and the end of the process pass.
+    """
+    try:
+        with panics_raised():
+            yield
+    except (UserError, *ODD_FILES):
+        raise
+    except Exception as error:
+        kind = "" if type(error) is Exception else f"{type(error).__name__} "
+        raise LibraryError(f"{kind}{first_line(error)}") from error
 
 
 @contextlib.contextmanager
@@ -55,6 +75,8 @@ def _is_panic(error: BaseException) -> bool:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Is this error the device (or the machine) running out of memory?"""
+    import torch  # two seconds, which commands without a model do not spend
+
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     text = str(error).lower()
@@ -63,6 +85,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def is_lost_device(error: BaseException) -> bool:
     """Is this error a GPU that answers nothing more, whatever it is asked?"""
+    import torch
+
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from vernacular.checkpoints import inputs
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import ODD_FILES, is_out_of_memory, panics_raised, reason
+from vernacular.core.failures import ODD_FILES, is_out_of_memory, library_errors, reason
 from vernacular.inference.load import LoadedModel
 
 
@@ -39,7 +39,7 @@ def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
     options = {} if adapter["allow_pickle"] else {"use_safetensors": True}
     inputs.verify(record)
     try:
-        with warnings.catch_warnings(action="ignore"), panics_raised():  # what it warns of is an error below
+        with warnings.catch_warnings(action="ignore"), library_errors():  # what it warns of is an error below
             peft = PeftModel.from_pretrained(loaded.model, adapter["folder"], **options)
             report = peft.load_adapter(adapter["folder"], "default", **options)
     except ODD_FILES as error:
@@ -67,7 +67,7 @@ def _tokenizer(record: dict):
     """The adapter's own. Raises ModelError where it cannot be loaded; code that it may bring is not run."""
     folder = record["adapter"]["folder"]
     try:
-        with panics_raised():
+        with library_errors():
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             tokenizer("a")
             return tokenizer

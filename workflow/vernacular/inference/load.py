@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from vernacular.checkpoints import inputs
 from vernacular.core.errors import ModelError, closest
-from vernacular.core.failures import ODD_FILES, MachineError, is_lost_device, is_out_of_memory, panics_raised, reason
+from vernacular.core.failures import ODD_FILES, MachineError, is_lost_device, is_out_of_memory, library_errors, reason
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -110,7 +110,7 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
     if record.get("gguf_file"):
         source["gguf_file"] = record["gguf_file"]
     try:
-        with panics_raised():
+        with library_errors():
             tokenizer = AutoTokenizer.from_pretrained(folder, **source)
             tokenizer("a")  # an odd limit in its config shows only here
     except ODD_FILES as error:
@@ -194,7 +194,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
     level = loading.level
     loading.setLevel(logging.ERROR)  # its table of unexpected keys; missing ones become our error
     try:
-        with panics_raised():
+        with library_errors():
             model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
         _refuse_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), report

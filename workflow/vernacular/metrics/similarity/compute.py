@@ -11,7 +11,7 @@ import torch
 
 from vernacular.checkpoints import inputs
 from vernacular.core.errors import ConfigError, ModelError, closest
-from vernacular.core.failures import MachineError, tokenizer_panics
+from vernacular.core.failures import LibraryError, MachineError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 
@@ -143,11 +143,14 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
     if reason := record.get("unavailable"):
         raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
     inputs.verify(record)
-    with tokenizer_panics(record):
-        if group[0]["metric"] == "cosine":
-            results = {"cosine": _cosine(pairs, record)}
-        else:
-            results = token_metrics(group, pairs, documents, records, language, threads)
+    try:
+        with library_errors(), tokenizer_panics(record):
+            if group[0]["metric"] == "cosine":
+                results = {"cosine": _cosine(pairs, record)}
+            else:
+                results = token_metrics(group, pairs, documents, records, language, threads)
+    except LibraryError as error:
+        raise ModelError(f"{record['name']}: this encoder cannot be used: {error}.") from error
     inputs.verify(record)  # what was written while the encoder was read
     return results
 
