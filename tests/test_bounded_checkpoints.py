@@ -15,7 +15,7 @@ import adapting
 import pytest
 import tiny
 
-SECONDS = 60  # a case takes less than one
+SECONDS = 300  # a case takes a few; without its check it takes all, or more memory than it may
 MEMORY = 3 << 30  # bytes of data, of which such a file must not take a multiple
 
 RESOLVE = """
@@ -41,15 +41,32 @@ except ModelError as error:
 """
 
 
-def said(code: str, *arguments) -> str:
+def said(code: str, *arguments, **environment) -> str:
     """What a process says under the limits; fails if it reaches one."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True, text=True, timeout=SECONDS, cwd="/",
+        env=os.environ | environment,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip()
+
+
+LOAD = """
+import sys
+from pathlib import Path
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core.errors import ModelError
+from vernacular.inference.load import load
+try:
+    record = resolve("m", sys.argv[1], Path(sys.argv[2]), kind="causal")
+    load(record | {"dtype": "float32", "device": "cpu"})
+except ModelError as error:
+    print(error)
+"""
+ENCODE = LOAD.replace("vernacular.inference.load import load", "vernacular.metrics.similarity.compute import _measured")
+ENCODE = ENCODE.replace("load(record |", "_measured([{'metric': 'cosine'}], [], [], {'cosine': record}, 'gl', 1 or")
 
 
 @pytest.fixture
@@ -166,6 +183,45 @@ def test_an_adapter_with_a_fifo_is_refused_in_time(folder, tmp_path, name):
     adapting.train(folder, tmp_path / "adapter", steps=1)
     fifo(name)(tmp_path / "adapter")
     assert f"{name}: expected a regular file, got a named pipe" in said(ADAPTER, tmp_path / "adapter", folder)
+
+
+@pytest.mark.parametrize("code", [LOAD, ENCODE])
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"vocab_size": 10**10}, "parameters, and its weights justify"),
+        ({"intermediate_size": 10**9}, "parameters, and its weights justify"),
+    ],
+)
+def test_sizes_that_the_weights_do_not_justify_are_refused_in_time(folder, tmp_path, code, keys, sentence):
+    config(**keys)(folder)
+    message = said(code, folder, tmp_path)
+    assert sentence in message
+    assert str(folder) in message
+
+
+OWN = """import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+class C(LlamaConfig): model_type = "own"
+class M(LlamaForCausalLM):
+    config_class = C
+    def __init__(self, config):
+        super().__init__(config)
+        self.more = torch.nn.ModuleList(torch.nn.Identity() for _ in range(config.stages))
+"""
+
+
+@pytest.mark.parametrize(("stages", "sentence"), [(10**7, "asks for more than 300000 modules. Correct the"), (100, "")])
+def test_what_is_built_is_counted_whatever_the_config_calls_it(folder, tmp_path, stages, sentence):
+    (folder / "own.py").write_text(OWN)
+    auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
+    config(model_type="own", auto_map=auto, stages=stages)(folder)
+    trusting = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
+    trusting = trusting.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
+    environment = {"HF_MODULES_CACHE": str(tmp_path / "modules")}
+    message = said(trusting, folder, tmp_path, **environment)
+    assert sentence in message
+    assert bool(sentence) == bool(message)
 
 
 def test_models_within_the_bounds_are_read(folder, tmp_path):

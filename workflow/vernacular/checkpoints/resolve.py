@@ -23,6 +23,7 @@ import tempfile
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
 from vernacular.checkpoints.limits import check_layers, check_size
 from vernacular.core.errors import ModelError, first_line
@@ -214,7 +215,8 @@ def _convert_gguf(file: Path, out: Path) -> None:
 
     try:
         # the conversion's bar ignores transformers' switch for progress bars
-        with contextlib.redirect_stderr(sys.stdout), library_errors():
+        claimed = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
+        with contextlib.redirect_stderr(sys.stdout), library_errors(), bounded_build(claimed):
             given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **given)
             model, report = AutoModelForCausalLM.from_pretrained(

@@ -16,6 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ModelError, closest
 from vernacular.core.failures import ODD_FILES, MachineError, is_lost_device, is_out_of_memory, library_errors, reason
 
@@ -194,7 +195,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
     level = loading.level
     loading.setLevel(logging.ERROR)  # its table of unexpected keys; missing ones become our error
     try:
-        with library_errors():
+        with library_errors(), bounded_build(record):
             model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
         _refuse_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), report

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, ModelError, closest
 from vernacular.core.failures import LibraryError, MachineError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
@@ -144,7 +145,7 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
         raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
     inputs.verify(record)
     try:
-        with library_errors(), tokenizer_panics(record):
+        with library_errors(), tokenizer_panics(record), bounded_build(record):
             if group[0]["metric"] == "cosine":
                 results = {"cosine": _cosine(pairs, record)}
             else:
