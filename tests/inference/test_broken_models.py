@@ -5,6 +5,7 @@ it is asked, and what went wrong is a flag, never a number.
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -157,6 +158,19 @@ def with_template(template: str | None):
     return spoil
 
 
+def tokenizer_with(**parts):
+    """Set parts of tokenizer.json."""
+    return lambda folder: written("tokenizer.json", **parts)(folder)
+
+
+def splitting(regex: str):
+    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+    return tokenizer_with(pre_tokenizer=split)
+
+
+NO_MAP = {"type": "Precompiled", "precompiled_charsmap": None}
+PANIC = "panic in a Rust library"
+
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 
 REFUSED = [
@@ -209,6 +223,8 @@ NEVER_ASKED = [
     (lambda folder: None, {"kind": "masked"}, "Unrecognized configuration class"),
     (written("tokenizer_config.json", model_max_length="512"), {}, "the tokenizer in {folder} cannot be loaded"),
     (content("tokenizer_config.json", "[]"), {}, "the tokenizer in {folder} cannot be loaded"),
+    (tokenizer_with(normalizer=NO_MAP), {}, f"the tokenizer in {{folder}} cannot be loaded: {PANIC}: Precompiled"),
+    (splitting("("), {}, "the tokenizer in {folder} cannot be loaded: Oniguruma error"),
     (lambda folder: None, {"chat": True}, "chat is true, and its tokenizer has no chat template"),
 ]  # fmt: skip
 
@@ -220,6 +236,16 @@ def test_a_model_that_cannot_be_loaded_is_noted_in_one_line_for_every_evaluation
         assert said.replace("{folder}", str(tmp_path / "model")) in reason or "needs a causal model" in reason
         assert "\n" not in reason
     assert isinstance(found["s"], str)
+
+
+def test_a_text_that_makes_the_tokenizer_panic_costs_its_evaluation_and_no_other(ask, tmp_path):
+    # tries every way to split the words before a full stop, which are few in the prompts to generate from
+    found = ask(splitting(r"([\p{L}▁]+)+$"))
+    assert found["s"] == (
+        f"model m: the tokenizer in {tmp_path / 'model'} cannot be used: {PANIC}: Onig: Regex search error: "
+        "retry-limit-in-match over."
+    )
+    assert [row["flag"] for row in found["g"]] == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -324,6 +350,30 @@ def test_what_a_tokenizer_adds_is_followed_and_never_adds_a_closing_token(ask, w
     bare = len(tf.AutoTokenizer.from_pretrained(whole / "llama")("A casa", add_special_tokens=False)["input_ids"])
     assert found["s"][0]["n_prompt_tokens"] == bare + 1 + len(first or [])  # the blank before "é" counts
     assert found["g"][0]["flag"] is None
+
+
+@pytest.mark.parametrize("limit", ["Infinity", "1e999", '{"__float__": "Infinity"}'])
+def test_infinity_in_a_config_is_a_number_of_it(ask, limit):
+    """As transformers 4 wrote it for Mamba 2, as it reads a number beyond floats, and as transformers 5 writes it."""
+    sizes = {"hidden_size": 32, "state_size": 8, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "n_groups": 1}
+
+    def mamba(folder: Path):
+        tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+        torch.manual_seed(0)
+        config = tf.Mamba2Config(
+            vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, initializer_range=0.3, **sizes
+        )
+        shutil.rmtree(folder)
+        tf.Mamba2ForCausalLM(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        text = (folder / "config.json").read_text()
+        spelled = re.sub(r'\{\s*"__float__": "Infinity"\s*\}', limit, text)
+        assert limit in re.sub(r"\s+", " ", spelled).replace("{ ", "{").replace(" }", "}")
+        (folder / "config.json").write_text(spelled)
+
+    found = ask(mamba)
+    assert [row["flag"] for row in found["s"]] == [None] * 3
+    assert all(value < 0 for row in found["s"] for value in row["logprobs"])
 
 
 MARK = "from pathlib import Path; Path({mark!r}).write_text('ran')\n"

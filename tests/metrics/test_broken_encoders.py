@@ -8,6 +8,7 @@ import pytest
 import similarity_encoders as tiny
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
+from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import MachineError
 from vernacular.metrics.similarity import compute, cosine, tokens
 
@@ -25,11 +26,11 @@ def _nothing_kept():
     tokens._encoder.cache_clear()
 
 
-def measured(encoders: dict, metrics=ALL) -> tuple[dict, dict]:
+def measured(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
     """({metric: similarities of the one item}, metadata)"""
     item = {"item_id": "a", "choices": ["mazá", "casa"], "target": None, "gold": [0]}
-    answer = {"item_id": "a", "role": "generation", "raw": "come", "answer": "come", "flag": None, "rendered": None}
-    rows, metadata = compute.similarities([item], [answer], metrics, encoders, requests=tiny.requests([answer]))
+    row = {"item_id": "a", "role": "generation", "raw": answer, "answer": answer, "flag": None, "rendered": None}
+    rows, metadata = compute.similarities([item], [row], metrics, encoders, requests=tiny.requests([row]))
     return {row["metric"]: row["similarities"] for row in rows}, metadata
 
 
@@ -70,6 +71,9 @@ BROKEN = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
     "a config that is none": (content("config.json", b"[]"), "cannot be loaded"),
     "an unknown architecture": (key("config.json", model_type="brt"), "cannot be loaded"),
+    "a tokenizer with half a regex": (
+        key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "this encoder cannot be "
+    ),
     "another width": (key("config.json", hidden_size=48), "cannot be loaded"),
     "a width that is a text": (key("config.json", hidden_size="wide"), "cannot be loaded"),
     "a tokenizer that is none": (content("tokenizer.json", b"{}"), "cannot be loaded"),
@@ -93,6 +97,43 @@ def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole
         assert reason.startswith("tiny: ")
         assert sentence in reason
         assert "\n" not in reason
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_files_changed_after_the_record_measure_nothing_even_if_the_encoder_is_in_memory(whole, tmp_path, metric):
+    folder = Path(shutil.copytree(whole, tmp_path / "tiny"))
+    record = resolve("tiny", str(folder), tmp_path, kind="encoder")
+    assert measured({"default": record}, [metric])[1]["without"] == {}
+    weights(lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})(folder)
+    found, metadata = measured({"default": record}, [metric])
+    assert found == {}
+    assert f"{folder / 'model.safetensors'} changed since the model was recorded" in metadata["without"][metric]
+
+
+def panicking(regex: str):
+    def spoil(folder: Path):
+        content = json.loads((folder / "tokenizer.json").read_text())
+        split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+        (folder / "tokenizer.json").write_text(json.dumps(content | {"pre_tokenizer": split}))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: key("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": None})(folder),
+        panicking("(a+)+$"),  # tries every way to split a text, until the library gives up
+    ],
+)
+@pytest.mark.parametrize("metric", ALL)
+def test_a_tokenizer_that_makes_its_library_panic_costs_its_metrics(whole, tmp_path, spoil, metric):
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    spoil(tmp_path)
+    found, metadata = measured({"default": tiny.record(tmp_path)}, [metric], answer="a" * 40 + "!")
+    assert found == {}
+    assert f"the tokenizer in {tmp_path} cannot be used: panic in a Rust library" in metadata["without"][metric]
+    assert "\n" not in metadata["without"][metric]
 
 
 def test_the_pooler_that_no_metric_reads_may_be_missing(whole, tmp_path):

@@ -4,29 +4,34 @@ An adapter is a folder that PEFT wrote (LoRA and its relatives): on this disk, o
 record is the base's with the adapter's files and fingerprint added.
 """
 
-import json
 import re
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
-from vernacular.checkpoints.resolve import content_of
-from vernacular.core.errors import ModelError, first_line
+from vernacular.checkpoints import inputs
+from vernacular.checkpoints.files import read_json
+from vernacular.checkpoints.limits import check_size, shapes_in
+from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
 
 WEIGHTS, PICKLED, CONFIG = "adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"
-_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE"}
 
 
 def resolve_adapter(
-    name: str, source: str, base: dict, *, allow_pickle: bool = False, allow_other_base: bool = False
+    name: str,
+    source: str,
+    base: dict,
+    *,
+    allow_pickle: bool = False,
+    allow_other_base: bool = False,
+    known: dict | None = None,
 ) -> dict:
-    """The record of `base` with the adapter of `source`: name, base, adapter {source, folder, revision, type, rank}.
+    """The record of `base` with the adapter of `source`: name, base, adapter {source, folder, revision, type, rank, …}.
 
-    Raises ModelError with the sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its
-    own, or of a kind that changes the prompt instead of the weights.
+    `known` is an earlier record, whose hashes are reused for files that did not change. Raises ModelError with the
+    sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its own, or of a kind that
+    changes the prompt instead of the weights.
     """
     folder, revision = _locate(name, source, allow_pickle)
     config = _config(name, folder, source)
@@ -37,6 +42,8 @@ def resolve_adapter(
             "change weights (LoRA and its relatives) can be evaluated."
         )
     _check_name(name, source, config, base, allow_other_base)
+    for file in inputs.files_of(folder, allow_pickle=allow_pickle):
+        check_size(name, folder / file)
     if (folder / WEIGHTS).exists():
         _check_shapes(name, source, folder / WEIGHTS, base)
     elif not (folder / PICKLED).exists():
@@ -47,11 +54,13 @@ def resolve_adapter(
             "Set allow_pickle: true for this model if you trust it."
         )
     own_words = _check_vocabulary(name, source, folder, base)
+    known_contents = ((known or {}).get("adapter") or {}).get("contents")
+    contents = inputs.record_of(folder, allow_pickle=allow_pickle, known=known_contents)
     return {
         **base,
         "name": name,
         "base": base["name"],
-        "fingerprint": fingerprint([base["fingerprint"], revision or content_of(folder), _settled(config)]),
+        "fingerprint": fingerprint([base["fingerprint"], revision, inputs.identity(contents)]),
         "adapter": {
             "source": source,
             "folder": str(folder.resolve()),
@@ -60,6 +69,7 @@ def resolve_adapter(
             "rank": config.get("r"),
             "own_tokenizer": own_words,
             "allow_pickle": allow_pickle,
+            "contents": contents,
         },
     }
 
@@ -76,27 +86,19 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             f'model {name}: "{source}" is no adapter: give a Hub id (owner/name or owner/name@revision) or a folder '
             'that starts with "./", "/" or "~".'
         )
-    wanted = [*_WANTED, *(["*.bin"] if allow_pickle else [])]
+    wanted = inputs.wanted(allow_pickle=allow_pickle)
     folder = snapshot(repository, revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError)
     return folder, folder.name
 
 
 def _config(name: str, folder: Path, source: str) -> dict:
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-    except FileNotFoundError:
+    if not (folder / CONFIG).exists():
         hint = " It looks like a whole model; give it as source." if (folder / "config.json").exists() else ""
-        raise ModelError(f"model {name}: {source} has no {CONFIG}, so it is no PEFT adapter.{hint}") from None
-    except ValueError:
-        raise ModelError(f"model {name}: {CONFIG} of {source} is not valid JSON.") from None
+        raise ModelError(f"model {name}: {source} has no {CONFIG}, so it is no PEFT adapter.{hint}")
+    config = read_json(name, folder / CONFIG)
     if not isinstance(config, dict) or not config.get("peft_type"):
         raise ModelError(f"model {name}: {CONFIG} of {source} names no peft_type; it is no PEFT adapter.")
     return config
-
-
-def _settled(config: dict) -> dict:
-    """What of the adapter's config changes its numbers: where it was trained does not."""
-    return {key: value for key, value in config.items() if key not in ("base_model_name_or_path", "inference_mode")}
 
 
 def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool) -> None:
@@ -114,11 +116,11 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
 
 def _check_shapes(name: str, source: str, weights: Path, base: dict) -> None:
     """Every weight must fit the one it stands beside or replaces, read from the files' headers alone."""
-    try:
-        of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in _shapes([weights]).items()}
-        of_base = _shapes(sorted(Path(base["folder"]).glob("*.safetensors")))
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"model {name}: weights cannot be read ({first_line(error)}).") from None
+    own = shapes_in(name, weights)
+    of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in own.items()}
+    of_base = {}
+    for file in sorted(Path(base["folder"]).glob("*.safetensors")):
+        of_base |= shapes_in(name, file)
     misfit = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
     for key, shape in of_adapter.items():
         pair = re.fullmatch(r"(.+)\.lora_([AB])\.weight", key)
@@ -139,29 +141,24 @@ def _check_shapes(name: str, source: str, weights: Path, base: dict) -> None:
         raise ModelError(f"{misfit}: it changes layer {deepest}, and the base has layers 0 to {present}.")
 
 
-def _shapes(files: list[Path]) -> dict[str, list[int]]:
-    shapes = {}
-    for file in files:
-        with safe_open(file, framework="np") as opened:
-            shapes |= {key: opened.get_slice(key).get_shape() for key in opened.keys()}  # noqa: SIM118 (no dict)
-    return shapes
-
-
 def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
     """True if the adapter brings a tokenizer with the base's words (perhaps another chat template)."""
     own, theirs = (Path(where) / "tokenizer.json" for where in (folder, base["folder"]))
     if not own.exists():
         return False
-    if theirs.exists() and (extra := _words(own) ^ _words(theirs)):
+    if theirs.exists() and (extra := _words(name, own) ^ _words(name, theirs)):
         raise ModelError(_other_words(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
     return True
 
 
-def _words(tokenizer: Path) -> set[str]:
-    content = json.loads(tokenizer.read_text("utf-8"))
-    vocabulary = content["model"].get("vocab") or {}
-    words = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
-    return {*words, *(token["content"] for token in content.get("added_tokens") or [])}
+def _words(name: str, tokenizer: Path) -> set[str]:
+    content = read_json(name, tokenizer)
+    try:
+        vocabulary = content["model"].get("vocab") or {}
+        words = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+        return {*words, *(token["content"] for token in content.get("added_tokens") or [])}
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise ModelError(f"model {name}: {tokenizer} is not a tokenizer.") from None
 
 
 def _other_words(name: str, source: str, what: str) -> str:

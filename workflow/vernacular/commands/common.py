@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
 from vernacular.core.records import read_record
 from vernacular.data.schema import ITEMS
 
@@ -15,6 +16,12 @@ def asked_as(path: Path, spec: dict) -> dict:
     """A model's record, and the settings that say how it is asked."""
     record = read_record(path)
     return record | spec["models"][record["name"]]
+
+
+def check_recorded(path: Path, record: dict) -> None:
+    """Raise ArtifactError if a model's or encoder's record lacks the contents of its files, which a job verifies."""
+    if not {"contents", "unavailable"} & record.keys():
+        raise ArtifactError(f"{path}: does not hold the contents of the model's files; delete it to rebuild.")
 
 
 def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:

@@ -1,10 +1,13 @@
 """Commands `model` and `encoder`: a source -> files on this disk, and a record of what they are."""
 
+import contextlib
 import logging
+from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.failures import ODD_FILES, library_errors, reason
 from vernacular.core.records import read_record, write_record
 
 log = logging.getLogger("vernacular")
@@ -14,20 +17,22 @@ def model(args) -> str:
     """A model's files on this disk. One that cannot be had leaves a record that says so: the other models go on."""
     spec = args.spec
     name, source = spec["name"], spec.get("adapter") or spec["source"]
+    known = _earlier(args.out)
     try:
-        if "adapter" in spec:
-            base = read_record(args.base)
-            if reason := base.get("unavailable"):
-                raise ModelError(f"its base {base['name']} cannot be had: {reason}")
-            allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
-            record = resolve_adapter(name, source, base, **allowed)
-        else:
-            converted = args.out.parent / "converted"
-            record = resolve(name, source, converted, kind=spec["kind"], allow_pickle=spec["allow_pickle"])
+        with _as_model_errors(name, spec):
+            if "adapter" in spec:
+                base = read_record(args.base)
+                if why := base.get("unavailable"):
+                    raise ModelError(f"its base {base['name']} cannot be had: {why}")
+                allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
+                record = resolve_adapter(name, source, base, known=known, **allowed)
+            else:
+                given = {key: spec[key] for key in ("kind", "allow_pickle", "trust_remote_code")}
+                record = resolve(name, source, args.out.parent / "converted", known=known, **given)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    write_record(args.out, record)
+    _write(args.out, {**record, "files_key": spec["files"]})
     if adapter := record.get("adapter"):
         return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
     return f"model: {name} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
@@ -36,14 +41,15 @@ def model(args) -> str:
 def encoder(args) -> str:
     """An encoder's files on this disk. One that cannot be had leaves a record that says so, and costs its metrics."""
     spec = args.spec
-    allow_pickle = spec.get("allow_pickle", False)
-    converted = args.out.parent / "converted"
+    given = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _earlier(args.out)}
     try:
-        record = resolve(spec["name"], spec["source"], converted, kind="encoder", allow_pickle=allow_pickle)
+        with _as_model_errors(spec["name"], spec):
+            record = resolve(spec["name"], spec["source"], args.out.parent / "converted", **given)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    write_record(args.out, {**record, **{key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}})
+    about = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
+    _write(args.out, {**record, **about, "files_key": spec["files"]})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
 
 
@@ -54,6 +60,34 @@ def give_up(args, reason: str) -> str:
         args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
     )
     return f"{args.verb}: {spec['name']}: unavailable ({reason})"
+
+
+def _write(path: Path, record: dict) -> None:
+    """Write the record, and a copy of it for `_earlier`: Snakemake deletes an output before it makes it anew."""
+    write_record(_copy_of(path), record)
+    write_record(path, record)
+
+
+def _earlier(path: Path) -> dict | None:
+    """The last record written to `path`, whose hashes need not be computed again; None if there is none."""
+    try:
+        return read_record(_copy_of(path))
+    except ArtifactError:
+        return None
+
+
+def _copy_of(path: Path) -> Path:
+    return path.parent / ".known" / path.name
+
+
+@contextlib.contextmanager
+def _as_model_errors(name: str, spec: dict):
+    """Raise whatever a damaged file of this model makes a library raise, panics included, as ModelError."""
+    try:
+        with library_errors():
+            yield
+    except ODD_FILES as error:
+        raise ModelError(f"model {name}: its files cannot be read: {reason(error, spec)}") from error
 
 
 def _size(count: int) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from pathlib import Path
 
-from vernacular.commands.common import asked_as
+from vernacular.commands.common import asked_as, check_recorded
 from vernacular.core.artifacts import replacing
 from vernacular.core.records import write_asked
 from vernacular.inference.run import run_group
@@ -25,6 +25,8 @@ def infer(args) -> str:
     attempts = Attempts(args)
     attempts.begin()
     records = [asked_as(path, args.spec) for path in args.models]
+    for path, record in zip(args.models, records, strict=True):
+        check_recorded(path, record)
     index, count = (int(number) for number in args.shard.split("of"))
     asked = {path.stem: path for path in args.requests}
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from vernacular.commands.common import check_inputs, items_in, why_missing
+from vernacular.commands.common import check_inputs, check_recorded, items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
@@ -43,8 +43,11 @@ def give_up(args, reason: str) -> str:
 
 
 def _jobs(args) -> "list[_Job]":
-    known = {path.name.removesuffix(".json"): read_record(path) for path in args.encoders}
-    model = read_record(args.model)
+    records = {path: read_record(path) for path in [*args.encoders, args.model]}
+    for path, record in records.items():
+        check_recorded(path, record)
+    known = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
+    model = records[args.model]
     generations = {path.stem: path for path in args.generations}
     # evaluations of the same items in a row: they share their options, whose vectors are kept
     wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])

@@ -7,10 +7,13 @@ import functools
 import os
 from pathlib import Path
 
+from vernacular.checkpoints import inputs
 from vernacular.comparison.files import files_in
 from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
+from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.records import read_record
 from vernacular.data.treebank.declared import local_files as treebank_files
 from vernacular.inference.keys import engine_version, further_libraries
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -19,7 +22,6 @@ from vernacular.requests.prompts import prompt_lines
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
-_CHECKPOINT = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 
 def of_items(config: Config, evaluation: Evaluation) -> dict:
@@ -53,11 +55,12 @@ def of_requests(config: Config, evaluation: Evaluation) -> dict:
 
 
 def of_model(config: Config, name: str) -> dict:
-    settings = config.models[name]
+    """Where a model or adapter comes from, what it is allowed, and whether its files are those recorded."""
+    settings, files = config.models[name], _files_key(Path("resources/models") / f"{name}.json")
     if "adapter" in settings:
         own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_other_base")}
-        return {"name": name, **own, "files": local_files(settings["adapter"])}
-    return {"name": name, **{key: settings[key] for key in _LOADING}, "files": local_files(settings["source"])}
+        return {"name": name, **own, "files": files}
+    return {"name": name, **{key: settings[key] for key in _LOADING}, "files": files}
 
 
 def of_inference(config: Config, names: list[str]) -> dict:
@@ -75,7 +78,7 @@ def _asking(settings: dict) -> dict:
 
 def of_encoder(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": local_files(encoder["source"])}
+    return {"name": name, **encoder, "files": _files_key(Path("resources/encoders") / f"{name}.json")}
 
 
 def of_similarity(config: Config) -> dict:
@@ -166,25 +169,33 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     return []
 
 
-def local_files(source: str) -> dict[str, list]:
-    """Size and a hash of both ends of each file of a model on this disk.
+def _files_key(path: Path) -> str:
+    """Return a text that changes when the files of the model or encoder recorded at `path` do.
 
-    A checkpoint that is trained further is another model, and is noticed; one that is only touched or copied is not.
+    It is the one that the record was made with as long as the files are those recorded, by size, times and inode or
+    else by content. Nothing is hashed here before there is a record: its job does that.
     """
-    if not source.startswith((".", "/", "~")):
-        return {}
-    where = Path(os.path.expanduser(source))
-    files = (
-        [where] if where.is_file() else sorted(f for f in where.glob("*") if f.suffix in _CHECKPOINT and f.is_file())
+    try:
+        record = read_record(path)
+    except ArtifactError:
+        return "damaged" if path.exists() else "not recorded yet"
+    recorded_with = record.get("files_key", "not recorded yet")
+    changed = inputs.stale(record)
+    return (
+        f"{recorded_with[:16]} changed: {fingerprint([_stamps(changed), recorded_with])}" if changed else recorded_with
     )
-    return {file.name: [file.stat().st_size, _ends(file)] for file in files}
 
 
-def _ends(file: Path, count: int = 65536) -> str:
-    with open(file, "rb") as opened:
-        head = opened.read(count)
-        opened.seek(-min(count, file.stat().st_size), os.SEEK_END)
-        return fingerprint([head.hex(), opened.read(count).hex()])[:16]
+def _stamps(paths: list[str]) -> dict[str, list[int] | None]:
+    return {path: _stamp(path) for path in paths}
+
+
+def _stamp(path: str) -> list[int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 @functools.cache  # many evaluations share a file; within one plan it does not change

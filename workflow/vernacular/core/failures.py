@@ -1,20 +1,78 @@
 """What goes wrong with a model or the machine under it: whose fault it is, and the sentence for it."""
 
+import contextlib
 import pickle
 
-import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.core.errors import first_line
+from vernacular.core.errors import ModelError, UserError, first_line
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError)
 
 
+class LibraryError(RuntimeError):
+    """What a library raised, of a class that belongs to no kind of failure here."""
+
+
+class PanicError(LibraryError):
+    """A Rust library (tokenizers, safetensors) panicked: what it was given made it fail in a way it did not foresee."""
+
+
+@contextlib.contextmanager
+def library_errors():
+    """Raise an exception that is neither one of this package nor in ODD_FILES, panics included, as LibraryError.
+
+    tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the code
+    that a model brings may raise anything. Ctrl-C and the end of the process pass.
+    """
+    try:
+        with panics_raised():
+            yield
+    except (UserError, *ODD_FILES):
+        raise
+    except Exception as error:
+        kind = "" if type(error) is Exception else f"{type(error).__name__} "
+        raise LibraryError(f"{kind}{first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def panics_raised():
+    """Raise a panic of a Rust library as PanicError; leave every other exception as it is.
+
+    pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` lets it end the
+    process, and `except BaseException` would catch Ctrl-C, too.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not _is_panic(error):
+            raise
+        raise PanicError(f"panic in a Rust library: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def tokenizer_panics(record: dict):
+    """Raise a panic of a Rust library as ModelError that names the tokenizer of `record`: nothing else runs in Rust."""
+    try:
+        with panics_raised():
+            yield
+    except PanicError as error:
+        adapter = record.get("adapter") or {}
+        folder = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
+        raise ModelError(f"model {record['name']}: the tokenizer in {folder} cannot be used: {error}.") from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Is this error the device (or the machine) running out of memory?"""
+    import torch  # two seconds, which commands without a model do not spend
+
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     text = str(error).lower()
@@ -23,6 +81,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def is_lost_device(error: BaseException) -> bool:
     """Is this error a GPU that answers nothing more, whatever it is asked?"""
+    import torch
+
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 

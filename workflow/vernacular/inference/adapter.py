@@ -8,8 +8,9 @@ from dataclasses import replace
 from peft import PeftModel
 from transformers import AutoTokenizer
 
+from vernacular.checkpoints import inputs
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
+from vernacular.core.failures import ODD_FILES, is_out_of_memory, library_errors, reason
 from vernacular.inference.load import LoadedModel
 
 
@@ -36,8 +37,9 @@ def adapted(loaded: LoadedModel, record: dict) -> Iterator[LoadedModel]:
 def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
     name, adapter = record["name"], record["adapter"]
     options = {} if adapter["allow_pickle"] else {"use_safetensors": True}
+    inputs.verify(record)
     try:
-        with warnings.catch_warnings(action="ignore"):  # what it warns of is an error below
+        with warnings.catch_warnings(action="ignore"), library_errors():  # what it warns of is an error below
             peft = PeftModel.from_pretrained(loaded.model, adapter["folder"], **options)
             report = peft.load_adapter(adapter["folder"], "default", **options)
     except ODD_FILES as error:
@@ -56,6 +58,7 @@ def _switched_on(loaded: LoadedModel, record: dict) -> LoadedModel:
     tokenizer = loaded.tokenizer
     if adapter["own_tokenizer"]:  # the same words; the chat template may be its own
         tokenizer = _tokenizer(record)
+    inputs.verify(record)  # what was written while the adapter was read
     facts = {key: adapter[key] for key in ("source", "revision", "type", "rank")}
     return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": facts})
 
@@ -64,7 +67,10 @@ def _tokenizer(record: dict):
     """The adapter's own. Raises ModelError where it cannot be loaded; code that it may bring is not run."""
     folder = record["adapter"]["folder"]
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        with library_errors():
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer("a")
+            return tokenizer
     except ODD_FILES as error:
         raise ModelError(
             f"model {record['name']}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"

@@ -15,8 +15,10 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
+from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import MachineError, ModelError, closest
-from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, reason
+from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -85,8 +87,11 @@ class LoadedModel:
 def load(record: dict, *, threads: int | None = None) -> LoadedModel:
     """Load the model that `record` describes; `threads` is the number of CPU threads the job was given.
 
-    Raises ModelError with the sentence a person reads: no folder, an unknown option, weights missing or in
-    pickles only, an architecture of the other kind, code of its own that is not trusted, a package that is not there.
+    The files are compared with the record before and after, and only read for that if they were touched.
+
+    Raises ModelError with the sentence a person reads: no folder, an unknown option, files that are not those of the
+    record, weights missing or in pickles only, an architecture of the other kind, code of its own that is not trusted,
+    a package that is not there.
     Raises MachineError where the device is not there or has not enough memory.
     """
     started = time.perf_counter()
@@ -101,12 +106,14 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
             f"model {name}: there is no folder {folder}. If it was deleted, delete resources/models/{name}.json too, "
             "and the next run fetches it again."
         )
+    inputs.verify(record)
     source = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
     if record.get("gguf_file"):
         source["gguf_file"] = record["gguf_file"]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **source)
-        tokenizer("a")  # an odd limit in its config shows only here
+        with library_errors():
+            tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+            tokenizer("a")  # an odd limit in its config shows only here
     except ODD_FILES as error:
         raise ModelError(
             f"model {name}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
@@ -124,6 +131,7 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
             f"model {name}: {len(mismatched)} weights in {folder} have another shape than its config.json says "
             f"({key}: {_shape(found)}, and {_shape(wanted)} by the config)."
         )
+    inputs.verify(record)  # what was written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
     if unused := sorted(report.get("unexpected_keys") or []):  # layers beyond the config's number, or a part not asked
         loaded.notes["unused_weights"] = {"count": len(unused), "first": unused[0]}
@@ -187,7 +195,8 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
     level = loading.level
     loading.setLevel(logging.ERROR)  # its table of unexpected keys; missing ones become our error
     try:
-        model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
+        with library_errors(), bounded_build(record):
+            model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
         _refuse_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), report
     except ODD_FILES as error:

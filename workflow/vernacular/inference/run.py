@@ -116,7 +116,7 @@ def _as(base, record: dict):
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:
     """(evaluations that were answered, those that failed and why), one model's."""
-    from vernacular.core.failures import is_lost_device
+    from vernacular.core.failures import is_lost_device, tokenizer_panics
 
     computed, failed = [], {}
     bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
@@ -124,8 +124,10 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
         bar.set_postfix_str(question.evaluation)
         begin(loaded.record["name"], question.evaluation)
         try:
-            with stop.at_once():
+            with stop.at_once(), tokenizer_panics(loaded.record):
+                _verify(loaded.record, store, question.key)
                 table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
+                _verify(loaded.record, store, question.key)
         # what cannot be kept need not be computed: a full disk ends the job
         except (Stopped, StoreError, MachineError):
             raise
@@ -146,6 +148,20 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
             store.put(question.key, question.kind, table, facts)
         computed.append(question.evaluation)
     return computed, failed
+
+
+def _verify(record: dict, store: Store, key: str) -> None:
+    """Raise ModelError if files of the model changed since it was recorded, and drop what the journal holds of it.
+
+    A loaded model changes with its files: where memory allows, its weights are pages of them.
+    """
+    from vernacular.checkpoints import inputs
+
+    try:
+        inputs.verify(record)
+    except ModelError:
+        store.remove_journal(key)
+        raise
 
 
 def _answer(loaded, question: Question, journal) -> tuple[pa.Table, dict]:

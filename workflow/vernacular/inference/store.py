@@ -59,12 +59,16 @@ class Store:
         """Store a finished evaluation whole, then forget its journal."""
         with _writing(self.root):
             path = artifacts.write(self.path(key, kind), kind, table, {**metadata, "store_key": key})
-            shutil.rmtree(self._journal_folder(key), ignore_errors=True)
+            self.remove_journal(key)
         return path
 
     def journal(self, key: str, *, stop: StopFlag | None = None, seconds: float = 20.0) -> "Journal":
         """The journal of an evaluation in hand, with what an earlier attempt finished."""
         return Journal(self._journal_folder(key), key, stop=stop, seconds=seconds)
+
+    def remove_journal(self, key: str) -> None:
+        """Remove what the journal of an evaluation holds."""
+        shutil.rmtree(self._journal_folder(key), ignore_errors=True)
 
     def _journal_folder(self, key: str) -> Path:
         return self.root / "journal" / key

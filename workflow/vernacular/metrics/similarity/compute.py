@@ -9,7 +9,10 @@ import math
 import numpy as np
 import torch
 
+from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, closest
+from vernacular.core.failures import LibraryError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
 
@@ -140,9 +143,17 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
     record = records[group[0]["metric"]]
     if reason := record.get("unavailable"):
         raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
-    if group[0]["metric"] == "cosine":
-        return {"cosine": _cosine(pairs, record)}
-    return token_metrics(group, pairs, documents, records, language, threads)
+    inputs.verify(record)
+    try:
+        with library_errors(), tokenizer_panics(record), bounded_build(record):
+            if group[0]["metric"] == "cosine":
+                results = {"cosine": _cosine(pairs, record)}
+            else:
+                results = token_metrics(group, pairs, documents, records, language, threads)
+    except LibraryError as error:
+        raise ModelError(f"{record['name']}: this encoder cannot be used: {error}.") from error
+    inputs.verify(record)  # what was written while the encoder was read
+    return results
 
 
 def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:

@@ -1,0 +1,173 @@
+"""The files of a checkpoint that can change its outputs: which they are, their contents, and whether they still are.
+
+One list of patterns decides what is fetched from the Hub, what enters the fingerprint, and what a job verifies before
+it loads. It follows what transformers, PEFT and sentence-transformers open in a checkpoint directory.
+"""
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from vernacular.checkpoints.files import read_json
+from vernacular.core.contents import compared, contents
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
+
+PATTERNS = (
+    "*.json",  # configs, tokenizer.json, vocab.json, added tokens, indexes of weights, modules of an encoder
+    "*.safetensors",
+    "*.model",  # SentencePiece, tiktoken
+    "*.model.*",  # tokenizer.model.v3
+    "*.txt",  # vocab.txt, merges.txt
+    "*.jinja",  # chat templates
+    "*.codes",  # bpe.codes of PhoBERT and BERTweet
+    "*.spm",
+    "*.tiktoken",
+    "*.tokenizer",
+)
+PICKLED = ("*.bin",)
+CODE = ("*.py", "*/*.py")
+_NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # what a trainer leaves in addition
+_TEMPLATES = "additional_chat_templates"
+
+
+def wanted(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
+    """Return the patterns of the files to fetch; on the Hub `*` matches sub-directories, too."""
+    return [*PATTERNS, *(PICKLED if allow_pickle else ()), *(CODE[:1] if code else ())]
+
+
+def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> list[str]:
+    """Return the names, relative to `root`, of all files in a checkpoint that can change its outputs.
+
+    These are the files that match the patterns in the directory itself, in that of the chat templates, and in those
+    that modules.json (of sentence-transformers) or an index of weights names. Pickled weights count if they are
+    allowed, and where there are no others; Python files if they may be run (`code`).
+    """
+    found = set()
+    for folder in (".", *_inner(root)):
+        names = [entry.name for entry in os.scandir(root / folder) if not entry.is_dir()]
+        pickled = allow_pickle or not any(name.endswith(".safetensors") for name in names)
+        patterns = [*PATTERNS, *(PICKLED if pickled else ())]
+        chosen = [name for name in names if name not in _NEVER_READ and _matches(name, patterns)]
+        found |= {str(PurePosixPath(folder, name)) for name in chosen}
+    found |= _elsewhere(root, found)
+    if code:
+        found |= {path.relative_to(root).as_posix() for pattern in CODE for path in root.glob(pattern)}
+    for name in found:
+        if not _is_text(name):
+            raise ModelError(f"{root}: the name of file {name!r} is not valid UTF-8. Rename it.")
+    return sorted(found)
+
+
+def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: dict | None = None) -> dict:
+    """Return what a record keeps about a checkpoint: {root, files, allow_pickle, code}.
+
+    Args:
+        root: A directory, or a single file (GGUF, E5S1).
+        allow_pickle: Whether pickled weights are read although there are others.
+        code: Whether Python files are run.
+        known: What an earlier record holds; its hashes are reused for the same root (see `core.contents`).
+
+    Raises:
+        ModelError: A file is not a regular one, or cannot be read.
+    """
+    listing = {"allow_pickle": allow_pickle, "code": code}
+    files = (known or {}).get("files") if (known or {}).get("root") == str(root.resolve()) else None
+    if root.is_dir():
+        return {
+            "root": str(root.resolve()),
+            "files": contents(root.resolve(), files_of(root, **listing), files),
+            **listing,
+        }
+    return {"root": str(root.resolve()), "files": contents(root.resolve(), ["."], files), **listing}
+
+
+def identity(record: dict) -> str:
+    """Return a hash of the names and contents of the files; where they are, and their times, do not count."""
+    return fingerprint({name: entry["sha256"] for name, entry in record["files"].items()})
+
+
+def differences(record: dict) -> list[str]:
+    """Return the names of the files that differ from `record` (see `record_of`), are new or are missing; read-only."""
+    return _compared(record)[0]
+
+
+def stale(record: dict) -> list[str]:
+    """Return the paths of all files that are not what a model's or encoder's record states: a reason to record it anew.
+
+    These include the file that a converted checkpoint was made from, and an adapter's files.
+    """
+    recorded = [record.get("contents"), record.get("source_contents"), (record.get("adapter") or {}).get("contents")]
+    return [_path(part, name) for part in recorded if part for name in differences(part)]
+
+
+def verify(record: dict) -> None:
+    """Check that the files to be loaded are those of a model's or encoder's record.
+
+    Entries in `record` are replaced by the current ones, so that files which were only touched are read once.
+
+    Raises:
+        ModelError: A file differs, is new or is missing.
+    """
+    for part in (record.get("contents"), (record.get("adapter") or {}).get("contents")):
+        if not part:
+            continue
+        differing, entries = _compared(part)
+        if differing:
+            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+            raise ModelError(
+                f"model {record['name']}: {_path(part, differing[0])}{more} changed since the model was recorded. "
+                "Run snakemake again: it records the model anew and evaluates what is there now."
+            )
+        part["files"] = entries
+
+
+def _compared(record: dict) -> tuple[list[str], dict]:
+    root = Path(record["root"])
+    if "." in record["files"]:
+        return compared(root, ["."], record["files"])
+    try:
+        present = files_of(root, allow_pickle=record["allow_pickle"], code=record["code"])
+    except OSError:  # the directory itself is missing, or unreadable
+        present = []
+    return compared(root, present, record["files"])
+
+
+def _path(record: dict, name: str) -> str:
+    return os.path.normpath(os.path.join(record["root"], name))
+
+
+def _inner(root: Path) -> list[str]:
+    """The sub-directories in which a library looks for files, by relative path."""
+    found = {_TEMPLATES} if (root / _TEMPLATES).is_dir() else set()
+    modules = read_json(str(root), root / "modules.json") if (root / "modules.json").exists() else []
+    paths = [module.get("path") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
+    router = read_json(str(root), root / "router_config.json") if (root / "router_config.json").exists() else {}
+    paths += list(router.get("types") or {}) if isinstance(router, dict) else []
+    for path in paths:
+        if not isinstance(path, str) or os.path.normpath(path) == "." or not (root / path).is_dir():
+            continue
+        if not (root / path).resolve().is_relative_to(root.resolve()):
+            raise ModelError(f"{root / 'modules.json'}: {path} is outside of the model's directory.")
+        found |= {os.path.relpath(folder, root) for folder, _, _ in os.walk(root / path)}
+    return sorted(found)
+
+
+def _elsewhere(root: Path, found: set[str]) -> set[str]:
+    """Weights that a config or an index names, and that are in a sub-directory or have a name of their own."""
+    named = []
+    for name in found:
+        if name == "config.json" or name.endswith(".index.json"):
+            content = read_json(str(root), root / name)
+            index = content.get("weight_map") if isinstance(content, dict) else None
+            named += [content.get("transformers_weights")] if isinstance(content, dict) else []
+            named += index.values() if isinstance(index, dict) else []
+    return {os.path.normpath(name) for name in named if isinstance(name, str) and (root / name).exists()}
+
+
+def _matches(name: str, patterns) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -1,0 +1,159 @@
+"""Content hashes of files, cached by size, times and inode, so that an unchanged file costs one `stat`.
+
+The change time (`ctime`) is compared in addition to the modification time: a program can set the latter back
+(`os.utime`, `rsync -t`, `cp -p`), but not the former.
+"""
+
+import hashlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from vernacular.core.errors import ModelError
+
+log = logging.getLogger("vernacular")
+
+_CHUNK = 8 << 20  # bytes read at a time
+_LARGE = 1 << 30  # bytes from which hashing is logged and shows a progress bar
+_TICK = 20_000_000  # ns within which two writes may get the same time
+_COARSE_TICK = 2_000_000_000  # the same, on file systems that store full seconds
+
+
+def contents(root: Path, files: Iterable[str], known: dict | None = None) -> dict[str, dict]:
+    """Return {name: {"sha256", "size", "mtime_ns", "ctime_ns", "inode"}} of `files`, which are relative to `root`.
+
+    Entries of `known` whose size, times and inode are still those of the file are reused without reading it.
+
+    Raises:
+        ModelError: A file is missing, not a regular file, unreadable, or modified while it is read.
+    """
+    root, known = Path(root), known or {}
+    return {name: _entry(root / name, known.get(name)) for name in sorted(files)}
+
+
+def compared(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], dict[str, dict]]:
+    """Return the names that differ from `known`, are new or are missing, and the current entries of all others.
+
+    Nothing is written. A file is read only if its size is the same and its times or inode are not.
+    """
+    root, present = Path(root), set(files)
+    differing, entries = [], {}
+    for name in sorted(present | known.keys()):
+        try:
+            same_size = name in known and name in present and _regular(root / name).st_size == known[name]["size"]
+            entry = _entry(root / name, known[name]) if same_size else None
+        except ModelError:  # missing, unreadable, not a file: whoever reads it next reports the reason
+            entry = None
+        if entry is not None and entry["sha256"] == known[name]["sha256"]:
+            entries[name] = entry
+        else:
+            differing.append(name)
+    return differing, entries
+
+
+def changed(root: Path, files: Iterable[str], known: dict) -> list[str]:
+    """Return the names that differ from `known`, are new or are missing; see `compared`."""
+    return compared(root, files, known)[0]
+
+
+def open_regular(path: Path):
+    """Open a file for reading in binary mode; never waits for a writer, as opening a FIFO does.
+
+    Raises:
+        ModelError: The file is missing, not a regular file (after following links), or unreadable.
+    """
+    _regular(path)
+    try:
+        # O_NONBLOCK: a FIFO that has taken the file's place since then does not block either
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise _not_regular(path, os.stat(path).st_mode)
+    return file
+
+
+def _regular(path: Path) -> os.stat_result:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        what = f"a link to {os.readlink(path)}, which does not exist" if os.path.islink(path) else "no such file"
+        raise ModelError(f"{path}: {what}. Restore the file and run again.") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not stat.S_ISREG(status.st_mode):
+        raise _not_regular(path, status.st_mode)
+    return status
+
+
+def _entry(path: Path, known: dict | None) -> dict:
+    status = _regular(path)
+    if known is not None and _stamp(status) == {key: known.get(key) for key in _stamp(status)}:
+        return known
+    _settle(status)
+    with open_regular(path) as file:
+        before = _stamp(os.fstat(file.fileno()))
+        digest = _hashed(path, file, before["size"])
+        after = _stamp(os.fstat(file.fileno()))
+    # the path is looked at again, too: another file may have been moved to it
+    if not before == after == _stamp(_regular(path)):
+        raise ModelError(f"{path}: modified while it was read. Wait until it is complete and run again.")
+    return {"sha256": digest, **before}
+
+
+def _hashed(path: Path, file, size: int) -> str:
+    digest, large = hashlib.sha256(), size >= _LARGE
+    if large:
+        log.info("hashing %s (%.1f GB)", path, size / 1e9)
+    left = size  # not to the end: a file that grows has none
+    bar = tqdm(total=size, desc=f"hash {path.name}", unit="B", unit_scale=True, disable=None if large else True)
+    try:
+        with bar:
+            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+                bar.update(len(chunk))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return digest.hexdigest()
+
+
+def _settle(status: os.stat_result) -> None:
+    """Wait until a later write gets another time than the last one has: at most the tick of the file system's clock."""
+    latest = max(status.st_mtime_ns, status.st_ctime_ns)
+    tick = _TICK if latest % 1_000_000_000 else _COARSE_TICK
+    age = time.time_ns() - latest
+    if 0 <= age < tick:
+        time.sleep((tick - age) / 1e9)
+
+
+def _stamp(status: os.stat_result) -> dict[str, int]:
+    """What tells that a file has changed, without reading it."""
+    return {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+        "inode": status.st_ino,
+    }
+
+
+_TYPES = (
+    (stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a named pipe (FIFO)"), (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+)  # fmt: skip
+
+
+def _not_regular(path: Path, mode: int) -> ModelError:
+    what = next((name for is_one, name in _TYPES if is_one(mode)), "of an unknown type")
+    return ModelError(f"{path}: expected a regular file, got {what}. Replace it with the file itself.")
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    reason = getattr(error, "strerror", None) or error
+    return ModelError(f"{path}: cannot be read ({reason}). Check its permissions and the file system.")
