@@ -22,6 +22,7 @@ NO_EFFECT = {
     "vernacular.core.processes": "pools of processes",
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
     "vernacular.core.signals": "when a job stops",
+    "vernacular.core.writing": "messages about files that cannot be written",
 }
 
 

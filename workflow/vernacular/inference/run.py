@@ -41,6 +41,7 @@ def run_group(
                     done[record["name"]][question.evaluation] = NOTHING
                 elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
                     done[record["name"]][question.evaluation] = FOUND
+                    store.remove_journal(question.key)  # of a job that was killed after another one had finished
                 else:
                     wanted.append(question)
             if wanted:
@@ -106,6 +107,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag) -> tuple[
         bar.set_postfix_str(question.evaluation)
         try:
             with stop.at_once():
+                store.check_writable(question.key, question.kind)
                 table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
         # what cannot be kept need not be computed: a full disk ends the job
         except (Stopped, StoreError, MachineError):
