@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from vernacular.core.errors import UserError, without_secrets
+from vernacular.core.writing import refusal, writing
 
 # the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
 _SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
@@ -24,16 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     if args.verb in ("infer", "similarity"):
         # what they need was fetched before; a bar per weight file says nothing
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    _log_to(args.log)
     started = time.perf_counter()
     try:
+        _log_to(args.log)
         line = _command(args.run)(args)
     except UserError as error:
-        if args.log:
-            logging.getLogger("vernacular").error(str(error))
-        print(f"{args.verb}: {error}", file=sys.stderr)
-        return 1
-    except Exception:  # our own bug: written to the log, and not swallowed
+        return _failed(args, error)
+    except Exception as error:  # our own bug: written to the log, and not swallowed
+        if isinstance(error, OSError) and (refused := refusal(error)):
+            return _failed(args, refused)
         logging.getLogger("vernacular").exception("unexpected")
         raise
     except KeyboardInterrupt:
@@ -44,6 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
         logging.getLogger("vernacular").info(line)  # at the end of the log, where there is one
         print(line, flush=True)
     return 0
+
+
+def _failed(args, error: UserError) -> int:
+    if args.log:
+        logging.getLogger("vernacular").error(str(error))
+    print(f"{args.verb}: {error}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -162,16 +169,30 @@ def _log_to(path: Path | None) -> None:
     """Send messages and warnings to `path`; without one, warnings go to the terminal."""
     logging.captureWarnings(True)
     if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(
-            filename=path, filemode="w", level=logging.INFO, encoding="utf-8", errors="backslashreplace",
-        )  # fmt: skip
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
+        logging.basicConfig(handlers=[file], level=logging.INFO)
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     else:
         logging.basicConfig(level=logging.WARNING)
         form = "%(message)s"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Discreet(form))
+
+
+class _LogFile(logging.FileHandler):
+    """A log on a full disk ends with one line on the terminal, not with a traceback for each message."""
+
+    refused = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        refused = refusal(error, self.baseFilename) if isinstance(error := sys.exc_info()[1], OSError) else None
+        if refused is None:
+            super().handleError(record)
+        elif not self.refused:
+            self.refused = True
+            print(refused, file=sys.stderr)
 
 
 class _Discreet(logging.Formatter):
