@@ -84,3 +84,19 @@ def test_columns_are_read_alone_and_repeated_texts_held_once(tmp_path):
     assert found.nbytes < 20_000 < artifacts.read(path, kind).nbytes / 100
     with pytest.raises(ArtifactError, match="another version"):
         artifacts.read(path, Kind("calls", KIND.schema, key=("name",)), columns=["legs"])
+
+
+def test_two_writers_of_one_file_in_one_process_do_not_share_a_temporary_name(tmp_path):
+    with artifacts.replacing(tmp_path / "a") as one, artifacts.replacing(tmp_path / "a") as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert (tmp_path / "a").read_text() == "one", "the last to end"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
+    path = tmp_path / ("ქ" * 85)  # 255 bytes
+    with artifacts.replacing(path) as temporary:
+        temporary.write_text("x")
+    assert path.read_text() == "x"

@@ -66,7 +66,7 @@ def test_metrics_are_in_no_key_of_the_stages_before():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
     for entries in ENTRIES.values():
-        kept_apart = ("metrics", "store", "run", "questions", "shards", "answers", "commands", "data")
+        kept_apart = ("metrics", "store", "store_files", "run", "questions", "shards", "answers", "commands", "data")
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in kept_apart}
 
 

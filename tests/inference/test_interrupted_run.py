@@ -53,4 +53,4 @@ def test_many_evaluations_in_one_job_leave_nothing_behind_in_memory(tmp_path, mo
     monkeypatch.setattr(Store, "put", counted)
     run_group([record], paths, tmp_path / "store")
     assert max(objects[4:]) - objects[3] < 50  # an evaluation holds thousands while it runs
-    assert not list((tmp_path / "store" / "journal").glob("*")), "nor journals on disk"
+    assert not list((tmp_path / "store" / "journal").rglob("*.part")), "nor journals on disk"

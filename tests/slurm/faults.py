@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import yaml
 from workplace import ROOT, Workplace, said
 
 SLOWLY = Path(__file__).parent / "slowly"
@@ -38,9 +39,16 @@ class Place:
     def __init__(self, ready: Path, folder: Path):
         shutil.copytree(ready, folder, copy_function=shutil.copy2, symlinks=True)
         self.folder = folder
+        self.store = folder / "results" / "store"
         self.process: subprocess.Popen | None = None
         self.before = 0  # length of what earlier runs said
         self.faults: list[tuple[str, float, float]] = []  # (name, when, when the last of what was kept was written)
+
+    def share(self, store: Path) -> None:
+        """Keep outputs in `store`, as other places may."""
+        config = yaml.safe_load((self.folder / "config.yaml").read_text())
+        (self.folder / "config.yaml").write_text(yaml.safe_dump({**config, "store": str(store)}, sort_keys=False))
+        self.store = store
 
     # ----- running ---------------------------------------------------------------------------------------------------
 
@@ -110,10 +118,10 @@ class Place:
         return [*self.finished(), *self.parts()]
 
     def parts(self) -> list[Path]:
-        return list((self.folder / "results" / "store" / "journal").glob("*/*.part"))
+        return list((self.store / "journal").glob("*/*.part"))
 
     def finished(self) -> list[Path]:
-        return list((self.folder / "results" / "store" / "scores").glob("*/*.parquet"))
+        return list((self.store / "scores").glob("*/*.parquet"))
 
     def said(self) -> str:
         """What the latest run said."""
@@ -191,6 +199,20 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def session(leader: int) -> dict[int, str]:
+    """The command lines of all processes of a session, by pid."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            command = stat.with_name("cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        if int(of) == leader and state != "Z":
+            found[int(stat.parent.name)] = command.replace(b"\0", b" ").decode()
+    return found
 
 
 def run(*command: str) -> str:

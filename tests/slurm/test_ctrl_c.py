@@ -3,10 +3,9 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
-from faults import ASKED, Place, alive, end
+from faults import ASKED, Place, alive, end, session
 
 
 @pytest.fixture
@@ -16,26 +15,12 @@ def place(ready, tmp_path):
     end(place)
 
 
-def session(leader: int) -> list[str]:
-    """The command lines of all processes of a session."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
-            command = stat.with_name("cmdline").read_bytes()
-        except OSError:  # it has ended
-            continue
-        if int(of) == leader and state != "Z":
-            found.append(command.replace(b"\0", b" ").decode())
-    return found
-
-
 def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_running(place):
     place.hold()
     place.start_locally(ASKED)
     place.until_held()
     answered = len(place.batches())
-    assert any("vernacular infer" in command for command in session(place.process.pid))
+    assert any("vernacular infer" in command for command in session(place.process.pid).values())
     os.killpg(place.process.pid, signal.SIGINT)
     assert place.wait() == 1
     stopped = time.time()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vernacular.core import supervise
 from vernacular.core.errors import MachineError, UserError, first_line, is_contained, without_secrets
+from vernacular.core.writing import refusal, writing
 
 log = logging.getLogger("vernacular")
 
@@ -55,9 +56,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
 
 
 def _run(args) -> int:
-    _log_to(args.log)
     started = time.perf_counter()
     try:
+        _log_to(args.log)
         line = _command(args.run)(args)
     except MachineError as error:
         if args.contained and _is_last(args):
@@ -69,6 +70,8 @@ def _run(args) -> int:
         print(f"{args.verb}: stopped; the next run does it again.", file=sys.stderr)
         return 130
     except BaseException as error:
+        if isinstance(error, OSError) and (refused := refusal(error)):
+            return _fail(args, refused)
         if not is_contained(error):
             raise
         log.exception("unexpected")
@@ -232,16 +235,30 @@ def _log_to(path: Path | None) -> None:
     """Send messages and warnings to `path`; without one, warnings go to the terminal."""
     logging.captureWarnings(True)
     if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(
-            filename=path, filemode="w", level=logging.INFO, encoding="utf-8", errors="backslashreplace",
-        )  # fmt: skip
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
+        logging.basicConfig(handlers=[file], level=logging.INFO)
         form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     else:
         logging.basicConfig(level=logging.WARNING)
         form = "%(message)s"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Discreet(form))
+
+
+class _LogFile(logging.FileHandler):
+    """A log on a full disk ends with one line on the terminal, not with a traceback for each message."""
+
+    refused = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        refused = refusal(error, self.baseFilename) if isinstance(error := sys.exc_info()[1], OSError) else None
+        if refused is None:
+            super().handleError(record)
+        elif not self.refused:
+            self.refused = True
+            print(refused, file=sys.stderr)
 
 
 class _Discreet(logging.Formatter):

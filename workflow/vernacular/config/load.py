@@ -21,6 +21,8 @@ _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 SCORED = set(PROTOCOLS) - {"generation"}
 GENERATED = {"generation"}
 COMPAT = {"letters", "cloze", "target_word"}  # whose results are also written as other tools write them
+_STORE = "results/store"  # the only store that may be among what the workflow writes
+_WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Config:
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     joined: dict[str, dict] = field(default_factory=dict)  # results made elsewhere: name -> {"results"}
     gpu_memory_gb: float = 40
+    store: str = _STORE  # directory of the store, absolute or relative to the working directory
 
     @property
     def bases(self) -> dict[str, list[str]]:
@@ -141,7 +144,14 @@ def load(paths, overrides: dict | None = None) -> Config:
                 fail("task", f"asks for {evaluation.id} once more, with other options than before.")
     _check_items_agree(evaluations.values(), lambda sentence: fail_at(("evaluations",), sentence))
     config = Config(
-        models, evaluations, tasks, raw["similarity"], compared, raw["joined"], gpu_memory_gb=raw["gpu_memory_gb"]
+        models,
+        evaluations,
+        tasks,
+        raw["similarity"],
+        compared,
+        raw["joined"],
+        gpu_memory_gb=raw["gpu_memory_gb"],
+        store=_store(raw["store"], lambda sentence: fail_at(("store",), sentence)),
     )
     _check_encoders(config, lambda sentence: fail_at(("similarity", "encoders"), sentence))
     return config
@@ -154,6 +164,23 @@ def _check_items_agree(evaluations, fail) -> None:
         other = seen.setdefault((evaluation.task, evaluation.language), evaluation)
         if other.data != evaluation.data:
             fail(f"{evaluation.task} in {evaluation.language} is asked for twice with different data.")
+
+
+def _store(given: str, fail) -> str:
+    """Return the store's directory; `fail(sentence)` raises where it cannot be one. Nothing is created."""
+    store = os.path.expanduser(given)
+    path = Path(os.path.abspath(store))
+    for name in _WRITTEN:
+        if path.is_relative_to(os.path.abspath(name)) and not path.is_relative_to(os.path.abspath(_STORE)):
+            fail(f'expected {_STORE} or a directory outside of {name}/, which the workflow clears, got "{given}".')
+    existing = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+    if not existing.is_dir():
+        fail(f'expected a directory, got "{given}": {existing} is not a directory.')
+    needed = os.X_OK | (os.R_OK if existing == path else os.W_OK)
+    if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
+        what = "read" if existing == path else "created"
+        fail(f'"{given}" cannot be {what}: permission denied in {existing}.')
+    return store
 
 
 def _check_encoders(config: Config, fail) -> None:

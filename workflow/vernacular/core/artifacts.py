@@ -9,6 +9,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ import pyarrow.parquet as pq
 
 from vernacular.core.errors import ArtifactError, first_line
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.writing import writing
 
 _DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
 _AT_A_TIME = 5_000  # rows
@@ -108,17 +111,24 @@ def made_of(*parts) -> str:
 
 @contextlib.contextmanager
 def replacing(path):
-    """Yield a temporary path beside `path`; on success fsync it and rename it to `path`, on failure remove it."""
+    """Yield a temporary path next to `path`; on success fsync it and rename it to `path`, on failure remove it.
+
+    The temporary name belongs to one call alone, so that hosts, processes and threads may write one path at a time: a
+    reader finds the file of one of them, complete. Raises WriteError, which names `path`, where the disk refuses.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)[:40]
+    unique = f"{host}.{os.getpid()}.{uuid.uuid4().hex[:16]}"
+    temporary = path.with_name(f".{path.name[:40]}.{unique}.tmp")  # a file name holds 255 bytes at most
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _as_table(rows, kind: Kind) -> pa.Table:

@@ -26,6 +26,7 @@ NO_EFFECT = {
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
     "vernacular.core.signals": "when a job stops",
     "vernacular.core.supervise": "processes that report the death of others",
+    "vernacular.core.writing": "messages about files that cannot be written",
 }
 
 # Libraries that decide no result, and why.

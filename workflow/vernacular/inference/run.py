@@ -50,6 +50,7 @@ def run_group(
                     done[record["name"]][question.evaluation] = NOTHING
                 elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
                     done[record["name"]][question.evaluation] = FOUND
+                    store.remove_journal(question.key)  # of a job that was killed after another one had finished
                 elif reason := _given_up(given_up or {}, records[0]["name"], record["name"], question.evaluation):
                     failed[record["name"]][question.evaluation] = reason
                 else:
@@ -126,6 +127,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
         try:
             with stop.at_once(), tokenizer_panics(loaded.record):
                 _verify(loaded.record, store, question.key)
+                store.check_writable(question.key, question.kind)
                 table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
                 _verify(loaded.record, store, question.key)
         # what cannot be kept need not be computed: a full disk ends the job

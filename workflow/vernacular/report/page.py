@@ -18,6 +18,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
+from vernacular.core.writing import writing
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
@@ -43,16 +44,37 @@ def build(
     title: str = "Vernacular",
     processes: int = 1,
 ) -> str:
-    """Write the page for `models` × `evaluations` into the folder `out`; returns what was made.
+    """Write the page for `models` × `evaluations` into the folder `out`, complete or not at all; returns what was made.
 
     results: the folder with `summary/`, `requests/` and a folder per model. records: the models' records. changes:
     (baseline, candidate) -> its CHANGES file. benchmarks: the folder of Snakemake's benchmark files, if there are any.
     processes: evaluations that are written at a time; each holds one model's rows of one evaluation.
-    Raises ArtifactError naming a file that is missing or damaged, or if `out` holds anything but an earlier page;
-    comparisons, standings and overall may be missing.
+    Raises ArtifactError naming a file that is missing or damaged, or if `out` holds anything but an earlier page, and
+    WriteError naming what cannot be written; comparisons, standings and overall may be missing.
     """
     _empty(out)
-    _write_shell(out)
+    try:
+        _write_shell(out)
+        _write_data(results, out, models, evaluations, records, changes, benchmarks, title, processes)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)  # half a page; the error that comes out says why
+        raise
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
+
+
+def _write_data(
+    results: Path,
+    out: Path,
+    models: list[str],
+    evaluations: list[str],
+    records: list[dict],
+    changes: dict[tuple[str, str], Path],
+    benchmarks: Path | None,
+    title: str,
+    processes: int,
+) -> None:
+    """Write every piece of the page; arguments as of `build`."""
     summary = results / "summary" / "results.parquet"
     long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
     notes = artifacts.metadata(summary)["notes"]
@@ -95,8 +117,6 @@ def build(
     }
     write_piece(out, "provenance", provenance_piece)
     write_piece(out, "index", index | {"metrics": numbers.facts})
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
 
 
 def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
@@ -131,10 +151,14 @@ def _asked_setting(results: Path, name: str) -> dict:
 
 
 def _write_shell(out: Path) -> None:
-    """Copy page, styles and scripts, and write Vega and the plots beside them."""
-    for folder in ("js", "lib"):
-        shutil.copytree(ASSETS / folder, out / folder)
-    for name in ("index.html", "style.css"):
-        shutil.copy(ASSETS / name, out / name)
-    (out / "lib" / "vega.js").write_text(vl_convert.javascript_bundle(), "utf-8")
+    """Copy page, styles and scripts, and write Vega and the plots next to them."""
+    sources = [ASSETS / "index.html", ASSETS / "style.css"]
+    sources += [path for folder in ("js", "lib") for path in sorted((ASSETS / folder).rglob("*")) if path.is_file()]
+    for source in sources:
+        target = out / source.relative_to(ASSETS)
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    with writing(out / "lib" / "vega.js"):
+        (out / "lib" / "vega.js").write_text(vl_convert.javascript_bundle(), "utf-8")
     write_piece(out, "plots", specifications())

@@ -10,6 +10,8 @@ import math
 import re
 from pathlib import Path
 
+from vernacular.core.writing import writing
+
 # "<" could end a script element, "&" start an entity in XHTML, U+2028 and U+2029 end a line in old engines, and half a
 # surrogate pair is not UTF-8. They stand inside JSON strings alone, where all may be escaped.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
@@ -28,9 +30,10 @@ def script_json(value) -> str:
 def write_piece(folder: Path, name: str, value) -> int:
     """Write the piece `name` below `folder`/data; returns its size in bytes."""
     path = folder / "data" / f"{name}.js"
-    path.parent.mkdir(parents=True, exist_ok=True)
     content = f'vernacular.piece("{name}",{script_json(value)});\n'.encode()
-    path.write_bytes(content)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     return len(content)
 
 

@@ -5,6 +5,7 @@ values of the language sheets, whose cells carry the intervals. The leaderboard 
 compared: across tasks, and the comparisons of pairs.
 """
 
+import io
 from pathlib import Path
 
 import pandas as pd
@@ -83,6 +84,8 @@ def _write(path, title: str, long: pd.DataFrame, provenance: dict, standings: li
         rows = whole[whole["language"].fillna("") == language].reset_index(drop=True)
         write_grid(book.create_sheet(name), rows, grid(rows), levels=["label"], comments=True, places=places)
     write_provenance(book.create_sheet(last), whole, provenance)
+    content = io.BytesIO()
+    book.save(content)  # on a full disk, a ZIP file that is open prints a traceback when it is collected
     with replacing(path) as temporary:
-        book.save(temporary)
+        temporary.write_bytes(content.getvalue())
     return Path(path)

@@ -1,0 +1,131 @@
+"""The files of a store that several processes write at a time: what may vanish under them, permissions, leftovers.
+
+No lock is taken: flock is not to be relied on over NFS. Renames are atomic there too.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import ArtifactError
+from vernacular.core.writing import WriteError
+
+ATTEMPTS = 5  # to write where a user removes directories, or to read what is being replaced
+VANISHED = (errno.ENOENT, errno.ESTALE)  # NFS reports a removed file that is open as stale
+_DAY = 24 * 3600.0
+
+
+class StoreError(ArtifactError):
+    """The store cannot be read or written (a full disk, no permission): nothing that is computed could be kept."""
+
+
+@contextlib.contextmanager
+def writing(path: Path, root: Path) -> Iterator[None]:
+    """Raise StoreError, which names `path`, where it cannot be written.
+
+    What is made inside has the permissions of the store's directory `root`, whatever this process's umask: with the
+    usual umask, directories would be closed to a group that may write the store.
+    """
+    try:
+        with _permissions_of(root):
+            yield
+    except WriteError as error:
+        raise StoreError(f"the store cannot be written at {path}: {error.reason}.") from error
+    except OSError as error:
+        raise StoreError(f"the store cannot be written at {path}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def _permissions_of(root: Path) -> Iterator[None]:
+    try:
+        mode = root.stat().st_mode
+    except FileNotFoundError:  # made inside, with the umask
+        yield
+        return
+    before = os.umask(~mode & 0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def again(write: Callable[[], object]) -> None:
+    """Call `write`, and once more where a directory was removed under it."""
+    for attempt in range(ATTEMPTS):
+        try:
+            write()
+            return
+        except OSError as error:
+            if error.errno not in (*VANISHED, errno.EEXIST) or attempt == ATTEMPTS - 1:
+                raise
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise the OSError that writing `path` would raise: its directory is made, and a file in it, which is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    probe = path.with_name(f".{uuid.uuid4().hex}.tmp")
+    probe.touch()
+    probe.unlink()
+    folder, entry = path.parent.stat(), path.stat() if path.exists() else None
+    # in a directory with the sticky bit only the owner of a file (or of the directory, or root) may replace it
+    if entry and folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, entry.st_uid):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+
+def identity(path: Path) -> tuple | None:
+    """Return what tells a file from one that replaced it; None where there is no file."""
+    try:
+        entry = path.stat()
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        if error.errno in VANISHED:
+            return None
+        raise unreadable(path, error) from error
+    return entry.st_ino, entry.st_size, entry.st_mtime_ns
+
+
+def parts(folder: Path, key: str) -> list[Path]:
+    """Return the parts of one key's journal, oldest first; raises StoreError where `folder` cannot be read."""
+    try:
+        names = os.listdir(folder)
+    except NotADirectoryError:
+        return []
+    except OSError as error:
+        if error.errno in VANISHED:
+            return []
+        raise unreadable(folder, error) from error
+    return [folder / name for name in sorted(names) if name.startswith(f"{key}.") and name.endswith(".part")]
+
+
+def write_part(part: Path, content: bytes) -> None:
+    """Write a part of a journal so that it survives a power cut."""
+    with replacing(part) as temporary:
+        temporary.write_bytes(content)
+    handle = os.open(part.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sweep(path: Path) -> None:
+    """Remove what writers that were killed left next to the file at `path`, which was written just now.
+
+    What is a day older by the clock of the file system: a writer that was only suspended writes its file again.
+    """
+    with contextlib.suppress(OSError):  # another process sweeps too; what is left does no harm
+        now = path.stat().st_mtime
+        for leftover in path.parent.glob(".*.tmp"):
+            if now - leftover.stat().st_mtime > _DAY:
+                leftover.unlink()
+
+
+def unreadable(path: Path, error: OSError) -> StoreError:
+    """Return the error to show where `path` cannot be read."""
+    return StoreError(f"the store cannot be read at {path}: {error.strerror or error}.")
