@@ -65,7 +65,9 @@ def _put_on(loaded: LoadedModel, record: dict) -> PeftModel:
     where = f"model {name}: the adapter {adapter['source']}"
     try:
         peft, unexpected, missing = put_on(loaded.model, adapter["folder"], allow_pickle=adapter["allow_pickle"])
-        with torch.inference_mode():  # some that load cannot run: PEFT's OLoRA on a layer that stores its weight transposed
+        with (
+            torch.inference_mode()
+        ):  # some that load cannot run: PEFT's OLoRA on a layer that stores its weight transposed
             loaded.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=loaded.device))
     except ODD_FILES as error:
         if is_out_of_memory(error):
