@@ -1,7 +1,9 @@
 """Models that use one base in one job: whatever the order, each gives what it gives alone."""
 
 import itertools
+import os
 import shutil
+import signal
 
 import peft
 import pyarrow as pa
@@ -15,10 +17,13 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
+from vernacular.core.signals import Stopped
+from vernacular.inference import base as base_module
 from vernacular.inference.answers import lay_out
 from vernacular.inference.base import Base
 from vernacular.inference.generate import generate
 from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.load import load as real_load
 from vernacular.inference.run import run_group
 from vernacular.inference.schema import SCORES
 from vernacular.inference.score import score
@@ -96,6 +101,33 @@ def test_a_job_loads_the_base_again_after_an_adapter_that_edits_it_and_records_t
         assert loads == 3  # once, and after each of the two that edit it
         assert times == [0, 0, 0, 1, 2]
         assert metadata["model"]["base_loaded_again"]["after"] == ("lora bias all" if job == "there" else "lora pissa")
+
+
+def test_a_job_that_is_stopped_while_the_base_is_loaded_again_goes_on_with_the_same_numbers(
+    place, tmp_path, monkeypatch
+):
+    records, alone = place
+    path = requests_file(tmp_path)
+    models = [records[name] for name in ("base", "lora pissa", "lora")]
+    loads = []
+
+    def load(*given, **more):
+        loads.append(1)
+        if len(loads) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real_load(*given, **more)
+
+    monkeypatch.setattr(base_module, "load", load)
+    with pytest.raises(Stopped):
+        run_group(models, {"e": path}, tmp_path / "store")
+    assert len(loads) == 2
+    done, failed = run_group(models, {"e": path}, tmp_path / "store")
+    assert [done[record["name"]]["e"] for record in models] == ["found in the store"] * 2 + ["computed"]
+    assert not any(failed.values())
+    for record in models:
+        lay_out(record, {"e": path}, tmp_path / record["name"], tmp_path / "store")
+        file = tmp_path / record["name"] / "scores" / "e.parquet"
+        assert artifacts.read(file, SCORES)["logprobs"].to_pylist() == alone[record["name"]]
 
 
 def test_a_base_that_its_own_evaluation_changed_is_loaded_again_before_an_adapter(place):
