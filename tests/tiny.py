@@ -39,6 +39,7 @@ WINDOW = 16  # short enough that tests reach beyond it
 CONFIGS = {
     "llama": lambda v: tf.LlamaConfig(vocab_size=v, **GQA),
     "mistral": lambda v: tf.MistralConfig(vocab_size=v, sliding_window=WINDOW, head_dim=8, **GQA),
+    "qwen2": lambda v: tf.Qwen2Config(vocab_size=v, tie_word_embeddings=True, **GQA),
     "qwen3": lambda v: tf.Qwen3Config(vocab_size=v, head_dim=8, tie_word_embeddings=True, **GQA),
     "gemma2": lambda v: tf.Gemma2Config(
         vocab_size=v, head_dim=8, sliding_window=WINDOW, final_logit_softcapping=5.0, attn_logit_softcapping=5.0,

@@ -7,15 +7,18 @@ import adapting
 import pytest
 import tiny
 import torch
+import tuners
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.adapter import adapted
 from vernacular.inference.answers import lay_out
+from vernacular.inference.base import Base
 from vernacular.inference.load import load, wrap
 from vernacular.inference.run import run_group
 from vernacular.inference.schema import SCORES
@@ -194,3 +197,93 @@ def test_an_adapter_that_is_trained_further_is_another_model(place, tmp_path):
     assert resolve_adapter("b", str(tmp_path / "copy"), base)["fingerprint"] == one["fingerprint"]
     assert resolve_adapter("c", str(folder / "two"), base)["fingerprint"] != one["fingerprint"]
     assert one["fingerprint"] != base["fingerprint"]
+
+
+def test_weights_of_embeddings_and_tokens_must_fit_the_vocabulary(tmp_path):
+    tiny.save("qwen2", tmp_path / "base")  # tied: its files have no head
+    base = resolve("base", str(tmp_path / "base"), tmp_path / "converted") | ASKED
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    n = model.config.vocab_size
+    for name, changed, said in [
+        ("lora embedding", {"lora_embedding_A": torch.zeros(4, n + 1)}, f"has {n + 1} rows, and {n} in the base"),
+        ("lora embedding", {"lora_embedding_B": torch.zeros(48, 4)}, f"embed_tokens is {n} x 32 there, the adapter is for 48"),
+        ("trainable tokens", {"embed_tokens.trainable_tokens_delta": torch.zeros(100, 48)}, "the adapter is for 48"),
+        ("lora saved embedding", {"embed_tokens.weight": torch.zeros(n + 2, 32)}, f"has {n + 2} rows"),
+        ("lora saved norm", {"norm.weight": torch.zeros(48)}, "is 32 there, and 48 in the adapter"),
+        ("lora bias all", {"q_proj.base_layer.bias": torch.zeros(8)}, "q_proj is 32 there, and 8 in the adapter"),
+    ]:  # fmt: skip
+        folder = tmp_path / fingerprint([name, said])
+        tuners.save(tuners.CASES[name], "qwen2", model, folder)
+        assert resolve_adapter("mine", str(folder), base)
+        weights = load_file(folder / "adapter_model.safetensors")
+        (part, value), *_ = changed.items()
+        keys = [key for key in weights if key.endswith(part)]
+        assert keys, (part, sorted(weights))
+        save_file(weights | dict.fromkeys(keys[:1], value), folder / "adapter_model.safetensors")
+        assert said in complaint(base, folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["lora trainable_token_indices", "lora trainable_token_indices by module", "trainable tokens"]
+)
+def test_trained_tokens_beyond_the_vocabulary_are_refused(tmp_path, name):
+    tiny.save("qwen2", tmp_path / "base")
+    base = resolve("base", str(tmp_path / "base"), tmp_path / "converted") | ASKED
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    n = model.config.vocab_size
+    model.resize_token_embeddings(n + 1)
+    options = {"trainable_token_indices by module": {"trainable_token_indices": {"embed_tokens": [4, n]}}}
+    options = options.get(
+        name.removeprefix("lora "), {"token_indices" if name[0] == "t" else "trainable_token_indices": [4, n]}
+    )
+    tuners.save(tuners.CASES[name], "qwen2", model, tmp_path / "one", **options)
+    said = complaint(base, tmp_path / "one")
+    assert "another vocabulary than its base" in said
+    assert f"{n + 1} rows, and {n} in the base" in said
+
+
+def test_a_head_for_more_tokens_than_a_tied_base_has_is_refused(tmp_path):
+    tiny.save("qwen2", tmp_path / "base")
+    base = resolve("base", str(tmp_path / "base"), tmp_path / "converted") | ASKED
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    tuners.save(tuners.CASES["lora saved lm_head"], "qwen2", model, tmp_path / "one")
+    weights = load_file(tmp_path / "one" / "adapter_model.safetensors")
+    key = next(key for key in weights if key.endswith("lm_head.weight"))
+    save_file(weights | {key: torch.zeros(999, 32)}, tmp_path / "one" / "adapter_model.safetensors")
+    one = resolve_adapter("one", str(tmp_path / "one"), base)
+    with pytest.raises(ModelError, match="cannot be put on base"), adapted(load(base), one):
+        pass
+
+
+def test_packed_weights_of_a_quantized_base_are_not_compared(place, tmp_path):
+    folder, base = place
+    shutil.copytree(folder / "base", tmp_path / "base")
+    weights = load_file(tmp_path / "base" / "model.safetensors")
+    packed = {k: torch.zeros(v.numel() // 2, 1, dtype=torch.uint8) if "proj" in k else v for k, v in weights.items()}
+    save_file(packed, tmp_path / "base" / "model.safetensors", metadata={"format": "pt"})
+    assert resolve_adapter("one", str(folder / "one"), base | {"folder": str(tmp_path / "base")})
+
+
+@pytest.mark.parametrize("arch", ["bert", "roberta"])
+@pytest.mark.parametrize("options", [
+    {"target_modules": ["query", "value"]}, {"target_modules": ["query", "word_embeddings"]},
+    {"target_modules": ["query"], "trainable_token_indices": {"word_embeddings": list(range(5, 150))}},
+    {"target_modules": ["query"], "bias": "all"}, {"target_modules": ["query"], "init_lora_weights": "pissa"},
+])  # fmt: skip
+def test_masked_models_take_adapters_too(tmp_path, arch, options):
+    tiny.save(arch, tmp_path / "base")
+    base = resolve("base", str(tmp_path / "base"), tmp_path / "converted") | ASKED
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "base", dtype=torch.float32).eval()
+    tuners.save(tuners.lora(task_type=None, **options), "llama", model, tmp_path / "one")
+    shared = Base(base)
+    with shared.model(base) as loaded:
+        before = logprobs(loaded)
+    with shared.model(resolve_adapter("one", str(tmp_path / "one"), base)) as loaded:
+        found, tokenizer, record = logprobs(loaded), loaded.tokenizer, loaded.record
+    expected = PeftModel.from_pretrained(model, tmp_path / "one").eval().get_base_model()
+    for ours, theirs in zip(found, logprobs(wrap(expected, tokenizer, record)), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-4)
+    assert found != before
+    with shared.model(base) as loaded:
+        assert logprobs(loaded) == before
+    assert len(shared.reloads) == bool({"bias", "init_lora_weights"} & options.keys())

@@ -76,7 +76,7 @@ def batches(monkeypatch) -> list:
 
 
 BEFORE_A_BATCH = {
-    "a": ["run.questions", "load.load", "load._read_weights", "score.prepare", "score.grow", "choose.check",
+    "a": ["run.questions", "base.load", "load._read_weights", "score.prepare", "score.grow", "choose.check",
           "capability._compare", "causal.plan"],
     "b": ["generate_prompts.prompt_of", "generate.strategy", "generate.batches"],
 }  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 import similarity_encoders as tiny
 import tiny as causal
 import torch
+import tuners
 from peft import PeftModel
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, util
@@ -213,6 +214,21 @@ def test_the_evaluated_model_measures_with_its_adapter_on(tmp_path):
     ours, _ = run("cosine", tmp_path / "base", adapter={"folder": str(tmp_path / "adapter")})
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     PeftModel.from_pretrained(model, tmp_path / "adapter").merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(tmp_path / "base").save_pretrained(tmp_path / "merged")
+    np.testing.assert_allclose(ours, run("cosine", tmp_path / "merged")[0], atol=1e-5)
+    assert not np.allclose(ours, run("cosine", tmp_path / "base")[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["lora pissa_niter_4", "lora olora", "lora embedding", "trainable tokens"])
+def test_an_adapter_that_changes_the_base_measures_as_its_merged_weights(tmp_path, name):
+    causal.save("llama", tmp_path / "base")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    tuners.save(tuners.CASES[name], "llama", model, tmp_path / "adapter")
+    torch.manual_seed(1)
+    ours, _ = run("cosine", tmp_path / "base", adapter={"folder": str(tmp_path / "adapter")})
+    torch.manual_seed(0)
+    merged = PeftModel.from_pretrained(model, tmp_path / "adapter").merge_and_unload().model
+    merged.save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(tmp_path / "base").save_pretrained(tmp_path / "merged")
     np.testing.assert_allclose(ours, run("cosine", tmp_path / "merged")[0], atol=1e-5)
     assert not np.allclose(ours, run("cosine", tmp_path / "base")[0], atol=1e-3)

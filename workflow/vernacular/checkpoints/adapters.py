@@ -8,14 +8,15 @@ import re
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.adapter_shapes import check_shapes, other_words
 from vernacular.checkpoints.files import read_json
-from vernacular.checkpoints.limits import check_size, shapes_in
+from vernacular.checkpoints.limits import check_size
+from vernacular.checkpoints.tuners import why_not
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
 
 WEIGHTS, PICKLED, CONFIG = "adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"
-_PROMPTS = {"PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE"}
 
 
 def resolve_adapter(
@@ -35,17 +36,13 @@ def resolve_adapter(
     """
     folder, revision = _locate(name, source, allow_pickle)
     config = _config(name, folder, source)
-    kind = str(config.get("peft_type"))
-    if kind in _PROMPTS:
-        raise ModelError(
-            f"model {name}: {source} is a {kind} adapter, which puts vectors before the prompt; only adapters that "
-            "change weights (LoRA and its relatives) can be evaluated."
-        )
+    if reason := why_not(config):
+        raise ModelError(f"model {name}: {source} {reason}")
     _check_name(name, source, config, base, allow_other_base)
     for file in inputs.files_of(folder, allow_pickle=allow_pickle):
         check_size(name, folder / file)
     if (folder / WEIGHTS).exists():
-        _check_shapes(name, source, folder / WEIGHTS, base)
+        check_shapes(name, source, folder / WEIGHTS, config, base)
     elif not (folder / PICKLED).exists():
         raise ModelError(f"model {name}: {source} holds no adapter weights ({WEIGHTS}).")
     elif not allow_pickle:
@@ -65,7 +62,7 @@ def resolve_adapter(
             "source": source,
             "folder": str(folder.resolve()),
             "revision": revision,
-            "type": kind,
+            "type": str(config["peft_type"]),
             "rank": config.get("r"),
             "own_tokenizer": own_words,
             "allow_pickle": allow_pickle,
@@ -114,40 +111,13 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
         )
 
 
-def _check_shapes(name: str, source: str, weights: Path, base: dict) -> None:
-    """Every weight must fit the one it stands beside or replaces, read from the files' headers alone."""
-    own = shapes_in(name, weights)
-    of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in own.items()}
-    of_base = {}
-    for file in sorted(Path(base["folder"]).glob("*.safetensors")):
-        of_base |= shapes_in(name, file)
-    misfit = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
-    for key, shape in of_adapter.items():
-        pair = re.fullmatch(r"(.+)\.lora_([AB])\.weight", key)
-        whole = of_base.get(f"{pair[1]}.weight" if pair else key)
-        if whole is None:
-            continue
-        if not pair and shape[0] != whole[0]:
-            raise ModelError(_other_words(name, source, f"{key} has {shape[0]} rows, and {whole[0]} in the base"))
-        size = (shape[1] if pair[2] == "A" else shape[0]) if pair else shape[-1]
-        if size not in whole:
-            shown = " x ".join(map(str, whole))
-            raise ModelError(f"{misfit}: {key.partition('.lora_')[0]} is {shown} there, the adapter is for {size}.")
-    deepest, present = (
-        max((int(n) for key in keys for n in re.findall(r"\.(\d+)\.", key)), default=-1)
-        for keys in (of_adapter, of_base)
-    )
-    if deepest > present >= 0:
-        raise ModelError(f"{misfit}: it changes layer {deepest}, and the base has layers 0 to {present}.")
-
-
 def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
     """True if the adapter brings a tokenizer with the base's words (perhaps another chat template)."""
     own, theirs = (Path(where) / "tokenizer.json" for where in (folder, base["folder"]))
     if not own.exists():
         return False
     if theirs.exists() and (extra := _words(name, own) ^ _words(name, theirs)):
-        raise ModelError(_other_words(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
+        raise ModelError(other_words(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
     return True
 
 
@@ -159,10 +129,3 @@ def _words(name: str, tokenizer: Path) -> set[str]:
         return {*words, *(token["content"] for token in content.get("added_tokens") or [])}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ModelError(f"model {name}: {tokenizer} is not a tokenizer.") from None
-
-
-def _other_words(name: str, source: str, what: str) -> str:
-    return (
-        f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
-        "Merge it into its base and evaluate the result as a model of its own."
-    )

@@ -67,7 +67,7 @@ def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
         ids = prompt_ids(loaded, text, chat=chat)
         if not ids:
             return Prompt(ids=[], rendered=None, error="the prompt is empty", **asked)
-        if max(ids) >= loaded.model.get_input_embeddings().num_embeddings:
+        if max(ids) >= loaded.n_embeddings:
             return Prompt(ids=[], rendered=None, error="a token is beyond the model's vocabulary", **asked)
         if len(ids) + new <= room:
             return Prompt(ids=ids, rendered=text if chat else None, left_out=left_out, **asked)

@@ -22,12 +22,12 @@ OPTIONS = (
     "trust_remote_code",
 )
 ENTRIES = {
-    "scores": ("vernacular.inference.score", "vernacular.inference.load", "vernacular.inference.adapter"),
+    "scores": ("vernacular.inference.score", "vernacular.inference.load", "vernacular.inference.base"),
     "generations": (
         "vernacular.inference.generate",
         "vernacular.inference.generate_vllm",
         "vernacular.inference.load",
-        "vernacular.inference.adapter",
+        "vernacular.inference.base",
     ),
 }
 LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them

@@ -42,6 +42,7 @@ class LoadedModel:
     bos_id: int | None  # the token "bos: always" or "auto" prepends; None where the tokenizer has none
     eos_id: int | None
     adds_bos: bool  # does the tokenizer itself begin a text with bos_id?
+    n_embeddings: int  # rows of the input embeddings: token ids are below
     record: dict  # what the model step wrote: name, folder, fingerprint, revision, options
     seconds: float = 0.0  # spent loading
     notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
@@ -141,6 +142,7 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
 
 def wrap(model, tokenizer, record: dict) -> LoadedModel:
     """The LoadedModel of a model already in memory (tests, and models that other code made)."""
+    embeddings = model.get_input_embeddings().weight
     plain = tokenizer("a")["input_ids"]
     bos = tokenizer.bos_token_id
     # BERT-like tokenizers call it cls; it stands where a BOS would
@@ -149,11 +151,12 @@ def wrap(model, tokenizer, record: dict) -> LoadedModel:
         model=model,
         tokenizer=tokenizer,
         kind=record["kind"],
-        device=model.get_input_embeddings().weight.device,
+        device=embeddings.device,
         max_length=_max_length(model, tokenizer, record),
         bos_id=bos,
         eos_id=tokenizer.eos_token_id,
         adds_bos=adds,
+        n_embeddings=embeddings.shape[0],
         record=record,
     )
 

@@ -76,7 +76,7 @@ def ask_masked(
     """
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
-    if loaded.tokenizer.mask_token_id >= loaded.model.get_input_embeddings().num_embeddings:
+    if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer's mask token is beyond the model's vocabulary.")
     copies = {request.request_id: copies_of(loaded, request) for request in requests}
     everything = merged(copies, set(copies))

@@ -65,7 +65,7 @@ def prepare(loaded: LoadedModel, row: dict) -> Prepared:
             found.offsets = [(a + shift, b + shift) for a, b in found.offsets]
     if not found.failed and too_many > 0:
         _cut(loaded, found, too_many)
-    if found.ids and max(found.ids) >= loaded.model.get_input_embeddings().num_embeddings:
+    if found.ids and max(found.ids) >= loaded.n_embeddings:
         found.flags.append("error: a token is beyond the model's vocabulary")
         found.stop = found.first
     found.span = found.ids[found.first : found.stop]

@@ -1,6 +1,5 @@
 """One job: a base with its adapters, or a shard of their work. What the store lacks is asked, the model loaded once."""
 
-import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -71,12 +70,12 @@ def _given_up(given_up: dict, base: str, name: str, evaluation: str) -> str | No
 def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, begin) -> None:
     """Ask the base and its adapters what is missing; `done` and `failed` are added to."""
     # the model, and torch with it, only where something is missing
-    from vernacular.inference.load import load
+    from vernacular.inference.base import Base
 
     begin(base_record["name"], None)
     try:
         with stop.at_once():
-            base = load({key: value for key, value in base_record.items() if key != "adapter"}, threads=threads)
+            base = Base(base_record, threads=threads, shared=len(missing) > 1)
     except MachineError:
         raise
     except ModelError as error:
@@ -85,34 +84,27 @@ def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, 
             failed[record["name"]] |= {question.evaluation: reason for question in wanted}
         return
     for record, wanted in missing:
-        name = record["name"]
-        begin(name, None)
+        begin(record["name"], None)
         try:
-            with stop.at_once(), _as(base, record) as loaded:
-                computed, trouble = _ask(loaded, wanted, store, stop, begin)
-                base.evaluations = loaded.evaluations
+            computed, trouble = _ask_one(base, record, wanted, store, stop, begin)
         except MachineError:
             raise
         except ModelError as error:  # this adapter cannot be had; the base and its other adapters can
-            computed, trouble = [], {question.evaluation: str(error) for question in wanted}
-        done[name] |= dict.fromkeys(computed, COMPUTED)
-        failed[name] |= trouble
+            reason = _of_base(base_record, record, error) if base.loaded is None else str(error)
+            computed, trouble = [], {question.evaluation: reason for question in wanted}
+        done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
+        failed[record["name"]] |= trouble
+
+
+def _ask_one(base, record: dict, wanted: list[Question], store: Store, stop: StopFlag, begin):
+    """As `_ask`; nothing here refers to the model afterwards, so that its memory is free if it is loaded again."""
+    with stop.at_once(), base.model(record) as loaded:
+        return _ask(loaded, wanted, store, stop, begin)
 
 
 def _of_base(base: dict, record: dict, error: ModelError) -> str:
     """Why this model cannot be asked, where its base could not be loaded."""
     return str(error) if record is base else f"its base {base['name']} cannot be had: {error}"
-
-
-@contextlib.contextmanager
-def _as(base, record: dict):
-    if not record.get("adapter"):
-        yield base
-        return
-    from vernacular.inference.adapter import adapted
-
-    with adapted(base, record) as loaded:
-        yield loaded
 
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:

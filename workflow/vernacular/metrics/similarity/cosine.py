@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
+from vernacular.checkpoints.peft_model import put_on
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import ODD_FILES
 from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, cannot_load, refuse_random
@@ -75,7 +75,8 @@ def _mean_pooled(folder: str, adapter: str | None, options: dict) -> SentenceTra
 def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
     """The body of an evaluated model with its adapter on; an adapter fits the whole model, head included."""
     base = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
-    return PeftModel.from_pretrained(base, adapter).get_base_model().get_decoder().eval()
+    put_on(base, adapter, allow_pickle=True)  # one without permission has no record
+    return base.get_decoder().eval()
 
 
 def prefix_of(record: dict, encoder: SentenceTransformer) -> str:

@@ -1,0 +1,52 @@
+"""Which kinds of PEFT adapters can be evaluated: every tuner of PEFT is in one of three sets, with its reason.
+
+A model is evaluated by its own forward pass, in batches that PEFT knows nothing of. So an adapter must work inside the
+base's modules: one that needs PEFT's wrapper around the model (to put vectors before the prompt, or to choose an expert
+for each text) would be silently left out. And what it adds to a token must not depend on other texts or later tokens.
+"""
+
+from vernacular.core.errors import closest
+
+IN_MODULES = frozenset({
+    "LORA", "ADALORA", "ADAMSS", "ADAPTION_PROMPT", "BEFT", "BOFT", "C3A", "DEFT", "DELORA", "FOURIERFT",
+    "FROD", "GLORA", "GRALORA", "HIRA", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "MISS", "OFT", "OSF",
+    "PEANUT", "PSOFT", "PVERA", "RANDLORA", "ROAD", "SHIRA", "SUPERTUNING", "TINYLORA", "TRAINABLE_TOKENS",
+    "UNILORA", "VBLORA", "VERA", "WAVEFT",
+})  # fmt: skip
+BEFORE_PROMPT = frozenset({
+    "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE",
+})  # fmt: skip
+OTHERS = {
+    "POLY": "chooses among its skills by the ID of a task",
+    "XLORA": "mixes other adapters by a second pass over each text",
+    "SHADOW": "runs a second network beside the base",
+    "LILY": "weights its experts by the mean of all tokens of a batch, padding and later tokens too",
+}
+
+_ONLY = "only adapters that change weights (LoRA and its relatives) can be evaluated."
+_OPTIONS = {
+    "alora_invocation_tokens": "is switched on by tokens in the text (aLoRA)",
+    "arrow_config": "chooses among other adapters for each token (Arrow)",
+    "layer_replication": "builds a model of repeated layers; merge it into its base and evaluate that",
+    "sample_at_inference": "draws random numbers in every forward pass (PVeRA)",
+}
+
+
+def why_not(config: dict) -> str | None:
+    """Return why an adapter with this config (of adapter_config.json) cannot be evaluated, or None if it can."""
+    kind = str(config["peft_type"])
+    if kind in BEFORE_PROMPT:
+        return f"is a {kind} adapter, which puts vectors before the prompt; {_ONLY}"
+    if kind in OTHERS:
+        return f"is a {kind} adapter, which {OTHERS[kind]}; {_ONLY}"
+    if kind not in IN_MODULES:
+        return f'has peft_type "{kind}", which is not known here.{closest(kind, sorted(IN_MODULES))}'
+    for option, what in _OPTIONS.items():
+        if config.get(option):
+            return f"sets {option}: it {what}."
+    if str(config.get("init_lora_weights")).startswith("corda"):
+        return (
+            "has init_lora_weights: corda, which needs the covariances of its training data to be loaded. Save it as "
+            "a LoRA: save_pretrained(…, path_initial_model_for_weight_conversion=…)."
+        )
+    return None
