@@ -16,6 +16,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 NO_EFFECT = {
     "vernacular.core.artifacts": "how files are written and checked; a file that another version wrote is refused",
     "vernacular.core.code": "computes keys; keys that come out otherwise are other keys",
+    "vernacular.core.digests": "how damage of files is noticed",
     "vernacular.core.errors": "messages",
     "vernacular.core.failures": "which errors are whose fault, and messages",
     "vernacular.core.paths": "where the workflow's directory is",
