@@ -15,6 +15,8 @@ import tiny
 from hub_server import HubServer
 from vernacular.core import artifacts
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 ROWS = "".join(json.dumps({"s": f"frase {i} " + "palabra " * 20, "l": i % 2}) + "\n" for i in range(1000))
 
 

@@ -11,6 +11,8 @@ from vernacular.inference.keys import evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.inference.store import Journal, Store
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:0"], "request_id": ["r1", "r2"]})
 ROW = {"logprobs": [-0.1, -12.345678710937500, None], "flag": None}
 

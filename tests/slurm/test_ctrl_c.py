@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from faults import ASKED, Place, alive, end
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 
 @pytest.fixture
 def place(ready, tmp_path):
