@@ -6,14 +6,23 @@ import signal
 import pytest
 from hypothesis import settings
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What a person has set for their own work (a token, a mirror, a proxy, a Snakemake profile, threads) is not of the tests.
+for name in list(os.environ):
+    of_others = ("HF_", "HUGGING_FACE_", "TRANSFORMERS_", "SENTENCE_TRANSFORMERS_", "TORCH_", "SNAKEMAKE_", "SLURM")
+    if name.startswith(of_others) or name.lower().endswith("_proxy"):
+        del os.environ[name]
+os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
 # The examples of a property are the same in each run, in every order; without a database, also after one that failed.
 settings.register_profile("test", derandomize=True, deadline=None, database=None)
 settings.register_profile("soak", deadline=None, database=None, print_blob=True, max_examples=2000)
 settings.load_profile("soak" if "SOAK_SEED" in os.environ else "test")
+
+
+def pytest_collection_modifyitems(items):
+    """Whole runs first: a file is told by one process, and the longest story must not be begun last."""
+    longest = ("workflow", "slurm")
+    items.sort(key=lambda item: item.path.parent.name not in longest)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from faults import ASKED, Place, end, table
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
