@@ -16,18 +16,18 @@ quickstart: environment
 # process, and the longest are told first
 PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment
-	$(BIN)/pytest $(PARALLEL) -m "not slow"
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak"
 
 # those and the slow ones
 test-all: environment
 	$(BIN)/pytest $(PARALLEL)
 
-# property tests and fuzz tests with twenty times the examples, others each time; `make soak SEED=…` repeats one
+# what takes long, and property and fuzz tests with twenty times the examples, others each time; `make soak SEED=…` repeats one
 soak: environment
 	mkdir -p .soak
 	seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	echo "$$seed" > .soak/seed; echo "make soak SEED=$$seed repeats this; it is kept in .soak/$$seed.log"; set -o pipefail; \
-	SOAK_SEED=$$seed $(BIN)/pytest $(PARALLEL) -m "hypothesis or fuzz" --hypothesis-seed=$$seed 2>&1 | tee .soak/$$seed.log
+	SOAK_SEED=$$seed $(BIN)/pytest $(PARALLEL) -m "hypothesis or fuzz or soak" --hypothesis-seed=$$seed 2>&1 | tee .soak/$$seed.log
 
 # which lines of the package the tests never reach; the stages that they start through snakemake count
 coverage: environment
