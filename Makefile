@@ -6,21 +6,33 @@ SHELL = /bin/bash
 # where a fetched model lies, by its record
 FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'
 
-.PHONY: quickstart test coverage test-slurm slurm-profile lint bench environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm slurm-profile lint bench environment clean
 
 # the environment, and the run that config.yaml describes
 quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
-# the environment, and every test but those that need SLURM; a file of tests is one story, told by one process
-PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+# the environment, and the tests but the slow ones and those that need SLURM; a file of tests is one story, told by one
+# process, and the longest are told first
+PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment
-	$(BIN)/pytest $(PARALLEL) --ignore tests/slurm/test_on_slurm.py
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak"
+
+# those and the slow ones
+test-all: environment
+	$(BIN)/pytest $(PARALLEL)
+
+# what takes long, and property and fuzz tests with twenty times the examples, others each time; `make soak SEED=…` repeats one
+soak: environment
+	mkdir -p .soak
+	seed=$(SEED); seed=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "$$seed" > .soak/seed; echo "make soak SEED=$$seed repeats this; it is kept in .soak/$$seed.log"; set -o pipefail; \
+	SOAK_SEED=$$seed $(BIN)/pytest $(PARALLEL) -m "hypothesis or fuzz or soak" --hypothesis-seed=$$seed 2>&1 | tee .soak/$$seed.log
 
 # which lines of the package the tests never reach; the stages that they start through snakemake count
 coverage: environment
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(PARALLEL) --ignore tests/slurm/test_on_slurm.py
+	$(BIN)/coverage run -m pytest $(PARALLEL)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

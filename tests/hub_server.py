@@ -46,7 +46,7 @@ class HubServer:
         self.plain: dict[str, bytes] = {}  # files beside the Hub, by path: /files/x.json
         self.token = "hf_rightrightright"
         self.drops: dict[str, int] = {}  # path: how many times its download breaks off half way
-        self.slow: set[str] = set()  # ends of paths whose files come a kilobyte at a time, ten a second
+        self.slow: set[str] = set()  # ends of paths whose files come 64 bytes at a time, ten times a second
         self.errors: dict[str, list[int]] = {}  # path: statuses to answer with before answering rightly
         self.moved: str | None = None  # the server that all is to be asked of instead
         self.stored: dict[str, str] = {}  # start of a path: the server that holds its files, as the Hub's own are held
@@ -154,10 +154,10 @@ class _Handler(BaseHTTPRequestHandler):
         while self.command == "GET" and body:
             slow = path.endswith(tuple(self.hub.slow))
             try:
-                self.wfile.write(body[:1024] if slow else body)
+                self.wfile.write(body[:64] if slow else body)
             except ConnectionError:  # who asked has gone
                 return
-            body = body[1024:] if slow else b""
+            body = body[64:] if slow else b""
             time.sleep(0.1 if slow else 0)
 
     def _json(self, value):

@@ -1,8 +1,11 @@
 """Artifacts: whole or not at all, of the kind they say, and never read as good when they are not."""
 
+import os
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from vernacular.core import artifacts
+from vernacular.core import artifacts, digests
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ArtifactError
 
@@ -100,3 +103,82 @@ def test_a_name_as_long_as_names_may_be_is_written(tmp_path):
     with artifacts.replacing(path) as temporary:
         temporary.write_text("x")
     assert path.read_text() == "x"
+
+
+def refused(call, path) -> str:
+    with pytest.raises(ArtifactError) as error:
+        call()
+    assert str(error.value).startswith(f"{path}: ")
+    assert str(error.value).endswith("; delete it to rebuild.")
+    return str(error.value)
+
+
+def patched(path, at: int, byte: int) -> None:
+    """Set one byte in place: to write the file anew would wait for the disk."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(bytes([byte]))
+
+
+MANY = [{"name": f"vernacular-digests {n}" * 9, "legs": n} for n in range(99)]
+
+
+@pytest.mark.parametrize(("rows", "bits"), [(ROWS, range(8)), ([], [0]), (MANY, [6])], ids=["two", "none", "many"])
+def test_a_change_of_any_bit_is_noticed_when_the_rows_are_read(tmp_path, rows, bits):
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, rows, {"fingerprint": "x"})
+    whole = path.read_bytes()
+    note = artifacts.metadata(path)
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for at, byte in enumerate(whole):
+        for bit in bits:
+            patched(path, at, byte ^ 1 << bit)
+            refused(lambda: artifacts.read(path, KIND), path)
+            if at < footer:
+                assert artifacts.metadata(path) == note, "which is elsewhere"
+            else:
+                refused(lambda: artifacts.metadata(path), path)
+        patched(path, at, byte)
+    assert artifacts.read(path, KIND).to_pylist() == rows
+
+
+def test_a_file_that_is_cut_lengthened_or_zeroed_anywhere_is_noticed(tmp_path):
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"fingerprint": "x"})
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 13):
+        damaged = [whole[:at], whole[:at] + whole[at + 1 :], whole[:at] + b"\0" + whole[at:]]
+        damaged += [whole[:at] + bytes(len(whole) - at), bytes(at) + whole[at:] if at else whole + b"\0"]
+        for number, content in enumerate(damaged):
+            other = tmp_path / f"{at}-{number}.parquet"  # to write one anew would wait for the disk
+            other.write_bytes(content)
+            refused(lambda other=other: artifacts.read(other, KIND, anywhere=True), other)
+
+
+def test_the_digests_are_those_of_the_footer_whatever_the_rows_hold(tmp_path):
+    """Statistics of a column, which stand in the footer, may hold a text that looks like digests."""
+    text = (b"vernacular-digests\x18\x80\x01" + b"0" * 128).decode("latin-1")
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, [{"name": text, "legs": 1}], {"note": text})
+    assert artifacts.read(path, KIND)["name"].to_pylist() == [text]
+    assert artifacts.metadata(path)["note"] == text
+
+
+def test_a_file_longer_than_what_is_hashed_or_read_at_once(tmp_path, monkeypatch):
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"note": "ñ" * 100_000})
+    whole = path.read_bytes()
+    assert len(artifacts.metadata(path)["note"]) == 100_000
+    monkeypatch.setattr(digests, "_CHUNK", 7)
+    assert artifacts.read(path, KIND).to_pylist() == ROWS
+    assert artifacts.write(path, KIND, ROWS, {"note": "ñ" * 100_000}).read_bytes() == whole
+
+
+def test_a_file_without_digests_is_of_another_version(tmp_path):
+    path = tmp_path / "pets.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS, schema=KIND.schema), path)
+    for call in (lambda: artifacts.read(path, KIND), lambda: artifacts.metadata(path)):
+        assert "from another version, or not a file of this workflow" in refused(call, path)
+
+
+def test_what_is_no_file_is_named_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.parquet")
+    (tmp_path / "folder.parquet").mkdir()
+    for name in ("pipe.parquet", "folder.parquet"):
+        assert "is not a file" in refused(lambda name=name: artifacts.metadata(tmp_path / name), tmp_path / name)

@@ -3,7 +3,9 @@
 The verbs run in this process, without Snakemake: what is tested is what each says when it meets the file.
 """
 
+import contextlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,17 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from soak import examples
 from vernacular import cli
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.inference.schema import SCORES
+from vernacular.data.schema import ITEMS
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.requests.schema import REQUESTS
+from vernacular.summary.schema import RESULTS
 
 CONFIG = {
     "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},
@@ -172,7 +179,7 @@ def older(path: Path) -> None:
     """As a version wrote it that knew no digests."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
-        note = {b"vernacular": table.schema.metadata[b"vernacular"]}
+        note = {b"vernacular": pq.read_metadata(path).metadata[b"vernacular"]}
         pq.write_table(table.replace_schema_metadata(note), path)
     else:
         content = json.loads(path.read_text())
@@ -330,20 +337,44 @@ def test_what_is_damaged_is_deleted_when_a_run_ends(run):
     assert not any(path.exists() for path in damaged)
 
 
-@given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_flipped_bit_changes_a_row_or_a_word_of_the_metadata(place, data):
-    path = Path(f"results/one/scores/{OPTIONS}.parquet")
-    content = bytearray(path.read_bytes())
-    bit = data.draw(st.integers(0, 8 * len(content) - 1))
-    content[bit // 8] ^= 1 << bit % 8
-    damaged = Path("damaged/one/scores") / path.name
+KINDS = [
+    (f"resources/items/{GL}.parquet", ITEMS),
+    (f"results/requests/{OPTIONS}.parquet", REQUESTS),
+    (f"results/one/scores/{OPTIONS}.parquet", SCORES),
+    (f"results/one/generations/{GENERATION}.parquet", GENERATIONS),
+    (f"results/one/similarity/{GENERATION}.parquet", SIMILARITIES),
+    (f"results/one/tasks/{OPTIONS}.parquet", TASK_RESULTS),
+    ("results/one/metrics.parquet", METRICS),
+    ("results/comparisons/one--two/changes.parquet", CHANGES),
+    ("results/summary/comparisons.parquet", COMPARISONS),
+    ("results/summary/standings.parquet", STANDINGS),
+    ("results/summary/overall.parquet", OVERALL),
+    ("results/summary/results.parquet", RESULTS),
+]
+
+
+@pytest.mark.parametrize(("file", "kind"), KINDS, ids=[kind.name for _, kind in KINDS])
+def test_no_changed_byte_changes_a_row_or_the_metadata(place, tmp_path, file, kind):
+    """Of 61 bytes here, and of all of them in `test_artifacts`; in a soak, of others each time."""
+    whole = Path(file).read_bytes()
+    note = artifacts.metadata(file)
+    damaged = tmp_path.joinpath(*Path(file).parts[-kind.place :])
     damaged.parent.mkdir(parents=True, exist_ok=True)
-    damaged.write_bytes(bytes(content))
-    try:
-        found = artifacts.read(damaged, SCORES), artifacts.metadata(damaged)
-    except ArtifactError as error:
-        right = str(damaged) in str(error)
-    else:  # where nothing is kept that anyone reads: statistics, padding
-        right = found == (artifacts.read(path, SCORES), artifacts.metadata(path))
-    assert right
+    damaged.write_bytes(whole)
+
+    @settings(max_examples=examples(61))
+    @given(st.integers(0, len(whole) - 1), st.integers(1, 255))
+    def changed(at, pattern):
+        with open(damaged, "r+b") as written:
+            written.seek(at)
+            written.write(bytes([whole[at] ^ pattern]))
+        with pytest.raises(ArtifactError, match=re.escape(str(damaged))):
+            artifacts.read(damaged, kind)
+        with contextlib.suppress(ArtifactError):
+            assert artifacts.metadata(damaged) == note
+        with open(damaged, "r+b") as written:
+            written.seek(at)
+            written.write(whole[at : at + 1])
+
+    changed()
+    assert artifacts.read(damaged, kind).equals(artifacts.read(file, kind))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schema_cases import ODD, keys, mappings, put
+from soak import examples, seed
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
@@ -21,7 +22,7 @@ from vernacular.data.tasks import load_task
 from vernacular.data.treebank.pattern import load_pattern
 
 SCHEMAS = config.WORKFLOW / "schemas"
-CASES = int(os.environ.get("HARD_CASES", "250"))  # of each kind of file; all there are with HARD_CASES=1000000
+CASES = examples(250)  # of each kind of file
 TASK = {
     "task": "mine", "title": "Mine", "citation": "me", "protocols": ["generation", "letters"], "prompt": "question", "licence": "CC0",
     "columns": {"question": "q", "choices": ["a", "b"], "gold": "g", "gold_is": "letter", "extra": {"kept": "x"}},
@@ -109,6 +110,7 @@ def all_cases(kind: str) -> list[tuple[tuple, object]]:
     return [(at, odd) for at in dict.fromkeys(places) for odd in ODD if (at[-1:], odd) != (("results",), "/")]
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_values_are_taken_or_refused_with_the_place(folder, kind):
     good, name, load = KINDS[kind]
@@ -116,7 +118,7 @@ def test_odd_values_are_taken_or_refused_with_the_place(folder, kind):
     assert len(cases) > 1000
     try:
         assert complaint(load, write(folder / name, good).relative_to(folder)) is None
-        for at, odd in random.Random(8).sample(cases, min(CASES, len(cases))):
+        for at, odd in random.Random(seed(8)).sample(cases, min(CASES, len(cases))):
             said = complaint(load, write(folder / name, put(good, at, odd)).relative_to(folder))
             named = [step for step in at if isinstance(step, str)]
             if said is not None and isinstance(odd, float | str) and len(named) > 1:
@@ -259,13 +261,13 @@ def test_much_is_no_mistake(tmp_path):
     assert len(found.comparisons) == 200 * 199 // 2
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda t: t.encode("utf-8", "surrogatepass"))))
 def test_any_bytes_are_taken_or_refused(tmp_path, text):
     assert said_of(text, tmp_path) is not None
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     where=st.integers(0, len(PLAIN)),
     cut=st.integers(0, 30),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 # a program that asks two processes to sleep, and says who they are; a file, since spawned processes import it
 PROGRAM = """
 import os, sys, time

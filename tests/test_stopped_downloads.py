@@ -15,6 +15,8 @@ import tiny
 from hub_server import HubServer
 from vernacular.core import artifacts
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 ROWS = "".join(json.dumps({"s": f"frase {i} " + "palabra " * 20, "l": i % 2}) + "\n" for i in range(1000))
 
 
@@ -68,15 +70,16 @@ def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(h
     if verb == "items":
         address = {"url": f"{hub.address}/files/rows.jsonl"} if what == "web" else {"hub": what, "split": "test"}
         spec = items(address)
+    assert len(ROWS) > 64 * 10 * 240
     whole = ROWS.encode() if verb == "items" else (tmp_path / "model" / file).read_bytes()
     hub.slow = {file}
     process = started(hub, tmp_path, verb, spec)
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 120
     while not any(method == "GET" and path.endswith(file) for method, path, _ in hub.log):
         assert time.monotonic() < give_up
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=10)  # the file would take longer
+    out, said = process.communicate(timeout=120)  # the file would take minutes more
     assert (process.returncode, out) == (130, "")
     assert re.split(r"[\r\n]", said.rstrip())[-1] == f"{verb}: stopped; the next run does it again."
     assert "Traceback" not in said
@@ -86,7 +89,7 @@ def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(h
 
     hub.slow = set()
     process = started(hub, tmp_path, verb, spec)
-    out, said = process.communicate(timeout=60)
+    out, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     kept = [path for path in (tmp_path / "hf").rglob(file) if path.is_file()]
     assert {hashlib.sha256(path.read_bytes()).digest() for path in kept} == {hashlib.sha256(whole).digest()}

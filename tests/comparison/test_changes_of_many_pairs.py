@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, row
+from soak import examples
 from vernacular.commands import compare as comparing
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.core import artifacts
@@ -55,7 +56,7 @@ def plain(was, now):
     return sorted(found, key=lambda each: (each[1] != "lost", each[2] is None, -(each[2] or 0.0), each[0]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(sides, sides, sides)
 def test_pairs_laid_out_together_change_as_each_would_alone(one, two, three):
     tables = {"one": made(one), "two": made(two), "three": made(three)}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, compare, row, rows
+from soak import examples
 from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sides import align, as_table
@@ -192,7 +193,7 @@ _ANY = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(_ANY, max_size=8), st.lists(_ANY, max_size=8))
 def test_whatever_the_rows_hold_figures_are_sound(was, now):
     sides = [

@@ -6,6 +6,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from soak import examples
 from test_joined import NAME, QUESTIONS, SAMPLES, reference
 from vernacular.comparison.joined import join
 from vernacular.core import artifacts
@@ -40,7 +41,9 @@ SAMPLED = st.builds(
     ),
 )
 COUNTED = re.compile(r": (\d+) of (\d+) answers match the 3 items of (\w+)(?: \(([^)]*)\))?")
-SETTINGS = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def joined_or_told(path, lines=None):

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_joined import ITEMS, LOGLIKS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from vernacular.comparison.joined import join
-from vernacular.core import artifacts
+from vernacular.core import artifacts, digests
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
 
@@ -223,11 +223,13 @@ DAMAGED = (
 
 
 def edited(path, change):
-    """Our own file, then changed by hand, its metadata left in place."""
+    """Our own file, then changed by hand, its metadata left in place and its digests made to fit."""
     artifacts.write(path, TASK_RESULTS, OURS, {"evaluation": "e"})
-    table = pq.read_table(path)
-    changed = change(table)
-    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+    changed, note = change(pq.read_table(path)), pq.read_metadata(path).metadata[b"vernacular"]
+    with pq.ParquetWriter(path, changed.schema) as writer:
+        writer.add_key_value_metadata({b"vernacular": note, **digests.BLANK})
+        writer.write_table(changed)
+    digests.seal(path)
 
 
 def without(table, name):

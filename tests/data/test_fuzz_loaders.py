@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, sound
 from vernacular.data.files import read_rows
@@ -68,7 +69,7 @@ def load(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_bytes_are_rows_counted_or_one_plain_complaint(tmp_path, name, data):
     path = tmp_path / name
@@ -84,7 +85,7 @@ def test_any_bytes_are_rows_counted_or_one_plain_complaint(tmp_path, name, data)
 IDS = st.sampled_from(["", "x", "x~2", "x~2~", "x~3", "y"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(IDS, st.sampled_from("ab")), max_size=7))
 def test_ids_are_unique_whatever_the_set_calls_its_rows(rows):
     rows = [{"id": name, "q": text, "l": 1} for name, text in rows]
@@ -93,7 +94,7 @@ def test_ids_are_unique_whatever_the_set_calls_its_rows(rows):
     assert counts["duplicates"] == len(rows) - len({(row["id"], row["q"]) for row in rows})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(st.characters(), max_size=20))
 def test_half_characters_are_replaced_one_by_one_and_nothing_else_is(text):
     whole = sound(text)

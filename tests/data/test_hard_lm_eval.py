@@ -4,7 +4,6 @@ Where a row is expected to be right, or to stay out, that is what lm-eval 0.4.13
 """
 
 import json
-import os
 import random
 import re
 
@@ -12,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schema_cases import ODD, keys, put
+from soak import examples, seed
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.validate import schema
 from vernacular.data import lm_eval
 from vernacular.data.lm_eval import limits
 
-CASES = int(os.environ.get("HARD_CASES", "150"))  # of each kind of file; all there are with HARD_CASES=1000000
+CASES = examples(150)  # of each kind of file
 CHOICE = {
     "task": "t", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "a.jsonl"}}, "test_split": "test",
     "output_type": "multiple_choice", "doc_to_text": "{{q}}", "doc_to_target": "g", "doc_to_choice": ["a", "b"],
@@ -59,6 +59,7 @@ def refused(folder, content, rows=ROWS, **source) -> str:
     return said.replace(f"{folder}/", "")
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("good", [CHOICE, WRITTEN], ids=["choice", "written"])
 def test_odd_values_are_taken_or_refused_with_file_and_key(tmp_path, good):
     root = schema(config.WORKFLOW / "schemas" / "lm_eval.schema.yaml")
@@ -66,7 +67,7 @@ def test_odd_values_are_taken_or_refused_with_file_and_key(tmp_path, good):
     cases = [(at, odd) for at in places for odd in [*ODD, "2024-01-01", "!function x.y"]]
     assert len(cases) > 3000
     assert len(laid_out(tmp_path, good)[0]) == 2
-    for at, odd in random.Random(4).sample(cases, min(CASES, len(cases))):
+    for at, odd in random.Random(seed(4)).sample(cases, min(CASES, len(cases))):
         try:
             laid_out(tmp_path, put(good, at, odd))
         except (ConfigError, DataError) as error:
@@ -329,7 +330,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_every_row_is_an_item_or_counted_whatever_its_columns_hold(tmp_path, data):
     fields = {key: data.draw(st.sampled_from(FIELDS)) for key in ("doc_to_text", "doc_to_target")}

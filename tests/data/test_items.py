@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.data.items import make_items, sample
 
 COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_is": "index", "cluster": "c|"}
@@ -74,7 +75,7 @@ def test_demonstrations_are_not_counted_or_drawn():
     assert (len(kept), sum(item["demonstration"] for item in kept)) == (7, 4)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=12), st.integers(1, 20), st.randoms())
 def test_sample_does_not_depend_on_row_order(sizes, limit, random):
     items = items_of(sizes)

@@ -2,6 +2,7 @@ import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import examples
 from transformers.cache_utils import DynamicLayer
 from vernacular.inference.generate_cache import GrowingLayer
 from vernacular.inference.generate_plan import batches, limits
@@ -33,7 +34,7 @@ def test_a_prompt_beyond_every_limit_goes_alone():
     assert lengths(batches([prompt(0, 500), prompt(1, 3)], 0, LIMITS)) == [[500], [3]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(0, 30)), max_size=30),
     st.integers(0, 10),
@@ -56,7 +57,7 @@ def test_a_persons_batch_tokens_are_the_tokens_of_a_forward():
     assert limits(tiny.loaded("llama", batch_tokens=96))["prefill_tokens"] == 96
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.integers(0, 3), st.integers(0, 7))
 def test_a_growing_layer_holds_what_a_dynamic_one_holds(steps, room, cut):
     torch.manual_seed(0)

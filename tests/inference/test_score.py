@@ -8,6 +8,7 @@ import tiny
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.inference import capability
@@ -290,7 +291,7 @@ WORDS = ["the cat", "O gato", "rúa", "🙂", "a", " ", "\n", "مطبخ", "Answe
 some_texts = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), min_size=1, max_size=8)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     some_texts, st.sampled_from(["llama", "gemma3", "bloom", "mamba"]), st.integers(16, 300), st.randoms(), st.data()
 )
@@ -354,7 +355,7 @@ def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
     assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(length)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=30), st.sampled_from(["bytes", "prepend", "metaspace", "bare"]), st.data())
 def test_any_text_gets_numbers_or_a_flag(text, kind, data):
     start = data.draw(st.integers(0, len(text)))

@@ -11,6 +11,8 @@ from vernacular.core.signals import Stopped, stoppable
 from vernacular.inference.score import score
 from vernacular.inference.store import Journal
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 STEM = "Question: Which animal sleeps on the roof, and which in the house?\nAnswer:"
 TEXTS = [
     (f"{number}. {STEM}{tail}", len(STEM) + len(f"{number}. "), len(f"{number}. {STEM}{tail}"))

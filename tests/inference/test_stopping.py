@@ -21,6 +21,8 @@ from vernacular.inference.schema import SCORES
 from vernacular.inference.store import Journal, Store
 from vernacular.requests.schema import REQUESTS
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 LINES = [f"{number}. {line}" for number in range(6) for line in tiny.LINES[:3]]
 
 

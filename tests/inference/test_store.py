@@ -14,6 +14,8 @@ from vernacular.core.signals import Stopped, stoppable
 from vernacular.inference.schema import SCORES
 from vernacular.inference.store import Journal, Store, StoreError
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 ROW = {"logprobs": [-0.1, -12.345678710937500, None], "flag": None}
 
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.inference.generate_text import answer_of
 from vernacular.metrics import generation, verbatim
 from vernacular.metrics.similarity.answers import STEMS, simil_eval_answer
@@ -32,7 +33,7 @@ def written(raw: str, *, chat: bool = False) -> dict:
     }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(raw=texts, body=texts, stem=st.sampled_from(STEMS), chat=st.booleans())
 def test_simil_evals_answer_is_of_what_was_written_behind_the_label(raw, body, stem, chat):
     """The demonstrations and the question above may hold labels and answers of their own."""
@@ -42,7 +43,7 @@ def test_simil_evals_answer_is_of_what_was_written_behind_the_label(raw, body, s
     assert ":" not in answer
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(raw=texts, chat=st.booleans())
 def test_default_answer_is_the_first_line_whole_and_stays_so(raw, chat):
     row = written(raw, chat=chat)
@@ -58,7 +59,7 @@ def test_default_answer_keeps_its_colons_and_braces(answer):
     assert answers_given([asked("RESPOST", decoding=False)], [written(f" {answer}\nPregunta:")])["a"].text == answer
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(raw=texts, target=texts)
 def test_parts_that_are_compared_are_parts_of_the_answer(raw, target):
     item = {"choices": [], "target": target}

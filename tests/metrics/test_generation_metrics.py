@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.core.artifacts import _as_table
 from vernacular.metrics import generation
 from vernacular.metrics.schema import TASK_RESULTS
@@ -249,7 +250,7 @@ def test_every_value_has_its_metric():
 SCORES = st.lists(st.none() | st.floats(-1, 1), min_size=4, max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SCORES, st.permutations(range(4)), st.sets(st.integers(0, 3)))
 def test_the_order_of_options_changes_no_number(scores, order, gold):
     before = one("x", similar(scores), gold=sorted(gold))
@@ -263,7 +264,7 @@ def test_the_order_of_options_changes_no_number(scores, order, gold):
     assert after["correct"] == before["correct"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_text_is_compared(answer, reference):
     found = generation.textual(answer, [reference])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scoring import ask, item, score
+from soak import examples
 from vernacular.metrics import cloze, letters, minimal_pair, options, target_word
 
 PROTOCOLS = {
@@ -67,7 +68,7 @@ def numbers(row):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), seed=st.integers(0, 9))
 def test_permuting_candidates_changes_no_number(protocol, evaluation, seed):
     before, after = results(protocol, evaluation), results(protocol, evaluation, permute=seed)
@@ -78,14 +79,14 @@ def test_permuting_candidates_changes_no_number(protocol, evaluation, seed):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), seed=st.integers(0, 9))
 def test_shuffling_rows_changes_nothing(protocol, evaluation, seed):
     assert results(protocol, evaluation) == results(protocol, evaluation, shuffle=seed)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations())
 def test_duplicating_an_item_changes_no_other_number(protocol, evaluation):
     alone, with_twin = results(protocol, evaluation), results(protocol, evaluation, twin=True)
@@ -95,7 +96,7 @@ def test_duplicating_an_item_changes_no_other_number(protocol, evaluation):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), constant=st.integers(-64, 64).map(lambda n: n / 4))
 def test_a_constant_on_all_scores_changes_no_accuracy(protocol, evaluation, constant):
     before, after = results(protocol, evaluation), results(protocol, evaluation, constant=constant)

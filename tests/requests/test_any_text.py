@@ -4,6 +4,7 @@ import pytest
 from asking import ask, item
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import examples
 from vernacular.requests.build import PROTOCOLS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
@@ -13,7 +14,7 @@ LAYOUT = {"acceptability": "sentence", "last_word": "continuation", "cloze": "cl
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(context=texts, question=texts, choices=st.lists(texts, max_size=4), target=st.none() | texts)
 def test_spans_lie_within_the_text_and_hold_the_choice(protocol, context, question, choices, target):
     gold = [0] if choices else []

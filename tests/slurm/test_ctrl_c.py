@@ -7,6 +7,8 @@ import time
 import pytest
 from faults import ASKED, Place, alive, end, session
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 
 @pytest.fixture
 def place(ready, tmp_path):
@@ -28,7 +30,7 @@ def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_run
     assert "finished batches are kept; the next run goes on from there." in place.said()
     assert "What is finished is kept. To go on from there, run the same command again." in place.said()
     assert "Traceback" not in place.said()
-    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=10)
+    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
     assert not list((place.folder / ".snakemake").glob("locks/*"))
     assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]
 
@@ -51,7 +53,7 @@ def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(place):
     assert "infer: stopped by SIGINT: what is finished is kept; the next run goes on from there." in place.said()
     assert "What is finished is kept. To go on from there, run the same command again." in place.said()
     assert "Traceback" not in place.said()
-    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=10)
+    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
     assert not place.batches()
     assert not place.kept()
     assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]

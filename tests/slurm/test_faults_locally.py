@@ -11,6 +11,8 @@ import subprocess
 import pytest
 from faults import ASKED, Place, end, table
 
+pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
 def place(ready, tmp_path_factory):

@@ -52,6 +52,7 @@ def place(hub, tmp_path_factory):
             {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "shots": 2}
         ],
     }
+    place.config["similarity"]["metrics"] = ["cosine"]  # the others are in test_whole_runs
     place.everything_said, run = [], place.run
     watch = Watch(hub.token)
 

@@ -41,7 +41,11 @@ class Workplace:
 
     def planned(self) -> dict[str, int]:
         """Rule -> jobs that a run would have, from a dry run."""
-        run = self.run("-n")
+        return self.jobs(self.run("-n"))
+
+    @staticmethod
+    def jobs(run: subprocess.CompletedProcess) -> dict[str, int]:
+        """Rule -> jobs, from the output of a dry run."""
         assert run.returncode == 0, said(run)
         table = re.search(r"Job stats:\n.*\n[- ]+\n((?:\S+ +\d+\n)+)", run.stdout + run.stderr)
         jobs = {rule: int(n) for rule, n in re.findall(r"(\S+) +(\d+)\n", table[1])} if table else {}

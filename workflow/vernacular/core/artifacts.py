@@ -1,15 +1,15 @@
 """The one Parquet writer and reader: schema checked, written whole or not at all, provenance in the metadata.
 
 Every artifact carries a JSON object under the key `vernacular`: its `kind`, its `place` (the end of its path), the
-`fingerprint` of what determined it, and whatever provenance its stage adds. Checksums of the pages and of that object
-are written and verified, so that a damaged file, or one put in another's place, is named and never read.
+`fingerprint` of what determined it, and whatever provenance its stage adds. Digests of every byte are written and
+verified before anything is parsed, so that a damaged file, or one put in another's place, is named and never read.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,13 +18,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from vernacular.core import digests
 from vernacular.core.errors import ArtifactError, first_line
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.writing import writing
 
-_DAMAGES = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
+_UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
 _AT_A_TIME = 5_000  # rows
-_KEY, _DIGEST = b"vernacular", b"vernacular-sha256"
+_KEY = b"vernacular"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
     """
     about = {**metadata, "kind": kind.name, "place": _end(path, kind.place)}
     note = json.dumps(about, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
-    schema = kind.schema.with_metadata({_KEY: note, _DIGEST: _digest(note)})
     keys = []
     with replacing(path) as temporary:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
+        with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
+            writer.add_key_value_metadata({_KEY: note, **digests.BLANK})
             for table in _tables(rows, kind):
                 for name in (*kind.key, *kind.required):
                     if table.column(name).null_count:
@@ -59,6 +60,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
             every = pa.concat_tables(keys)
             if every.group_by(list(kind.key)).aggregate([]).num_rows != every.num_rows:
                 raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
+        digests.seal(temporary)
     return Path(path)
 
 
@@ -80,22 +82,24 @@ def read(
     texts in these columns ("prefix", "turns.list.element.content", …) each different one is held once, by some thousand
     rows: they come as dictionaries.
     """
-    schema = _schema(path)
-    found = _note(schema.metadata, path, anywhere)
-    if found.get("kind") != kind.name:
-        raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
-    if not schema.remove_metadata().equals(kind.schema):
-        raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
-    how = {"page_checksum_verification": True, "partitioning": None, "read_dictionary": list(repeated)}
-    try:
-        return pq.read_table(path, columns=columns, **how)
-    except _DAMAGES as error:
-        raise _damaged(path, error) from None
+    with _opened(path) as file:
+        footer = digests.checked_footer(file)
+        parsed = pq.ParquetFile(_without_rows(footer))
+        found = _note(parsed.metadata, path, anywhere)
+        if found.get("kind") != kind.name:
+            raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
+        if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
+            raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
+        digests.check_body(file, footer)
+        file.seek(0)
+        how = {"page_checksum_verification": True, "partitioning": None, "read_dictionary": list(repeated)}
+        return pq.read_table(file, columns=columns, **how)
 
 
 def metadata(path, *, anywhere: bool = False) -> dict:
     """The `vernacular` metadata of an artifact, without reading its rows; raises as `read` does."""
-    return _note(_schema(path).metadata, path, anywhere)
+    with _opened(path) as file:
+        return _note(pq.read_metadata(_without_rows(digests.checked_footer(file))), path, anywhere)
 
 
 def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
@@ -147,34 +151,42 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
 
 
-def _schema(path) -> pa.Schema:
+@contextlib.contextmanager
+def _opened(path):
+    """An artifact, open; what is raised inside, and is no shortage of memory, names the file."""
     try:
-        return pq.read_schema(path)
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for who writes into it
+            raise ArtifactError(f"{path}: is not a file; delete it to rebuild.")
+        with pa.OSFile(str(path)) as file:
+            yield file
     except FileNotFoundError:
         raise ArtifactError(f"{path}: there is no such file.") from None
-    except _DAMAGES as error:
-        raise _damaged(path, error) from None
+    except digests.UnsealedError as error:
+        raise ArtifactError(
+            f"{path}: from another version, or not a file of this workflow ({error}); delete it to rebuild."
+        ) from None
+    except PermissionError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror}).") from None
+    except pa.ArrowMemoryError:
+        raise
+    except _UNREADABLE as error:
+        raise ArtifactError(f"{path}: damaged or not Parquet ({first_line(error)}); delete it to rebuild.") from None
 
 
-def _damaged(path, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{path}: damaged or not Parquet ({first_line(error)}); delete it to rebuild.")
+def _without_rows(footer: bytes) -> pa.BufferReader:
+    """A file that consists of the footer: all that is parsed of it has been checked."""
+    return pa.BufferReader(b"PAR1" + footer)
 
 
-def _note(schema_metadata, path, anywhere: bool) -> dict:
-    if not schema_metadata or _KEY not in schema_metadata:
+def _note(found: pq.FileMetaData, path, anywhere: bool) -> dict:
+    text = (found.metadata or {}).get(_KEY)
+    if text is None:
         raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
-    text = schema_metadata[_KEY]
-    if schema_metadata.get(_DIGEST) != _digest(text):
-        raise ArtifactError(f"{path}: its metadata is damaged, or of another version; delete it to rebuild.")
     note = json.loads(text)
     place = note.pop("place")
     if not anywhere and place != _end(path, len(Path(place).parts)):
         raise ArtifactError(f"{path}: holds {place}, which was put in its place; delete it to rebuild.")
     return note
-
-
-def _digest(text: bytes) -> bytes:
-    return hashlib.sha256(text).hexdigest().encode()
 
 
 def _end(path, count: int) -> str:

@@ -19,6 +19,7 @@ NO_EFFECT = {
     "vernacular.core.artifacts": "how files are written and checked; a file that another version wrote is refused",
     "vernacular.core.code": "computes keys; keys that come out otherwise are other keys",
     "vernacular.core.contents": "decides when a file is hashed again; the hash enters the keys",
+    "vernacular.core.digests": "how damage of files is noticed",
     "vernacular.core.errors": "messages",
     "vernacular.core.failures": "which errors are whose fault, and messages",
     "vernacular.core.paths": "where the workflow's directory is",
