@@ -338,7 +338,7 @@ def test_what_is_damaged_is_deleted_when_a_run_ends(run):
 
 
 KINDS = [
-    (f"resources/items/{GL}.parquet", ITEMS),
+    (f"resources/items/{GL}.limit3.parquet", ITEMS),
     (f"results/requests/{OPTIONS}.parquet", REQUESTS),
     (f"results/one/scores/{OPTIONS}.parquet", SCORES),
     (f"results/one/generations/{GENERATION}.parquet", GENERATIONS),
