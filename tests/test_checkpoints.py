@@ -1,6 +1,7 @@
 """A model's source becomes a folder and a record; what cannot be had is said in a sentence."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -124,3 +125,24 @@ def test_a_gguf_file_cut_short_is_refused(gguf, tmp_path):
     with pytest.raises(ModelError, match=r"cut.gguf: cannot be read as GGUF"):
         checkpoints.resolve("mine", str(tmp_path / "cut.gguf"), tmp_path / "cut")
     assert {path.suffix for path in (tmp_path / "cut").iterdir()} == {".lock"}, "a failed conversion leaves nothing"
+
+
+def converted_by(monkeypatch, folder: Path, file: Path, version: str, kept: Path) -> dict:
+    """The record of a GGUF file, of which a library of that version makes what `kept` holds."""
+    monkeypatch.setattr(checkpoints, "version_of", lambda name: version)
+    monkeypatch.setattr(checkpoints, "_convert_gguf", lambda file, out: shutil.copytree(kept, out, dirs_exist_ok=True))
+    return checkpoints.resolve("mine", str(file), folder)
+
+
+def test_another_version_of_the_converter_converts_again_and_the_same_bytes_are_the_same_model(
+    folder, tmp_path, monkeypatch
+):
+    one, other = tmp_path / "one.gguf", tmp_path / "other.gguf"
+    one.write_bytes(b"GGUF and so on")
+    shutil.copy(one, other)
+    old = converted_by(monkeypatch, tmp_path / "converted", one, "1.0", folder)
+    assert converted_by(monkeypatch, tmp_path / "converted", one, "1.0", folder)["folder"] == old["folder"]
+    new = converted_by(monkeypatch, tmp_path / "converted", one, "1.1", folder)
+    assert new["folder"] != old["folder"]
+    renamed = converted_by(monkeypatch, tmp_path / "converted", other, "1.0", folder)
+    assert old["fingerprint"] == new["fingerprint"] == renamed["fingerprint"]

