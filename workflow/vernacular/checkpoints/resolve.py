@@ -83,7 +83,8 @@ def resolve(
         "source": source,
         "folder": str(where.resolve()),
         "revision": revision or _package_version(source),
-        "fingerprint": fingerprint([revision, inputs.identity(contents)]),
+        # of a converted checkpoint, what it was made from: a conversion fills weights that no metric reads at random
+        "fingerprint": fingerprint([revision, inputs.identity(source_contents or contents), config]),
         "contents": contents,
         "source_contents": source_contents,
         "kind": kind,
