@@ -46,8 +46,6 @@ def bounded_build(record: dict):
                 f"weights justify {most:.3g} at most. Correct the sizes in the config."
             )
 
-    yield
-    return
     hooks = [
         torch_modules.register_module_module_registration_hook(add_module),
         torch_modules.register_module_parameter_registration_hook(add_parameter),
