@@ -24,7 +24,7 @@ from vernacular.core import artifacts
 
 VERBS = ["items", "requests", "model", "infer", "answers", "similarity", "metrics", "compat", "compare", "summary",
          "report", "complete"]  # fmt: skip
-ARGUMENT = {"items": GL, "requests": OPTIONS}
+ARGUMENT = {"items": f"{GL}.limit3", "requests": OPTIONS}
 
 
 class RunWithCompat(Run):

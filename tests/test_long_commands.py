@@ -19,7 +19,7 @@ def test_a_spec_longer_than_any_argument_is_read_from_standard_input(tmp_path):
     }
     command = [sys.executable, "-m", "vernacular", "model", "--spec", "-", "--out", "gone.json"]
     ended = subprocess.run(command, cwd=tmp_path, input=json.dumps(spec), capture_output=True, text=True, check=True)
-    assert ended.stdout.startswith("model: gone CANNOT BE HAD: ")
+    assert ended.stdout.startswith("model: gone: unavailable (./gone: there is no such file")
 
 
 def test_no_rule_passes_its_spec_as_an_argument():

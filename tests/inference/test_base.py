@@ -29,6 +29,8 @@ from vernacular.inference.schema import SCORES
 from vernacular.inference.score import score
 from vernacular.requests.schema import REQUESTS
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 RECORD = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 TABLE = tiny.score_requests([("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)])
 BLANK = dict.fromkeys(REQUESTS.schema.names) | {

@@ -5,7 +5,6 @@ import pytest
 import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
 from vernacular.inference.answers import lay_out
 from vernacular.inference.run import run_group
 from vernacular.inference.schema import SCORES
@@ -66,7 +65,10 @@ def test_shards_give_the_numbers_of_one_job_and_are_found_whole_later(asked, tmp
     lay_out(record, paths, tmp_path / "one", tmp_path / "whole")
     for k in range(2):
         run_group([record], paths, tmp_path / "store", shard=(k, 2))
-    assert lay_out(record, paths, tmp_path / "two", tmp_path / "store", shards=2) == {"answered": 2, "not possible": 0}
+    assert lay_out(record, paths, tmp_path / "two", tmp_path / "store", shards=2) == (
+        {"answered": 2, "not possible": 0},
+        {},
+    )
     for evaluation in paths:
         alone, together = rows(tmp_path / "one", evaluation), rows(tmp_path / "two", evaluation)
         assert alone.keys() == together.keys()
@@ -83,14 +85,19 @@ def test_what_was_answered_whole_is_not_asked_again_in_shards(asked, tmp_path):
     for k in range(3):
         done, _ = run_group([record], paths, tmp_path / "store", shard=(k, 3))
         assert set(done["m"].values()) <= {"found in the store", "nothing to ask"}
-    assert lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=3)["answered"] == 2
+    assert lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=3)[0]["answered"] == 2
 
 
-def test_a_share_that_is_not_there_is_an_error_and_no_shorter_table(asked, tmp_path):
+def test_a_share_that_is_not_there_is_lost_with_a_reason_and_no_shorter_table(asked, tmp_path):
     record, paths = asked
     run_group([record], paths, tmp_path / "store", shard=(0, 2))
-    with pytest.raises(ArtifactError, match="has lost what m answered to"):
-        lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2)
+    counts, lost = lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2)
+    assert lost
+    assert counts["answered"] == len(paths) - len(lost)
+    for evaluation, reason in lost.items():
+        assert "does not hold its outputs any more" in reason
+        assert artifacts.metadata(tmp_path / "out" / "scores" / f"{evaluation}.parquet")["unavailable"] == reason
+        assert rows(tmp_path / "out", evaluation) == {}
 
 
 def test_an_evaluation_that_failed_does_not_lend_its_shares_to_the_next(asked, tmp_path):
@@ -98,7 +105,7 @@ def test_an_evaluation_that_failed_does_not_lend_its_shares_to_the_next(asked, t
     paths = {"b": paths["b"], "a": paths["a"]}
     for k in range(2):
         run_group([record], paths, tmp_path / "store", shard=(k, 2))
-    counts = lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
+    counts, _ = lay_out(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
     assert counts == {"answered": 1, "not possible": 0, "failed": 1}
     assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["unavailable"] == "no memory"
     run_group([record], {"a": paths["a"]}, tmp_path / "alone")

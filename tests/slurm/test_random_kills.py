@@ -14,6 +14,8 @@ from collections import Counter
 import pytest
 from faults import Place, alive, end, session
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 TARGET = "results/summary/results.csv"
 PAUSE = 0.1  # seconds after each batch: half of an undisturbed run is inference
 KINDS = ("the job", "snakemake", "both")

@@ -6,6 +6,8 @@ import signal
 import pytest
 from faults import Place, end
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 
 @pytest.fixture
 def places(ready, tmp_path):

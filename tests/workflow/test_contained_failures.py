@@ -8,6 +8,8 @@ import tiny
 import yaml
 from workplace import ROOT, Workplace, said
 
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
 SENTENCES, OPTIONS = "cola.gl.acceptability.0shot", "openbookqa.gl.options.0shot"
 LOST = "lost.gl.acceptability.0shot"
 

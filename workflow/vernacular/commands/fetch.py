@@ -27,12 +27,13 @@ def model(args) -> str:
                 allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
                 record = resolve_adapter(name, source, base, known=known, **allowed)
             else:
-                given = {key: spec[key] for key in ("kind", "allow_pickle", "trust_remote_code")}
+                given = {"kind": spec["kind"], "allow_pickle": spec["allow_pickle"]}
+                given["trust_remote_code"] = spec.get("trust_remote_code", False)
                 record = resolve(name, source, args.out.parent / "converted", known=known, **given)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    _write(args.out, {**record, "files_key": spec["files"]})
+    _write(args.out, {**record, "files_key": spec.get("files")})
     if adapter := record.get("adapter"):
         return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
     return f"model: {name} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
@@ -49,7 +50,7 @@ def encoder(args) -> str:
         log.error(str(error))
         return give_up(args, str(error))
     about = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
-    _write(args.out, {**record, **about, "files_key": spec["files"]})
+    _write(args.out, {**record, **about, "files_key": spec.get("files")})
     return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
 
 

@@ -179,7 +179,7 @@ def _files_key(path: Path) -> str:
         record = read_record(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
-    recorded_with = record.get("files_key", "not recorded yet")
+    recorded_with = record.get("files_key") or "not recorded yet"
     changed = inputs.stale(record)
     return (
         f"{recorded_with[:16]} changed: {fingerprint([_stamps(changed), recorded_with])}" if changed else recorded_with
