@@ -141,9 +141,12 @@ class Place:
         (self.folder / "held").unlink(missing_ok=True)
 
     def kill_worker(self, number: int = signal.SIGKILL) -> None:
-        """Kill the python that asks the model, and wait for its end."""
+        """Send a signal to the job that computes outputs, and wait for its end: the parent of the process that does it.
+
+        A parent passes signals on, and its child ends with it.
+        """
         pid = self.until_held()
-        os.kill(pid, number)
+        os.kill(parent_of(pid), number)
         self.until_it_has_ended(pid)
 
     def kill_snakemake(self) -> None:
@@ -199,6 +202,11 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def session(leader: int) -> dict[int, str]:

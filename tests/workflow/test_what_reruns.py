@@ -89,7 +89,7 @@ def test_comments_and_docstrings_rerun_nothing(place, edited):
 
 def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edited):
     edited("vernacular/inference/score.py", "\n\ndef another(x):\n    return x\n")
-    why = place.run("-n")
+    why = place.run("-n", "--quiet", "host")  # by default the profile leaves reasons out
     planned = place.jobs(why)
     assert planned["infer"] == planned["answers"] == 2
     assert not {"items", "requests", "model"} & set(planned)

@@ -1,7 +1,5 @@
 """Notes: whatever a reader of the numbers should know and no number says. Nothing is left out in silence."""
 
-from collections import Counter
-
 import pandas as pd
 
 _COLUMNS = ["model", "evaluation", "kind", "note", "count"]
@@ -61,11 +59,15 @@ def mixed_engines(models: list[dict]) -> list[dict]:
                 libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
                 version = f"{libraries} (engine {engine['version'][:8]})"
                 versions.setdefault(evaluation, {}).setdefault(version, []).append(told["model"])
-    ways = Counter(_way(of_version) for of_version in versions.values() if len(of_version) > 1)
+    # scores and generations have engines of their own: what counts is which models go together
+    ways: dict[tuple, list[str]] = {}
+    for of_version in versions.values():
+        if len(of_version) > 1:
+            ways.setdefault(tuple(map(tuple, of_version.values())), []).append(_way(of_version))
     text = "computed by different versions, so that differences between these models may be due to them: "
     return [
-        {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + way, "count": count}
-        for way, count in ways.items()
+        {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + of_way[0], "count": len(of_way)}
+        for of_way in ways.values()
     ]
 
 
