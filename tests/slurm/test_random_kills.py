@@ -95,7 +95,9 @@ def seconds(ready, tmp_path_factory) -> float:
     return time.monotonic() - started
 
 
-def test_a_run_that_is_killed_up_to_three_times_ends_with_the_tables_of_an_undisturbed_one(ready, whole, seconds, tmp_path):
+def test_a_run_that_is_killed_up_to_three_times_ends_with_the_tables_of_an_undisturbed_one(
+    ready, whole, seconds, tmp_path
+):
     killer = Killer(seed=1, seconds=seconds / 2)
     assert story(ready, tmp_path / "run", whole, killer, list(KINDS)) >= 1, "a run may end before its moment has come"
 
