@@ -29,7 +29,7 @@ def start_both(places) -> list[int]:
     """Both are in the middle of the same evaluation: each has journaled a part, and has more that it has not."""
     for place in places:
         place.hold()
-        place.start_locally("results/summary/results.csv", pause=0)
+        place.start_locally("results/summary/results.csv", pause=0.15)  # long enough for a part
     return [place.until_held() for place in places]
 
 

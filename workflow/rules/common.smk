@@ -13,10 +13,6 @@ from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.errors import UserError
 from vernacular.core.code import code_fingerprint, libraries
 
-# Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH
-shell.prefix("set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}; ")
-
-
 try:
     CONFIG = settings.load(
         workflow.overwrite_configfiles or ["config.yaml"],
@@ -25,6 +21,14 @@ try:
 except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
+
+
+# Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH. Where
+# the store is, is no parameter of a rule: moving it changes no result
+shell.prefix(
+    "set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}"
+    " VERNACULAR_STORE={CONFIG.store:q}; "
+)
 
 
 # How often a job is tried: the last attempt of one that is killed for memory writes down why its results are missing. A

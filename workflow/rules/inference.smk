@@ -62,7 +62,7 @@ rule infer:
     # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
     shell:
         "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
-        " --shard {wildcards.shard:q} --out {output:q} --store {CONFIG.store:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # what one model answered, a file per evaluation
@@ -91,4 +91,4 @@ rule answers:
         "answers: lay out what {wildcards.model} answered"
     shell:
         "python -m vernacular answers --spec - --model {input.model:q} --requests {input.requests:q}"
-        " --asked {input.asked:q} --store {CONFIG.store:q} --out {params.folder:q} --log {log:q} <<< {params.spec:q}"
+        ' --asked {input.asked:q} --store "$VERNACULAR_STORE" --out {params.folder:q} --log {log:q} <<< {params.spec:q}'
