@@ -35,9 +35,10 @@ def test_names_depend_on_no_time_hash_place_or_language(request, tmp_path):
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     here, there = {}, {}
-    for found, names in ((here, [item.nodeid for item in request.session.items]), (there, run.stderr.splitlines())):
+    collected = [item.nodeid.encode("unicode-escape").decode() for item in request.session.items]
+    for found, names in ((here, collected), (there, run.stderr.splitlines())):
         for name in names:
-            found.setdefault(name.partition("::")[0], []).append(name.encode("unicode-escape").decode())
+            found.setdefault(name.partition("::")[0], []).append(name)
     for file, names in here.items():  # of those that were asked for
         assert [name for name in there[file] if name in set(names)] == names
 

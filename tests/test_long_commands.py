@@ -27,5 +27,5 @@ def test_no_rule_passes_its_spec_as_an_argument():
     with_spec = [rule for rule in rules if "spec=" in rule]
     assert len(with_spec) >= 12
     for rule in with_spec:
-        assert re.findall(r".*\{params\.spec.*", rule) == re.findall(r'.* <<< \{params\.spec:q\}"', rule), rule
+        assert re.findall(r".*\{params\.spec.*", rule) == re.findall(r""".* <<< \{params\.spec:q\}["']""", rule), rule
         assert " --spec - " in rule
