@@ -21,6 +21,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 class PanicException(BaseException):
     "What a panic of a library in Rust is for Python."
 
+    __module__ = "pyo3_runtime"
+
 class Own(LlamaForCausalLM):
     def __init__(self, *given, **named):
         super().__init__(*given, **named)

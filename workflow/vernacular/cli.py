@@ -19,10 +19,10 @@ from vernacular.core.writing import refusal, writing
 
 log = logging.getLogger("vernacular")
 
-# the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
 _MOST_DEATHS = 4  # of a process for one command, each time in another evaluation
 _ATTEMPT = "1of3: after the last attempt, write why the results are missing and end with status 0"
-_SPEC = "what to make, as JSON (vernacular.specs); - reads it from standard input"
+# the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
+_SPEC = "what to make, as JSON (vernacular.config.dependencies); - reads it from standard input"
 
 
 def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
@@ -45,10 +45,10 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
         if (reason := supervise.death(status)) is None:
             return status
         _log_to(args.log)
-        died = getattr(_module(args.run), "died", None)
         if not _is_last(args):
             print(f"{args.verb}: {reason}; it is tried again.", file=sys.stderr)
             return 128 - status
+        died = getattr(_module(args.run), "died", None)
         if died is None or not died(args, reason):
             break
         args.restarted = True

@@ -8,20 +8,19 @@ PEFT, which is as strict when it loads it.
 import re
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from vernacular.checkpoints.limits import shapes_in
+from vernacular.core.errors import ModelError
 
-from vernacular.core.errors import ModelError, first_line
-
-_FLOATS = {"F64", "F32", "F16", "BF16"}
+_UNPACKED = {"F64", "F32", "F16", "BF16"}  # the shapes of packed (quantized) weights say nothing
 
 
 def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict) -> None:
     """Raise ModelError if a weight in the file `weights` does not fit the one that it changes or replaces."""
-    try:
-        of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in _shapes([weights]).items()}
-        of_base = _shapes(sorted(Path(base["folder"]).glob("*.safetensors")))
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"model {name}: weights cannot be read ({first_line(error)}).") from None
+    own = shapes_in(name, weights, _UNPACKED)
+    of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in own.items()}
+    of_base = {}
+    for file in sorted(Path(base["folder"]).glob("*.safetensors")):
+        of_base |= shapes_in(name, file, _UNPACKED)
     misfit = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
     for key, shape in of_adapter.items():
         module, part = _parted(key)
@@ -55,16 +54,6 @@ def other_words(name: str, source: str, what: str) -> str:
         f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
         "Merge it into its base and evaluate the result as a model of its own."
     )
-
-
-def _shapes(files: list[Path]) -> dict[str, list[int]]:
-    """Shapes by name; without weights that are packed, whose shapes say nothing."""
-    shapes = {}
-    for file in files:
-        with safe_open(file, framework="np") as opened:
-            slices = {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118 (no dict)
-            shapes |= {key: part.get_shape() for key, part in slices.items() if part.get_dtype() in _FLOATS}
-    return shapes
 
 
 def _parted(key: str) -> tuple[str, str]:

@@ -32,8 +32,11 @@ def check_size(name: str, file: Path) -> None:
         )
 
 
-def shapes_in(name: str, file: Path) -> dict[str, list[int]]:
+def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str, list[int]]:
     """Return the shape of each tensor in a safetensors file, from its header.
+
+    Args:
+        dtypes: Those of the tensors to return ("F32", …); None for all.
 
     Raises:
         ModelError: The file is not a complete safetensors file, or its header is unreasonably large.
@@ -53,7 +56,8 @@ def shapes_in(name: str, file: Path) -> dict[str, list[int]]:
                     f"model {name}: {file} holds {len(keys)} tensors; at most {MAX_TENSORS} are read. "
                     "Save the model in several files."
                 )
-            return {key: opened.get_slice(key).get_shape() for key in keys}
+            slices = {key: opened.get_slice(key) for key in keys}
+            return {key: part.get_shape() for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
     except (SafetensorError, OSError) as error:
         raise ModelError(
             f"model {name}: {file} is no whole safetensors file ({first_line(error)}): half a download? Fetch it again."

@@ -10,6 +10,7 @@ from pathlib import Path
 from vernacular.checkpoints import inputs
 from vernacular.comparison.files import files_in
 from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
+from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -56,7 +57,7 @@ def of_requests(config: Config, evaluation: Evaluation) -> dict:
 
 def of_model(config: Config, name: str) -> dict:
     """Where a model or adapter comes from, what it is allowed, and whether its files are those recorded."""
-    settings, files = config.models[name], _files_key(Path("resources/models") / f"{name}.json")
+    settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
     if "adapter" in settings:
         own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_other_base")}
         return {"name": name, **own, "files": files}
@@ -78,7 +79,7 @@ def _asking(settings: dict) -> dict:
 
 def of_encoder(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": _files_key(Path("resources/encoders") / f"{name}.json")}
+    return {"name": name, **encoder, "files": _files_key(Path("resources/encoders", f"{name}.json").absolute())}
 
 
 def of_similarity(config: Config) -> dict:
@@ -169,6 +170,7 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     return []
 
 
+@functools.cache  # a file that was only touched is hashed to find out, and a job's key does not change while it runs
 def _files_key(path: Path) -> str:
     """Return a text that changes when the files of the model or encoder recorded at `path` do.
 
@@ -182,20 +184,17 @@ def _files_key(path: Path) -> str:
     recorded_with = record.get("files_key") or "not recorded yet"
     changed = inputs.stale(record)
     return (
-        f"{recorded_with[:16]} changed: {fingerprint([_stamps(changed), recorded_with])}" if changed else recorded_with
+        f"{recorded_with[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed}, recorded_with])}"
+        if changed
+        else recorded_with
     )
 
 
-def _stamps(paths: list[str]) -> dict[str, list[int] | None]:
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: str) -> list[int] | None:
+def _stamp(path: str) -> dict[str, int] | None:
     try:
-        status = os.stat(path)
+        return stamp(os.stat(path))
     except OSError:
         return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 @functools.cache  # many evaluations share a file; within one plan it does not change

@@ -94,15 +94,15 @@ def _regular(path: Path) -> os.stat_result:
 
 def _entry(path: Path, known: dict | None) -> dict:
     status = _regular(path)
-    if known is not None and _stamp(status) == {key: known.get(key) for key in _stamp(status)}:
+    if known is not None and stamp(status) == {key: known.get(key) for key in stamp(status)}:
         return known
     _settle(status)
     with open_regular(path) as file:
-        before = _stamp(os.fstat(file.fileno()))
+        before = stamp(os.fstat(file.fileno()))
         digest = _hashed(path, file, before["size"])
-        after = _stamp(os.fstat(file.fileno()))
+        after = stamp(os.fstat(file.fileno()))
     # the path is looked at again, too: another file may have been moved to it
-    if not before == after == _stamp(_regular(path)):
+    if not before == after == stamp(_regular(path)):
         raise ModelError(f"{path}: modified while it was read. Wait until it is complete and run again.")
     return {"sha256": digest, **before}
 
@@ -133,7 +133,7 @@ def _settle(status: os.stat_result) -> None:
         time.sleep((tick - age) / 1e9)
 
 
-def _stamp(status: os.stat_result) -> dict[str, int]:
+def stamp(status: os.stat_result) -> dict[str, int]:
     """What tells that a file has changed, without reading it."""
     return {
         "size": status.st_size,

@@ -62,7 +62,12 @@ def is_contained(error: BaseException) -> bool:
     Every Exception does, and the panic of a library in Rust, which is no Exception; Ctrl-C and the end of the process
     do not.
     """
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    return isinstance(error, Exception) or is_panic(error)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether an exception is a panic of a library in Rust, whose class no module exports."""
+    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 
 # what a file holds may do things to a terminal, and fill it

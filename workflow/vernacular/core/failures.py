@@ -6,7 +6,7 @@ import pickle
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from vernacular.core.errors import ModelError, UserError, first_line
+from vernacular.core.errors import ModelError, UserError, first_line, is_panic
 
 # What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
@@ -48,7 +48,7 @@ def panics_raised():
     try:
         yield
     except BaseException as error:
-        if not _is_panic(error):
+        if not is_panic(error):
             raise
         raise PanicError(f"panic in a Rust library: {first_line(error)}") from error
 
@@ -63,10 +63,6 @@ def tokenizer_panics(record: dict):
         adapter = record.get("adapter") or {}
         folder = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
         raise ModelError(f"model {record['name']}: the tokenizer in {folder} cannot be used: {error}.") from error
-
-
-def _is_panic(error: BaseException) -> bool:
-    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

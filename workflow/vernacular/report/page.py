@@ -4,7 +4,9 @@
 installed vl-convert, and everything there is to show comes in pieces (see `pieces`).
 """
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -53,70 +55,62 @@ def build(
     WriteError naming what cannot be written; comparisons, standings and overall may be missing.
     """
     _empty(out)
-    try:
+    with _complete(out):
         _write_shell(out)
-        _write_data(results, out, models, evaluations, records, changes, benchmarks, title, processes)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)  # half a page; the error that comes out says why
-        raise
+        summary = results / "summary" / "results.parquet"
+        long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
+        notes = artifacts.metadata(summary)["notes"]
+        numbers = Numbers(Names(models), Names(evaluations), Names())
+        index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
+        runs, data_sets, positions = [], {}, {}
+        written = _each_evaluation(out, evaluations, dict(enumerate(models)), results, processes)
+        for name, (task, positions[name], of_runs) in zip(evaluations, written, strict=True):
+            number, rows = numbers.evaluations.number(name), long[long["evaluation"] == name]
+            task |= leaderboard.values(rows, numbers)
+            task["dataset"] = provenance.data_set(task.pop("facts"))
+            write_piece(out, f"e{number}/task", task)
+            if task["dataset"]:
+                key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
+                data_sets[key] = task["dataset"]
+            runs += [provenance.run(model, number, note) for model, note in of_runs.items()]
+            setting = leaderboard.setting(rows) if len(rows) else _asked_setting(results, name)
+            index["evaluations"].append(
+                {
+                    "id": name,
+                    "items": task["items"],
+                    "speaks": leaderboard.speaking(task["cells"], numbers.facts),
+                    **setting,
+                }
+            )
+            index["cells"] += [[number, *cell] for cell in task["cells"] if numbers.facts[cell[1]]["headline"]]
+        index["missing"] = leaderboard.missing(notes, numbers)
+        index["places"] = leaderboard.places(_optional(results, "standings", STANDINGS), numbers)
+        index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
+        index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
+        # names: first those asked for here, then those that only a note or a comparison knows
+        index |= {"models": numbers.models.all, "asked_models": len(models), "names": numbers.evaluations.all}
+        provenance_piece = {
+            "models": provenance.models(records),
+            "data sets": list(data_sets.values()),
+            "runs": runs,
+            "notes": provenance.note_rows(notes, numbers),
+            "jobs": provenance.jobs(benchmarks),
+            "version": __version__,
+        }
+        write_piece(out, "provenance", provenance_piece)
+        write_piece(out, "index", index | {"metrics": numbers.facts})
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
 
 
-def _write_data(
-    results: Path,
-    out: Path,
-    models: list[str],
-    evaluations: list[str],
-    records: list[dict],
-    changes: dict[tuple[str, str], Path],
-    benchmarks: Path | None,
-    title: str,
-    processes: int,
-) -> None:
-    """Write every piece of the page; arguments as of `build`."""
-    summary = results / "summary" / "results.parquet"
-    long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
-    notes = artifacts.metadata(summary)["notes"]
-    numbers = Numbers(Names(models), Names(evaluations), Names())
-    index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
-    runs, data_sets, positions = [], {}, {}
-    written = _each_evaluation(out, evaluations, dict(enumerate(models)), results, processes)
-    for name, (task, positions[name], of_runs) in zip(evaluations, written, strict=True):
-        number, rows = numbers.evaluations.number(name), long[long["evaluation"] == name]
-        task |= leaderboard.values(rows, numbers)
-        task["dataset"] = provenance.data_set(task.pop("facts"))
-        write_piece(out, f"e{number}/task", task)
-        if task["dataset"]:
-            key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
-            data_sets[key] = task["dataset"]
-        runs += [provenance.run(model, number, note) for model, note in of_runs.items()]
-        setting = leaderboard.setting(rows) if len(rows) else _asked_setting(results, name)
-        index["evaluations"].append(
-            {
-                "id": name,
-                "items": task["items"],
-                "speaks": leaderboard.speaking(task["cells"], numbers.facts),
-                **setting,
-            }
-        )
-        index["cells"] += [[number, *cell] for cell in task["cells"] if numbers.facts[cell[1]]["headline"]]
-    index["missing"] = leaderboard.missing(notes, numbers)
-    index["places"] = leaderboard.places(_optional(results, "standings", STANDINGS), numbers)
-    index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
-    index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
-    # names: first those asked for here, then those that only a note or a comparison knows
-    index |= {"models": numbers.models.all, "asked_models": len(models), "names": numbers.evaluations.all}
-    provenance_piece = {
-        "models": provenance.models(records),
-        "data sets": list(data_sets.values()),
-        "runs": runs,
-        "notes": provenance.note_rows(notes, numbers),
-        "jobs": provenance.jobs(benchmarks),
-        "version": __version__,
-    }
-    write_piece(out, "provenance", provenance_piece)
-    write_piece(out, "index", index | {"metrics": numbers.facts})
+@contextlib.contextmanager
+def _complete(out: Path) -> Iterator[None]:
+    """Remove half a page where what is inside ends early; the error that comes out says why."""
+    try:
+        yield
+    except BaseException:  # Ctrl-C too
+        shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):

@@ -50,13 +50,13 @@ LAYOUTS = {
 def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
     """The prompt lines of a language. Raises ConfigError if there are none, or a line is missing or malformed."""
     path = Path(folder) / f"{language}.yaml"
-    if not path.is_file():
+    labels = prompt_lines(language, folder)
+    if labels is None:
         have = ", ".join(sorted(file.stem for file in Path(folder).glob("*.yaml")))
         raise ConfigError(
             f'there are no prompts for language "{language}" (there are for {have}).\n'
             f"Copy one of them to {shown(path)} and write its lines as a speaker of the language would."
         )
-    labels, _ = read(path)
     if not isinstance(labels, dict):
         raise ConfigError(f"{path}: expected one `line: text` a row.")
     for name, field in LINES.items():
@@ -68,6 +68,7 @@ def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
     return labels
 
 
+@functools.cache
 def prompt_lines(language: str, folder: Path = FOLDER) -> dict | None:
     """What a language's prompts file says, comments and layout aside; None where there is no such file."""
     path = Path(folder) / f"{language}.yaml"
