@@ -2,6 +2,8 @@
 PYTHON ?= python3
 CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 BIN = .venv/bin
+# the environment is made anew by the Python outside it, also where it is activated
+export PATH := $(subst $(CURDIR)/.venv/bin:,,$(PATH))
 SHELL = /bin/bash
 # where a fetched model lies, by its record
 FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'

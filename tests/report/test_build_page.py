@@ -2,9 +2,10 @@ import json
 import re
 
 import pytest
+import vl_convert
 from report_run import EVALUATIONS, MODELS, write_run
 from vernacular.core.errors import ArtifactError
-from vernacular.report.page import build
+from vernacular.report.page import ASSETS, build
 
 
 def piece(page, name):
@@ -27,6 +28,10 @@ def test_prompts_are_stored_once_and_not_per_model(page):
 def test_nothing_in_the_page_names_another_machine(page):
     ours = [page / "index.html", page / "style.css", *(page / "js").glob("*.js")]
     assert [path.name for path in ours if "//" in re.sub(r"(^|\s)//[^\n]*", "", path.read_text("utf-8"))] == []
+
+
+def test_the_bundle_of_vega_is_the_one_that_the_pinned_package_makes():
+    assert (ASSETS / "lib" / "vega.js").read_text("utf-8") == vl_convert.javascript_bundle()
 
 
 def test_a_folder_with_other_files_is_never_emptied(tmp_path):

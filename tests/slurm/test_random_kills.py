@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 from faults import Place, alive, end, session
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 
 TARGET = "results/summary/results.csv"
 PAUSE = 0.1  # seconds after each batch: half of an undisturbed run is inference

@@ -6,7 +6,7 @@ import signal
 import pytest
 from faults import Place, end, parent_of
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 
 
 @pytest.fixture

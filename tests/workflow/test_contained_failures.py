@@ -88,6 +88,7 @@ def test_the_next_plan_tries_again_what_failed_and_nothing_else(place):
     assert "model" not in planned
 
 
+@pytest.mark.slow
 def test_a_model_and_a_file_that_are_mended_are_evaluated_by_the_next_run(place):
     for name in ("killed", "killed-loading", "panics"):
         tiny.save("llama", place.folder / name)

@@ -9,6 +9,8 @@ import adapting
 import pytest
 from workplace import Workplace, said
 
+pytestmark = pytest.mark.slow  # a story of five whole runs
+
 MODEL, DATA = "meta-llama/Llama-2-7b-hf", "proxectonos/openbookqa_gl"
 
 

@@ -1,11 +1,13 @@
 """A run with one encoder that is half a download and one that is nowhere; then both are there."""
 
+import pytest
 import tiny
 from workplace import Workplace, said
 
 EVALUATION = "openbookqa.gl.generation.0shot"
 
 
+@pytest.mark.slow
 def test_what_a_lost_encoder_measures_is_missing_with_a_reason_until_it_is_there(tmp_path):
     place = Workplace(tmp_path, [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation"], "limit": 3}])
     tiny.save("bert", tmp_path / "cut")

@@ -28,6 +28,7 @@ def written(place) -> dict[str, tuple[bytes, int]]:
     return {path.relative_to(top).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
+@pytest.mark.slow
 def test_the_files_of_one_configs_evaluations_outlive_a_run_of_the_other(place):
     ran(place, PALMX)
     first = written(place)

@@ -200,6 +200,7 @@ def test_a_model_that_is_trained_further_is_asked_and_no_other(place):
     assert planned["model"] == planned["infer"] == 1
 
 
+@pytest.mark.slow
 def test_other_shards_ask_nothing_again(place, changed):
     changed["models"]["tiny"]["shards"] = 3
     run = place.run()
@@ -208,6 +209,7 @@ def test_other_shards_ask_nothing_again(place, changed):
     assert not any("computed" in log for log in logs)
 
 
+@pytest.mark.slow
 def test_results_of_two_versions_in_one_summary_are_noted(place, changed, upgraded):
     upgraded("tokenizers", "0.23.99")
     changed["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
@@ -219,6 +221,7 @@ def test_results_of_two_versions_in_one_summary_are_noted(place, changed, upgrad
     assert "third: " in notes["note"].iloc[0]
 
 
+@pytest.mark.slow
 def test_a_removed_task_drops_out_of_the_summary_and_its_files_stay(place, changed):
     changed["evaluations"] = [{**EVALUATIONS[0], "protocols": ["options"]}]
     run = place.run()

@@ -123,6 +123,7 @@ def test_touching_a_model_reruns_nothing(place):
     assert place.planned() == {}
 
 
+@pytest.mark.slow
 def test_a_deleted_result_is_laid_out_again_without_loading_the_model(place):
     gone = [
         place.folder / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet" for kind in ("scores", "tasks")
@@ -183,6 +184,7 @@ def _content(path) -> tuple[list[dict], dict]:
     return pq.read_table(path).to_pylist(), artifacts.metadata(path)
 
 
+@pytest.mark.slow
 def test_one_task_more_computes_that_task_alone(place):
     place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
     before = {p: _content(p) for p in place.folder.glob("results/tiny/tasks/*.parquet")}
@@ -192,6 +194,7 @@ def test_one_task_more_computes_that_task_alone(place):
     assert {path: _content(path) for path in before} == before
 
 
+@pytest.mark.slow
 def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     task |= {"task": "lost", "languages": {"gl": {"source": {"hub": "nobody/nothing", "split": "test"}}}}

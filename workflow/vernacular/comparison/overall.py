@@ -13,7 +13,7 @@ tasks that were not asked.
 from itertools import combinations
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from vernacular.comparison.levels import chance_level
 from vernacular.comparison.sides import Items, Side
@@ -159,7 +159,7 @@ def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
     p_values = []
     for i, j in pairs:
         difference, se = means[i] - means[j], (draws[:, i] - draws[:, j]).std(ddof=1)
-        p_values.append(2 * stats.norm.sf(abs(difference) / se) if se > 0 else float("nan"))
+        p_values.append(2 * ndtr(-abs(difference) / se) if se > 0 else float("nan"))
     better = np.zeros((len(means), len(means)), dtype=bool)
     for (i, j), p in zip(pairs, holm(p_values), strict=True):
         if p < ALPHA:

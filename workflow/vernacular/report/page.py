@@ -1,7 +1,7 @@
 """The report page: a folder with `index.html` that opens from a disk, without a network and without a server.
 
-`index.html` is a shell; scripts, styles and libraries are copied beside it from `workflow/report/`, Vega comes from the
-installed vl-convert, and everything there is to show comes in pieces (see `pieces`).
+`index.html` is a shell; scripts, styles and libraries are copied beside it from `workflow/report/`, and everything there
+is to show comes in pieces (see `pieces`).
 """
 
 import contextlib
@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import vl_convert
 from tqdm import tqdm
 
 from vernacular import __version__
@@ -145,7 +144,7 @@ def _asked_setting(results: Path, name: str) -> dict:
 
 
 def _write_shell(out: Path) -> None:
-    """Copy page, styles and scripts, and write Vega and the plots next to them."""
+    """Copy page, styles, scripts and libraries, and write the specifications of the plots next to them."""
     sources = [ASSETS / "index.html", ASSETS / "style.css"]
     sources += [path for folder in ("js", "lib") for path in sorted((ASSETS / folder).rglob("*")) if path.is_file()]
     for source in sources:
@@ -153,6 +152,4 @@ def _write_shell(out: Path) -> None:
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
-    with writing(out / "lib" / "vega.js"):
-        (out / "lib" / "vega.js").write_text(vl_convert.javascript_bundle(), "utf-8")
     write_piece(out, "plots", specifications())
