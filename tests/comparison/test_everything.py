@@ -5,7 +5,7 @@ import numpy as np
 from result_rows import FACTS, row, rows
 from vernacular.comparison import compare, everything
 from vernacular.comparison.everything import compare_all
-from vernacular.comparison.sides import as_table
+from vernacular.metrics.schema import as_table
 
 WHAT = {name: FACTS[name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
 

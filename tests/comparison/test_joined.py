@@ -6,10 +6,9 @@ from result_rows import row
 from vernacular.comparison.joined import Reference, join
 from vernacular.comparison.match import match
 from vernacular.comparison.outside import Answer
-from vernacular.comparison.sides import as_table
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TASK_RESULTS, as_table
 
 QUESTIONS = {
     "r1": ("Cal é o río máis longo de Galicia?", ["o Tambre", "o Miño", "o Ulla"], 1),

@@ -7,7 +7,7 @@ from result_rows import row
 from vernacular.comparison.joined import Reference, join
 from vernacular.comparison.judged import row_of
 from vernacular.comparison.outside import Answer
-from vernacular.comparison.sides import as_table
+from vernacular.metrics.schema import as_table
 
 OPTIONS = ("si", "nonón", "🙂")  # 2, 5 and 1 characters; 2, 6 and 4 bytes
 ASKED = tuple(("Q", f" {option}") for option in OPTIONS)

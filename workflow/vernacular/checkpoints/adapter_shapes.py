@@ -27,9 +27,9 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
         found = _in_base(of_base, f"{module}.bias" if part == "bias" else f"{module}.weight")
         if not found or not shape:
             continue
-        rows, words = found[0], _words(module, part, shape, config)
+        rows, words = found[0], _rows_in_vocabulary(module, part, shape, config)
         if words is not None and words != rows and (words > rows or part != "trainable_tokens_delta"):
-            raise ModelError(other_words(name, source, f"{key} has {words} rows, and {rows} in the base"))
+            raise ModelError(vocabulary_mismatch(name, source, f"{key} has {words} rows, and {rows} in the base"))
         if part in ("weight", "bias") and shape != found:
             raise ModelError(f"{misfit}: {module} is {_shown(found)} there, and {_shown(shape)} in the adapter.")
         size = {
@@ -48,7 +48,7 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
             raise ModelError(f"{misfit}: it changes layer {number}, and the base has layers 0 to {deepest[container]}.")
 
 
-def other_words(name: str, source: str, what: str) -> str:
+def vocabulary_mismatch(name: str, source: str, what: str) -> str:
     """Return the message for an adapter whose vocabulary is not its base's."""
     return (
         f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
@@ -74,7 +74,7 @@ def _in_base(of_base: dict[str, list[int]], name: str) -> list[int] | None:
     return of_base.get(name) or of_base.get(name.partition(".")[2])
 
 
-def _words(module: str, part: str, shape: list[int], config: dict) -> int | None:
+def _rows_in_vocabulary(module: str, part: str, shape: list[int], config: dict) -> int | None:
     """How many tokens a weight of the adapter is for, where it is one row for each (or names single ones)."""
     if part == "lora_embedding_A":
         return shape[1]

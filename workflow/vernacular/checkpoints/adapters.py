@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.adapter_shapes import check_shapes, other_words
+from vernacular.checkpoints.adapter_shapes import check_shapes, vocabulary_mismatch
 from vernacular.checkpoints.files import read_json
 from vernacular.checkpoints.limits import check_size
 from vernacular.checkpoints.tuners import why_not
@@ -117,7 +117,7 @@ def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
     if not own.exists():
         return False
     if theirs.exists() and (extra := _words(name, own) ^ _words(name, theirs)):
-        raise ModelError(other_words(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
+        raise ModelError(vocabulary_mismatch(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
     return True
 
 

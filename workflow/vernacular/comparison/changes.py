@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.comparison.schema import CHANGES
-from vernacular.comparison.sides import as_table
 from vernacular.metrics.choosing import margin
+from vernacular.metrics.schema import as_table
 
 _LOST, _WON = "lost", "won"  # in the order of the list, and of the alphabet
 _WORST_FIRST = [("change", "ascending"), ("by", "descending"), ("evaluation", "ascending"), ("item_id", "ascending")]

@@ -16,11 +16,10 @@ from vernacular.comparison.harness import is_sample, samples_in, shots_of
 from vernacular.comparison.judged import JUDGED, row_of
 from vernacular.comparison.match import LEAST, Matched, match
 from vernacular.comparison.outside import Answer, answers_in, lines_of
-from vernacular.comparison.sides import as_table
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, closest
 from vernacular.core.validate import shown
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TASK_RESULTS, as_table
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 
-from vernacular.comparison.sides import as_table
 from vernacular.metrics.aggregate import CHANCE
+from vernacular.metrics.schema import as_table
 
 # protocols whose options stand in an order that a model, or its reader, could lean on; in a minimal pair and among
 # forms of a word the right one stands first by the layout of our own files

@@ -8,7 +8,7 @@ ids and not by line, and all changed items are listed, not the first ten.
 import json
 
 from vernacular.comparison.changes import same_item
-from vernacular.comparison.sides import as_table
+from vernacular.metrics.schema import as_table
 
 
 def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import as_table
 from vernacular.metrics.types import Metric
 
 
@@ -41,11 +41,6 @@ class Items:
     clusters: np.ndarray  # (N,) labels, None where an item stands alone
     categories: np.ndarray  # (N,) labels or None
     chance: np.ndarray  # (N,) share of right options among those offered; NaN where there are none
-
-
-def as_table(rows) -> pa.Table:
-    """TASK_RESULTS rows, from a table or a list of dicts."""
-    return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)
 
 
 def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:

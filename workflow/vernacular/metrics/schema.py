@@ -82,3 +82,8 @@ METRICS = Kind(
     required=("n", "n_flagged"),
     place=2,
 )
+
+
+def as_table(rows) -> pa.Table:
+    """TASK_RESULTS rows, from a table or a list of dicts."""
+    return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)

@@ -66,7 +66,7 @@ def build(
     module = PROTOCOLS[protocol]
     labels = load_labels(language) if takes_words(protocol, task["prompt"], style) else {}
     setting = Setting(task["prompt"], language, seed, style, options, labels)
-    drawn, held_out = fewshot.draw(items, task=task["task"], language=language, shots=shots, seed=seed)
+    drawn, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     shown = [module.demonstrate(item, setting) for item in drawn]
     setting = replace(
         setting,

@@ -11,7 +11,9 @@ from vernacular.requests.prompts import answer
 POOL = 32  # items that held-out demonstrations are drawn from
 
 
-def draw(items: list[dict], *, task: str, language: str, shots: int, seed: int) -> tuple[list[dict], set[str]]:
+def sample_examples(
+    items: list[dict], *, task: str, language: str, shots: int, seed: int
+) -> tuple[list[dict], set[str]]:
     """(demonstrations in prompt order, ids of evaluated items among them).
 
     Raises ConfigError where fewer than `shots` rows have an answer to show.

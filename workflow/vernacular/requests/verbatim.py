@@ -26,7 +26,7 @@ def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shot
     pool = sorted((item for item in items if item["demonstration"]), key=lambda item: item["source_row"])
     extras = {item["item_id"]: dict(item["extra"] or ()) for item in items}
     ask = json.loads(extras[evaluated[0]["item_id"]]["ask"]) if evaluated else {}
-    drawn = verbatim_shots.draw(
+    drawn = verbatim_shots.sample_as_lm_eval(
         {item["source_row"]: extras[item["item_id"]]["row"] for item in evaluated},
         [extras[item["item_id"]]["row"] for item in pool],
         shots=shots,

@@ -12,7 +12,7 @@ from vernacular.core.errors import ConfigError
 SEED = 1234  # their --seed for few-shot sampling, where none is given; seed 0 of ours
 
 
-def draw(
+def sample_as_lm_eval(
     rows: dict[int, str], pool: list[str], *, shots: int, seed: int, first: bool, exclude: bool, task: str
 ) -> dict[int, list[int]]:
     """{place of an evaluated row in its split: places in the pool of the rows shown before it, in order}.

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
+_NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 
 
 def notes_of(told: dict) -> list[dict]:
@@ -100,4 +100,4 @@ def data_sets_of(told: dict) -> list[dict]:
 
 def as_frame(notes: list[dict]) -> pd.DataFrame:
     """The notes as a table, in the order given."""
-    return pd.DataFrame(notes, columns=_COLUMNS).astype({"count": "Int64"})
+    return pd.DataFrame(notes, columns=_NOTE_COLUMNS).astype({"count": "Int64"})

@@ -3,7 +3,7 @@
 import pandas as pd
 
 _SAME = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
-_COLUMNS = [*_SAME, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
+_SEED_COLUMNS = [*_SAME, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 
 def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
@@ -14,7 +14,7 @@ def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
     """
     whole = long[(long["category"].fillna("") == "") & long["value"].notna()]
     if whole.empty:
-        return pd.DataFrame(columns=_COLUMNS)
+        return pd.DataFrame(columns=_SEED_COLUMNS)
     groups = whole.sort_values("seed").groupby(_SAME, dropna=False, sort=True)
     table = groups.agg(
         seeds=("seed", lambda seeds: " ".join(map(str, seeds))),
