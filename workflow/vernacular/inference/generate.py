@@ -21,8 +21,8 @@ from vernacular.inference.generate_prompts import Prompt, check_can_generate, pr
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.memory import release
-from vernacular.inference.portions import rows_of, table_of
 from vernacular.inference.schema import GENERATIONS
+from vernacular.report.rows import iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
 
@@ -43,7 +43,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     for left_out in sorted({prompt.left_out for prompt in askable}):
         run.group([prompt for prompt in askable if prompt.left_out == left_out])
     run.bar.close()
-    table = table_of((row_of(row, prompts, run.found) for row in rows_of(requests)), GENERATIONS.schema)
+    table = rows_to_table((row_of(row, prompts, run.found) for row in iter_rows(requests)), GENERATIONS.schema)
     reasons = Counter(row["finish_reason"] for row in run.found.values())
     return table, {
         "model": loaded.facts(),

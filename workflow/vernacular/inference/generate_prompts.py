@@ -8,8 +8,8 @@ import pyarrow as pa
 from vernacular.core.errors import ModelError
 from vernacular.inference.chat import render, uses_chat, without_demonstrations
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.portions import rows_of
 from vernacular.inference.tokens import bos_policy
+from vernacular.report.rows import iter_rows
 
 MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
 DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
@@ -40,7 +40,7 @@ def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
     """request id -> prompt of each distinct generate request; their tokens share one object each."""
     found: dict[str, Prompt] = {}
     one_of: dict[int, int] = {}
-    for row in rows_of(requests):
+    for row in iter_rows(requests):
         if row["kind"] == "generate" and row["request_id"] not in found:
             prompt = prompt_of(loaded, row)
             found[prompt.request_id] = replace(prompt, ids=list(map(one_of.setdefault, prompt.ids, prompt.ids)))

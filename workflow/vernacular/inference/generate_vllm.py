@@ -15,8 +15,8 @@ from vernacular.inference.generate_prompts import Prompt, check_can_generate, pr
 from vernacular.inference.generate_rows import row_of
 from vernacular.inference.generate_text import answer_of, continuation, stop_at
 from vernacular.inference.load import LoadedModel
-from vernacular.inference.portions import rows_of, table_of
 from vernacular.inference.schema import GENERATIONS
+from vernacular.report.rows import iter_rows, rows_to_table
 
 PART = 512  # prompts between two entries of the journal
 
@@ -43,7 +43,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
                 outcomes = _outcomes(loaded, engine, part, progress)
                 journal.add(name, outcomes)
         found.update({prompt.request_id: outcome for prompt, outcome in zip(part, outcomes, strict=True)})
-    table = table_of((row_of(row, prompts, found) for row in rows_of(requests)), GENERATIONS.schema)
+    table = rows_to_table((row_of(row, prompts, found) for row in iter_rows(requests)), GENERATIONS.schema)
     counters = {
         "requests": requests.num_rows,
         "distinct": len(prompts),

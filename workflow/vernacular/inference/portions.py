@@ -6,7 +6,6 @@ one, in the order of its rows.
 """
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ from vernacular.requests.schema import CHARACTERS_PER_TOKEN
 # Measured: while a portion of this size is asked, it takes some 400 MB.
 PORTION = 100_000_000  # characters
 _OWN = 2_500  # what a request takes beside its text, in characters
-_AT_A_TIME = 500  # rows that are read together
 
 
 def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
@@ -60,20 +58,6 @@ def _edge(shown: pa.Table, order: np.ndarray, so_far: np.ndarray, low: int) -> i
     while cuts(most):
         most += 1
     return most
-
-
-def rows_of(table: pa.Table) -> Iterator[dict]:
-    """Its rows, of which few are there at a time."""
-    for start in range(0, table.num_rows, _AT_A_TIME):
-        yield from table.slice(start, _AT_A_TIME).to_pylist()
-
-
-def table_of(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
-    """The table of `rows`, of which few are there at a time."""
-    parts = [schema.empty_table()]
-    while some := list(itertools.islice(rows, _AT_A_TIME)):
-        parts.append(pa.Table.from_pylist(some, schema=schema))
-    return pa.concat_tables(parts)
 
 
 def together(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:

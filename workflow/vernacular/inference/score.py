@@ -19,11 +19,12 @@ from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.load import LoadedModel
 from vernacular.inference.masked import ask_masked
 from vernacular.inference.memory import token_budget
-from vernacular.inference.portions import portions, rows_of, table_of, together
+from vernacular.inference.portions import portions, together
 from vernacular.inference.prepare import Prepared, prepare
 from vernacular.inference.schema import SCORES
 from vernacular.inference.tokens import bos_policy
 from vernacular.inference.trie import Path, grow, size
+from vernacular.report.rows import iter_rows, rows_to_table
 
 log = logging.getLogger("vernacular")
 
@@ -95,7 +96,7 @@ class _Scorer:
                 answers.pop(who, None)
         self._count(prepared.values())
         named = requests.select(["request_id", "item_id", "role"])
-        return table_of((_row(self.loaded, row, prepared, answers) for row in rows_of(named)), SCORES.schema)
+        return rows_to_table((_row(self.loaded, row, prepared, answers) for row in iter_rows(named)), SCORES.schema)
 
     def tokenizer_facts(self) -> dict:
         """For the metadata."""
@@ -111,7 +112,7 @@ class _Scorer:
     def _prepare(self, requests: pa.Table) -> tuple[dict[str, Prepared], dict[str, Path]]:
         """The distinct requests of a portion, and (causal models) their paths; texts and rows are let go."""
         prepared, paths = {}, {}
-        for row in rows_of(requests):
+        for row in iter_rows(requests):
             who = row["request_id"]
             content = hash(str([value for name, value in row.items() if name not in ("item_id", "role")]))
             if self.contents.setdefault(who, content) != content:
