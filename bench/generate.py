@@ -16,12 +16,12 @@ import torch
 from vernacular.config.load import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.inference.generate import generate
-from vernacular.inference.generate_text import answer_of, continuation
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.prepare import answer_of, continuation
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.load import load
-from vernacular.requests.build import build
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.model.load import load
+from vernacular.protocols.build import build
+from vernacular.protocols.schema import REQUESTS
 
 
 def requests(language: str, style: str, shots: int, items: int) -> list[dict]:

@@ -17,8 +17,8 @@ from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.config import resources as estimates
 from vernacular.data.load import load_items
-from vernacular.requests.build import build
-from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, request_size
+from vernacular.protocols.build import build
+from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, request_size
 
 LANGUAGES = ["gl", "en", "ca", "es", "pt", "ar", "sr"]
 FEW_SHOT = {"shots": [0, 5]}

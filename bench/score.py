@@ -78,9 +78,9 @@ def vernacular(folder, pairs):
     """A function that scores the pairs with this package, and what it says about itself."""
     import pyarrow as pa
     from vernacular.core.fingerprint import fingerprint
-    from vernacular.inference.load import load
-    from vernacular.inference.score import score
-    from vernacular.requests.schema import REQUESTS
+    from vernacular.inference.model.load import load
+    from vernacular.inference.scoring.score import score
+    from vernacular.protocols.schema import REQUESTS
 
     record = {
         "name": "bench", "folder": folder, "kind": "causal", "fingerprint": "bench", "revision": None,

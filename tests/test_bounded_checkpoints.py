@@ -58,14 +58,16 @@ import sys
 from pathlib import Path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
-from vernacular.inference.load import load
+from vernacular.inference.model.load import load
 try:
     record = resolve("m", sys.argv[1], Path(sys.argv[2]), kind="causal")
     load(record | {"dtype": "float32", "device": "cpu"})
 except ModelError as error:
     print(error)
 """
-ENCODE = LOAD.replace("vernacular.inference.load import load", "vernacular.metrics.similarity.compute import _measured")
+ENCODE = LOAD.replace(
+    "vernacular.inference.model.load import load", "vernacular.metrics.similarity.compute import _measured"
+)
 ENCODE = ENCODE.replace("load(record |", "_measured([{'metric': 'cosine'}], [], [], {'cosine': record}, 'gl', 1 or")
 
 

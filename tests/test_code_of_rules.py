@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import vernacular
-from vernacular.core import code
-from vernacular.core.code import NO_EFFECT, closure, code_fingerprint
-from vernacular.inference.keys import ENTRIES
+from vernacular.core import fingerprint
+from vernacular.core.fingerprint import NO_EFFECT, closure, code_fingerprint
+from vernacular.inference.job.work import ENTRIES
 
 ROOT = Path(vernacular.__file__).parent
 MODULES = {
@@ -47,12 +47,12 @@ def package(tmp_path, monkeypatch):
             (folder / "__init__.py").touch()
         path.write_text(text)
         closure.cache_clear()
-        code._parsed.cache_clear()
+        fingerprint._parsed.cache_clear()
 
-    monkeypatch.setattr(code, "_ROOT", root)
+    monkeypatch.setattr(fingerprint, "_ROOT", root)
     yield write
     closure.cache_clear()
-    code._parsed.cache_clear()
+    fingerprint._parsed.cache_clear()
 
 
 def test_every_module_is_in_the_key_of_a_rule_or_named_with_a_reason():

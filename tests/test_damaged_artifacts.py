@@ -27,9 +27,8 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
-from vernacular.requests.schema import REQUESTS
-from vernacular.summary.schema import RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, SIMILARITIES, TASK_RESULTS
+from vernacular.protocols.schema import REQUESTS
 
 CONFIG = {
     "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},

@@ -5,7 +5,7 @@ import json
 import pytest
 from vernacular.config import resources as estimates
 from vernacular.core import artifacts
-from vernacular.requests.schema import REQUESTS, request_size
+from vernacular.protocols.schema import REQUESTS, request_size
 
 SEVEN = {"parameters": 7_000_000_000, "bytes": 28_000_000_000}
 SETTINGS = {"dtype": "bfloat16", "quantization": "none", "device": "auto", "shards": 1}

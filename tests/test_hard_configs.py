@@ -19,7 +19,7 @@ from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
 from vernacular.core.validate import schema
 from vernacular.data.tasks import load_task
-from vernacular.data.treebank.pattern import load_pattern
+from vernacular.data.treebank.patterns import load_pattern
 
 SCHEMAS = config.WORKFLOW / "schemas"
 CASES = examples(250)  # of each kind of file

@@ -13,10 +13,10 @@ from vernacular.config import load as config
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import schema
-from vernacular.inference import keys
-from vernacular.inference.keys import engine_version, evaluation_key
+from vernacular.inference.job import work
+from vernacular.inference.job.work import engine_version, evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.requests import prompts
+from vernacular.protocols import prompts
 
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:1"], "request_id": ["r1", "r2"]})
 TASK = {
@@ -122,7 +122,7 @@ def test_every_setting_of_a_model_decides_its_files_its_outputs_or_its_job(made)
 
 
 def test_inference_depends_on_settings_engines_and_libraries(made, monkeypatch):
-    monkeypatch.setattr(keys, "version_of", lambda name: f"{name}-1")
+    monkeypatch.setattr(work, "version_of", lambda name: f"{name}-1")
     engine_version.cache_clear()
     found = made()
     spec = specs.of_inference(found, ["base", "tuned"])
@@ -316,8 +316,8 @@ def test_scores_and_generations_have_different_keys():
 @pytest.fixture
 def versions(monkeypatch):
     """A function that says which version a library has from now on."""
-    installed, other = keys.version_of, {}
-    monkeypatch.setattr(keys, "version_of", lambda name: other.get(name, installed(name)))
+    installed, other = work.version_of, {}
+    monkeypatch.setattr(work, "version_of", lambda name: other.get(name, installed(name)))
 
     def upgrade(name: str, version: str) -> None:
         other[name] = version
@@ -339,7 +339,7 @@ def test_the_engine_changes_with_the_version_of_each_library(versions, kind, lib
 @pytest.mark.parametrize("kind", [SCORES, GENERATIONS], ids=lambda kind: kind.name)
 def test_the_engine_changes_with_its_code(monkeypatch, kind):
     before = engine_version(kind)
-    monkeypatch.setattr(keys, "code_fingerprint", lambda *modules: f"another {modules}")
+    monkeypatch.setattr(work, "code_fingerprint", lambda *modules: f"another {modules}")
     engine_version.cache_clear()
     assert engine_version(kind) != before
     engine_version.cache_clear()

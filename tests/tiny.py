@@ -12,8 +12,8 @@ import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.load import LoadedModel, wrap
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.model.load import LoadedModel, wrap
+from vernacular.protocols.schema import REQUESTS
 
 tf.logging.set_verbosity_error()  # remarks on token ids that tiny vocabularies lack
 

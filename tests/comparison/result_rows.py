@@ -1,8 +1,8 @@
 """Per-item results made by hand, for the tests of this folder, and two of them compared."""
 
-from vernacular.comparison.compare import compare_sides
-from vernacular.comparison.family import with_families
-from vernacular.comparison.sides import align
+from vernacular.comparison.align import align
+from vernacular.comparison.compare import with_families
+from vernacular.comparison.pairwise import compare_sides
 
 FACTS = {
     "evaluation": "t.gl.options.0shot",

@@ -5,9 +5,9 @@ from result_rows import row
 from vernacular.comparison.changes import changes as changes_of
 from vernacular.comparison.changes import lay_out, worst_first
 from vernacular.comparison.schema import CHANGES
-from vernacular.comparison.serbian import serbian_json
 from vernacular.core import artifacts
-from vernacular.metrics.compat import serbian as result_lines
+from vernacular.interop import serbian_cloze as result_lines
+from vernacular.interop.serbian_cloze import serbian_json
 
 WAS = [
     row("a", True, scores=[-1.0, -2.0]),  # lost, margin 1 -> -3

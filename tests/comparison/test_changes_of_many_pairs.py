@@ -14,7 +14,7 @@ from soak import examples
 from vernacular.commands import compare as comparing
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.core import artifacts
-from vernacular.metrics.choosing import margin
+from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_rows import FACTS, compare, row, rows
 from soak import examples
-from vernacular.comparison.compare import CLUSTERED, MCNEMAR, PERMUTED
+from vernacular.comparison.align import align, as_table
+from vernacular.comparison.pairwise import CLUSTERED, MCNEMAR, PERMUTED
 from vernacular.comparison.schema import COMPARISONS
-from vernacular.comparison.sides import align, as_table
 from vernacular.core import artifacts
-from vernacular.metrics import acceptability, options
 from vernacular.metrics.corpus import auc
-from vernacular.metrics.evaluate import PROTOCOLS
+from vernacular.protocols.acceptability import metrics as acceptability
+from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.protocols.options import metrics as options
 
 
 def only(found, metric="accuracy", category=""):

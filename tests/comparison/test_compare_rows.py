@@ -5,8 +5,9 @@ import math
 
 import pytest
 from result_rows import FACTS, compare, row, rows
-from vernacular.comparison import compare as compare_module
-from vernacular.comparison.compare import (
+from vernacular.comparison import pairwise as compare_module
+from vernacular.comparison.align import align
+from vernacular.comparison.pairwise import (
     BOOTSTRAP,
     CLUSTERED,
     MCNEMAR,
@@ -16,9 +17,8 @@ from vernacular.comparison.compare import (
     compare_sides,
 )
 from vernacular.comparison.schema import COMPARISONS
-from vernacular.comparison.sides import align
-from vernacular.metrics import options
-from vernacular.metrics.types import Metric
+from vernacular.metrics.metric import Metric
+from vernacular.protocols.options import metrics as options
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal")

@@ -3,8 +3,8 @@ from itertools import combinations
 
 import numpy as np
 from result_rows import FACTS, row, rows
-from vernacular.comparison import compare, everything
-from vernacular.comparison.everything import compare_all
+from vernacular.comparison import compare, pairwise
+from vernacular.comparison.compare import compare_all
 from vernacular.metrics.schema import as_table
 
 WHAT = {name: FACTS[name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
@@ -69,8 +69,8 @@ def test_all_pairs_of_an_evaluation_share_their_resamples(monkeypatch):
 
         return counted
 
-    monkeypatch.setattr(compare, "mean_differences", counting("means", compare.mean_differences))
-    monkeypatch.setattr(compare, "resampled", counting("corpus", compare.resampled))
+    monkeypatch.setattr(pairwise, "mean_differences", counting("means", pairwise.mean_differences))
+    monkeypatch.setattr(pairwise, "resampled", counting("corpus", pairwise.resampled))
     rng = np.random.default_rng(0)
     models = [f"m{i}" for i in range(10)]
     results = {
@@ -93,4 +93,4 @@ def test_memory_stays_below_the_draws_of_all_pairs():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200e6
-    assert everything.RESAMPLES == 10_000
+    assert compare.RESAMPLES == 10_000

@@ -6,14 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from result_rows import FACTS, compare, row, rows
-from vernacular.comparison.compare import compare_sides
-from vernacular.comparison.everything import compare_all
-from vernacular.comparison.family import with_families
-from vernacular.comparison.levels import chance_level, majority_baseline
+from vernacular.comparison.align import align, as_table
+from vernacular.comparison.compare import compare_all, with_families
 from vernacular.comparison.overall import _interval, _ranks, overall
-from vernacular.comparison.sides import align, as_table
+from vernacular.comparison.pairwise import compare_sides
 from vernacular.comparison.standings import standings
-from vernacular.metrics.types import Metric
+from vernacular.metrics.baselines import chance_level, majority_baseline
+from vernacular.metrics.metric import Metric
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)

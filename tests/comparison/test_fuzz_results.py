@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from soak import examples
 from test_joined import NAME, QUESTIONS, SAMPLES, reference
-from vernacular.comparison.joined import join
+from vernacular.comparison.external.join import join
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from test_joined import ITEMS, LOGLIKS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
-from vernacular.comparison.joined import join
+from vernacular.comparison.external.join import join
 from vernacular.core import artifacts, digests
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS

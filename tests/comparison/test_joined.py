@@ -3,9 +3,9 @@ import json
 
 import pytest
 from result_rows import row
-from vernacular.comparison.joined import Reference, join
-from vernacular.comparison.match import match
-from vernacular.comparison.outside import Answer
+from vernacular.comparison.external.join import Reference, join
+from vernacular.comparison.external.judge import match
+from vernacular.comparison.external.records import Answer
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS, as_table

@@ -7,10 +7,10 @@ from result_rows import FACTS
 from test_hostile_results import TWO, line, told
 from test_joined import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from vernacular.commands import compare as comparing
-from vernacular.comparison.harness import samples_in
-from vernacular.comparison.joined import join
-from vernacular.comparison.match import Matched, as_written
-from vernacular.comparison.outside import Answer, answers_in
+from vernacular.comparison.external.join import join
+from vernacular.comparison.external.judge import Matched, as_written
+from vernacular.comparison.external.lm_eval_samples import samples_in
+from vernacular.comparison.external.records import Answer, answers_in
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError

@@ -4,9 +4,9 @@ import math
 
 import pytest
 from result_rows import row
-from vernacular.comparison.joined import Reference, join
-from vernacular.comparison.judged import row_of
-from vernacular.comparison.outside import Answer
+from vernacular.comparison.external.join import Reference, join
+from vernacular.comparison.external.judge import row_of
+from vernacular.comparison.external.records import Answer
 from vernacular.metrics.schema import as_table
 
 OPTIONS = ("si", "nonón", "🙂")  # 2, 5 and 1 characters; 2, 6 and 4 bytes

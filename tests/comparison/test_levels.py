@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 from result_rows import row
-from vernacular.comparison.levels import chance_level, majority_baseline
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.evaluate import PROTOCOLS
+from vernacular.metrics.baselines import chance_level, majority_baseline
+from vernacular.protocols.evaluate import PROTOCOLS
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 from result_rows import row
-from vernacular.comparison.sides import align, as_table
-from vernacular.metrics.types import Metric
+from vernacular.comparison.align import align, as_table
+from vernacular.metrics.metric import Metric
 
 MEAN = Metric("accuracy", "share", True, "similarity", proportion=True)
 CORPUS = Metric("auc", "share", True, "surprisal", corpus=lambda a, b: a, needs=("surprisal", "label"))

@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
 from result_rows import FACTS, row, rows
-from vernacular.comparison.compare import compare_sides
+from vernacular.comparison.align import align
 from vernacular.comparison.overall import overall
+from vernacular.comparison.pairwise import compare_sides
 from vernacular.comparison.schema import OVERALL, STANDINGS
-from vernacular.comparison.sides import align
 from vernacular.comparison.standings import standings
 from vernacular.core import artifacts
-from vernacular.metrics import acceptability, last_word, options
+from vernacular.protocols.acceptability import metrics as acceptability
+from vernacular.protocols.last_word import metrics as last_word
+from vernacular.protocols.options import metrics as options
 
 
 def placed(tables, metrics=options.METRICS, **given):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vernacular.core.errors import DataError
-from vernacular.data.files import read_rows
+from vernacular.data.readers import read_rows
 
 
 def write(tmp_path, name: str, content):

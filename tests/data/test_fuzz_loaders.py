@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from soak import examples
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, sound
-from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
+from vernacular.data.readers import read_rows
+from vernacular.data.treebank.forms import Inflections
 from vernacular.data.treebank.sentences import read_sentences
-from vernacular.data.treebank.unimorph import Inflections
 
 LAYOUTS = {
     "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "letter"},

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
-from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
 from vernacular.data.load import load_items
+from vernacular.data.readers import read_rows
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
 

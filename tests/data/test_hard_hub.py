@@ -13,9 +13,9 @@ from soak import examples, seed
 from test_hub import jsonl, parquet, question, task_file
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns
-from vernacular.data.files import read_rows
 from vernacular.data.items import make_items
 from vernacular.data.load import WORKFLOW
+from vernacular.data.readers import read_rows
 from vernacular.data.tasks import load_task
 
 CASES = examples(600)  # spoilt rows

@@ -16,7 +16,7 @@ from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.validate import schema
 from vernacular.data import lm_eval
-from vernacular.data.lm_eval import limits
+from vernacular.data.lm_eval import templates
 
 CASES = examples(150)  # of each kind of file
 CHOICE = {
@@ -232,7 +232,7 @@ def test_a_template_that_reaches_out_or_grows_is_stopped_at_its_row(tmp_path, te
     ],
 )
 def test_a_template_without_end_stops_the_set_and_not_the_run(tmp_path, monkeypatch, template):
-    monkeypatch.setattr(limits, "SECONDS", 0.2)
+    monkeypatch.setattr(templates, "SECONDS", 0.2)
     rows = [{"q": "a", "g": 0}] * 1000
     said = refused(tmp_path, CHOICE | {"doc_to_text": template}, rows)
     assert (
@@ -241,7 +241,7 @@ def test_a_template_without_end_stops_the_set_and_not_the_run(tmp_path, monkeypa
 
 
 def test_so_does_one_that_is_worked_out_when_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "SECONDS", 0.2)
+    monkeypatch.setattr(templates, "SECONDS", 0.2)
     said = refused(tmp_path, CHOICE | {"doc_to_text": "{{ 7 ** (9 ** 9) }}"})
     assert said == "theirs.yaml: doc_to_text is no Jinja template (it takes more than 0.2 seconds to read)."
 

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from vernacular.core.errors import ConfigError
 from vernacular.data import lm_eval
-from vernacular.data.lm_eval import files
+from vernacular.data.lm_eval import task_file
 from vernacular.data.tasks import load_task
 
 SMALL = """
@@ -42,7 +42,7 @@ def test_local_keys_win_over_included_ones_and_includes_may_nest(tmp_path):
     write(tmp_path, "base/_common_yaml", "dataset_path: owner/base\ntest_split: test\ndoc_to_text: a\n")
     write(tmp_path, "_middle_yaml", "include: base/_common_yaml\ndoc_to_text: b\n")
     write(tmp_path, "leaf.yaml", "include: [_middle_yaml]\ntask: leaf\ntest_split: dev\n")
-    content, _ = files.read("leaf.yaml", tmp_path)
+    content, _ = task_file.read("leaf.yaml", tmp_path)
     assert content == {"dataset_path": "owner/base", "test_split": "dev", "doc_to_text": "b", "task": "leaf"}
 
 
@@ -50,38 +50,38 @@ def test_a_file_that_includes_itself_is_named(tmp_path):
     write(tmp_path, "a.yaml", "include: b.yaml\n")
     write(tmp_path, "b.yaml", "include: a.yaml\n")
     with pytest.raises(ConfigError, match=r"a\.yaml: includes itself, by way of .*b\.yaml"):
-        files.read("a.yaml", tmp_path)
+        task_file.read("a.yaml", tmp_path)
 
 
 def test_a_missing_include_is_named(tmp_path):
     write(tmp_path, "a.yaml", "include: _gone_yaml\n")
     with pytest.raises(ConfigError, match=r"a\.yaml: include: there is no file .*_gone_yaml"):
-        files.read("a.yaml", tmp_path)
+        task_file.read("a.yaml", tmp_path)
 
 
 def test_a_group_is_refused_with_its_tasks(tmp_path):
     write(tmp_path, "g.yaml", "group: bench\ntask: [one, two]\n")
     with pytest.raises(ConfigError, match=r"is a group of tasks, not one; name one of them\. It holds one, two"):
-        files.read("g.yaml", tmp_path)
+        task_file.read("g.yaml", tmp_path)
 
 
 def test_an_installed_task_is_found_by_its_name_and_a_wrong_name_gets_the_closest(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "installed", lambda: tmp_path)
+    monkeypatch.setattr(task_file, "installed", lambda: tmp_path)
     write(tmp_path, "family/one.yaml", "tag: many\ntask: family_gl\n")
     write(tmp_path, "family/group.yaml", "group: family\ntask:\n  - family_gl\n")
-    assert files.find("family_gl", tmp_path / "elsewhere").name == "one.yaml"
+    assert task_file.find("family_gl", tmp_path / "elsewhere").name == "one.yaml"
     with pytest.raises(ConfigError, match=r'no such task\. Did you mean "family_gl"\?'):
-        files.find("family_g", tmp_path / "elsewhere")
+        task_file.find("family_g", tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match=r"is a tag of several tasks; name one of them\. It holds family_gl"):
-        files.find("many", tmp_path / "elsewhere")
+        task_file.find("many", tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match=r"is a group of tasks, not one; name one of them\. It holds family_gl"):
-        files.find("family", tmp_path / "elsewhere")
+        task_file.find("family", tmp_path / "elsewhere")
 
 
 def test_without_lm_eval_a_name_needs_a_path(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "installed", lambda: None)
+    monkeypatch.setattr(task_file, "installed", lambda: None)
     with pytest.raises(ConfigError, match="lm_eval is not installed"):
-        files.find("belebele_glg_Latn", tmp_path)
+        task_file.find("belebele_glg_Latn", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ import pytest
 import tiny
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.inference.generate import generate
+from vernacular.inference.generation.generate import generate
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.score import score
+from vernacular.inference.scoring.score import score
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.evaluate import evaluate
-from vernacular.metrics.verbatim import cut
-from vernacular.requests.build import build
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.build import build
+from vernacular.protocols.evaluate import evaluate
+from vernacular.protocols.schema import REQUESTS
+from vernacular.protocols.verbatim.metrics import cut
 
 GOLDEN = json.loads((Path(__file__).parent / "lm_eval_golden" / "golden.json").read_text("utf-8"))
 OURS = {"acc": "accuracy", "acc_norm": "accuracy_char", "acc_bytes": "accuracy_byte", "acc_mutual_info": "accuracy_pmi",

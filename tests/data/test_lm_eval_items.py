@@ -6,7 +6,7 @@ import pytest
 from test_lm_eval_files import settings, write
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data import lm_eval
-from vernacular.data.lm_eval import files, functions, templates
+from vernacular.data.lm_eval import functions, task_file, templates
 from vernacular.data.lm_eval.templates import CannotLayOut
 
 FILE = {"kind": "file", "file": "x.jsonl"}
@@ -127,7 +127,7 @@ def test_modules_of_the_harness_are_found_in_the_tree_around_a_task(tmp_path):
     path = write(tmp_path, "lm_eval/tasks/small/tools.py", module)
     mark = {"function": "tools.clean", "file": str(path), "sha256": "0"}
     assert functions.load(mark, tmp_path)([{"q": " a "}]) == [{"q": "a"}]
-    assert files.installed() in (None, tmp_path / "lm_eval" / "tasks")  # and still no error
+    assert task_file.installed() in (None, tmp_path / "lm_eval" / "tasks")  # and still no error
 
 
 def test_item_ids_follow_the_content_and_not_the_place(tmp_path):

@@ -4,8 +4,8 @@ import pytest
 from vernacular.core.errors import ConfigError
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.requests.build import takes_words
-from vernacular.requests.prompts import FOLDER as PROMPTS
+from vernacular.protocols.build import takes_words
+from vernacular.protocols.prompts import FOLDER as PROMPTS
 
 SHIPPED = task_names([WORKFLOW / "tasks"])
 

@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
-from vernacular.data.treebank.extract import extract
 from vernacular.data.treebank.forms import is_right, like
-from vernacular.data.treebank.nodes import Node
+from vernacular.data.treebank.match import Node
 from vernacular.data.treebank.pairs import around
-from vernacular.data.treebank.pattern import load_pattern
+from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.sentences import Word
+from vernacular.data.treebank.source import extract
 
 SING = "Number=Sing|Person=3"
 PLUR = "Number=Plur|Person=3"

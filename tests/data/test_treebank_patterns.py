@@ -6,12 +6,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from vernacular.core.errors import ConfigError, DataError
-from vernacular.data.treebank import grew
-from vernacular.data.treebank.extract import extract
+from vernacular.data.treebank import source
+from vernacular.data.treebank.forms import Inflections, features
 from vernacular.data.treebank.match import Request
-from vernacular.data.treebank.pattern import WORKFLOW, load_pattern, ready_patterns
+from vernacular.data.treebank.patterns import WORKFLOW, load_pattern, ready_patterns
 from vernacular.data.treebank.sentences import read_sentences
-from vernacular.data.treebank.unimorph import Inflections, features
+from vernacular.data.treebank.source import extract
 
 GOOD = "pattern: mine\ntarget: {upos: VERB}\nswap: {Number: Plur}\n"
 
@@ -186,13 +186,13 @@ def test_grew_complaints_are_passed_on(tmp_path, monkeypatch):
     pattern = load(tmp_path, REQUEST)
     fake_grewpy(monkeypatch, ["a"], {"message": "syntax error"})
     with pytest.raises(DataError, match="mine: GREW refuses the request: syntax error"):
-        grew.search([], sentences, pattern)
+        source.search([], sentences, pattern)
     fake_grewpy(monkeypatch, ["a"], [{"sent_id": "a", "matching": {"nodes": {"X": "2"}}}])
     with pytest.raises(DataError, match='its request has no node "V"'):
-        grew.search([], sentences, pattern)
+        source.search([], sentences, pattern)
     fake_grewpy(monkeypatch, [], [])
     with pytest.raises(DataError, match="GREW needs a sent_id of its own for every sentence"):
-        grew.search([], sentences, pattern)
+        source.search([], sentences, pattern)
 
 
 def test_without_grew_the_message_says_what_our_patterns_cover(tmp_path, monkeypatch):
@@ -200,7 +200,7 @@ def test_without_grew_the_message_says_what_our_patterns_cover(tmp_path, monkeyp
     with pytest.raises(
         DataError, match=r"grewpy is not installed.*\nPatterns of ours need neither: constraints on upos"
     ):
-        grew.search([], [], load(tmp_path, REQUEST))
+        source.search([], [], load(tmp_path, REQUEST))
 
 
 def test_pattern_in_the_documentation_is_sound(tmp_path):

@@ -11,10 +11,9 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
-from vernacular.data.treebank.declared import local_files
 from vernacular.data.treebank.explain import csv_text, explain
-from vernacular.data.treebank.extract import extract
-from vernacular.data.treebank.pattern import load_pattern
+from vernacular.data.treebank.patterns import load_pattern, local_files
+from vernacular.data.treebank.source import extract
 
 # counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
 AGREEMENT = {

@@ -1,6 +1,6 @@
 """A kill in the middle of a run, for the tests of what is found again."""
 
-from vernacular.inference.store import Journal
+from vernacular.inference.job.store import Journal
 
 
 class Killed(BaseException):

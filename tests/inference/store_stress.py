@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+from vernacular.inference.job.store import Store
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Store
 
 KEYS = [f"{number}{'a' * 39}" for number in range(4)]
 BATCHES = [f"batch{number}" for number in range(6)]

@@ -16,14 +16,14 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.adapter import adapted
-from vernacular.inference.answers import lay_out
-from vernacular.inference.base import Base
-from vernacular.inference.load import load, wrap
-from vernacular.inference.run import run_group
+from vernacular.inference.job.collect import lay_out
+from vernacular.inference.job.run import run_group
+from vernacular.inference.model.adapter import adapted
+from vernacular.inference.model.base import Base
+from vernacular.inference.model.load import load, wrap
 from vernacular.inference.schema import SCORES
-from vernacular.inference.score import score
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
 
 ASKED = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 TEXTS = [("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)]

@@ -17,17 +17,17 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
-from vernacular.core.signals import Stopped
-from vernacular.inference import base as base_module
-from vernacular.inference.answers import lay_out
-from vernacular.inference.base import Base
-from vernacular.inference.generate import generate
+from vernacular.core.processes import Stopped
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.job.collect import lay_out
+from vernacular.inference.job.run import run_group
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.load import load as real_load
-from vernacular.inference.run import run_group
+from vernacular.inference.model import base as base_module
+from vernacular.inference.model.base import Base
+from vernacular.inference.model.load import load as real_load
 from vernacular.inference.schema import SCORES
-from vernacular.inference.score import score
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 

@@ -20,10 +20,10 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.answers import lay_out
-from vernacular.inference.run import run_group
+from vernacular.inference.job.collect import lay_out
+from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 NAN = "error: the model returned NaN"
 NO_NUMBERS = "the model returns no numbers: nan nats for every token tried. Its weights are damaged, or too large"
@@ -262,7 +262,7 @@ def test_a_text_that_makes_the_tokenizer_panic_costs_its_evaluation_and_no_other
     ],
 )
 def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypatch, template, said):
-    monkeypatch.setattr("vernacular.inference.chat._SECONDS", 0.2)
+    monkeypatch.setattr("vernacular.inference.model.rendering._SECONDS", 0.2)
     found = ask(with_template(template))
     assert said in found["g"]
     assert "\n" not in found["g"]
@@ -311,8 +311,8 @@ def test_a_token_that_makes_nan_spoils_the_texts_it_stands_in_and_no_other(ask, 
 
 
 def tiny_scores(whole) -> list[dict]:
-    from vernacular.inference.load import load
-    from vernacular.inference.score import score
+    from vernacular.inference.model.load import load
+    from vernacular.inference.scoring.score import score
 
     record = tiny.record("llama", folder=str(whole / "llama"))
     return score(load(record), tiny.score_requests(TEXTS))[0].to_pylist()

@@ -16,11 +16,11 @@ from vernacular.commands import fetch, infer
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.records import read_record, write_record
-from vernacular.inference import load as loading
-from vernacular.inference import run
-from vernacular.inference.adapter import adapted
-from vernacular.inference.load import load
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.job import run
+from vernacular.inference.model import load as loading
+from vernacular.inference.model.adapter import adapted
+from vernacular.inference.model.load import load
+from vernacular.protocols.schema import REQUESTS
 
 HOW = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
 ENDS = 65536
@@ -134,7 +134,7 @@ def test_an_adapter_changed_while_it_is_loaded_is_refused(place, base, monkeypat
         edit(template)
         return tokenizer(*given, **options)
 
-    monkeypatch.setattr("vernacular.inference.adapter.AutoTokenizer.from_pretrained", meddle)
+    monkeypatch.setattr("vernacular.inference.model.adapter.AutoTokenizer.from_pretrained", meddle)
     with pytest.raises(ModelError, match=r"chat_template\.jinja changed since"), adapted(loaded, record):
         pass
 

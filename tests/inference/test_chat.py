@@ -2,7 +2,7 @@
 
 import pytest
 import tiny
-from vernacular.inference.chat import render
+from vernacular.inference.model.rendering import render
 
 # how Llama 3.2 and SmolLM3 come to write the day
 LLAMA = (

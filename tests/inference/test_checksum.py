@@ -3,8 +3,8 @@
 import pytest
 import tiny
 import torch
-from vernacular.inference import checksum as module
-from vernacular.inference.checksum import checksum, state_of
+from vernacular.inference.model import base as module
+from vernacular.inference.model.base import checksum, state_of
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.uint8, torch.float8_e4m3fn)
 

@@ -6,15 +6,15 @@ import tiny
 import torch
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ModelError
-from vernacular.core.signals import StopFlag, Stopped
-from vernacular.inference import generate as engine
-from vernacular.inference import generate_check, generate_decode
-from vernacular.inference.generate import generate
-from vernacular.inference.generate_text import continuation
+from vernacular.core.processes import StopFlag, Stopped
+from vernacular.inference.generation import check, decode
+from vernacular.inference.generation import generate as engine
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.prepare import continuation
+from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.schema import GENERATIONS
-from vernacular.inference.store import Journal
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 TEXTS = [
     "O gato",
@@ -116,7 +116,7 @@ def test_a_prefix_that_changes_the_numbers_is_left_away():
 
 
 def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
-    monkeypatch.setattr(generate_check, "agrees", lambda loaded, gap: False)
+    monkeypatch.setattr(check, "agrees", lambda loaded, gap: False)
     loaded = tiny.loaded("llama")
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
@@ -130,7 +130,7 @@ def test_a_check_that_fails_leaves_the_prefix_away_and_says_why(monkeypatch, err
 
     loaded = tiny.loaded("llama")
     expected, _ = run(loaded, rows())
-    monkeypatch.setattr(generate_check, "read_prefix", failing)
+    monkeypatch.setattr(check, "read_prefix", failing)
     found, metadata = run(loaded, rows())
     assert found == expected
     strategy = metadata["engine"]["strategies"][0]
@@ -142,14 +142,14 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
     loaded = tiny.loaded("llama")
     expected, _ = run(loaded, rows())
     longest = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in rows())
-    whole = generate_decode.Forward.logits
+    whole = decode.Forward.logits
 
     def limited(self):
         if self.ids.shape[1] >= longest:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(self)
 
-    monkeypatch.setattr(generate_decode.Forward, "logits", limited)
+    monkeypatch.setattr(decode.Forward, "logits", limited)
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
     lost = [name for name in found if found[name]["flag"]]
@@ -159,8 +159,8 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
 
 def test_nan_agrees_with_nothing():
     one, nan = [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
-    assert generate_check.difference(one, nan)["largest"] == float("inf")
-    assert generate_check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
+    assert check.difference(one, nan)["largest"] == float("inf")
+    assert check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
 
 
 @pytest.mark.parametrize("limit", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])
@@ -229,7 +229,7 @@ class Limited:
     """`decode` on a device where batches of more than `most` rows do not fit."""
 
     def __init__(self, most):
-        self.most, self.sizes, self.whole = most, [], generate_decode.decode
+        self.most, self.sizes, self.whole = most, [], decode.decode
 
     def __call__(self, loaded, prompts, prefix, work):
         self.sizes.append(len(prompts))

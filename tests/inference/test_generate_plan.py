@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import examples
 from transformers.cache_utils import DynamicLayer
-from vernacular.inference.generate_cache import GrowingLayer
-from vernacular.inference.generate_plan import batches, limits
-from vernacular.inference.generate_prompts import Prompt
+from vernacular.inference.generation.cache import GrowingLayer
+from vernacular.inference.generation.generate import batches, limits
+from vernacular.inference.generation.prepare import Prompt
 
 LIMITS = {"rows": 4, "prefill_tokens": 40, "cache_tokens": 80}
 

@@ -7,13 +7,12 @@ import pytest
 import tiny
 import torch
 from transformers import RepetitionPenaltyLogitsProcessor
-from vernacular.inference.generate import generate
-from vernacular.inference.generate_cache import shared_start
-from vernacular.inference.generate_prompts import MARGIN, Prompt, prompt_of, shortened_turns
-from vernacular.inference.generate_sampling import Sampler
-from vernacular.inference.generate_text import answer_of, continuation
+from vernacular.inference.generation.cache import shared_start
+from vernacular.inference.generation.decode import Sampler
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.prepare import MARGIN, Prompt, answer_of, continuation, prompt_of, shortened_turns
 from vernacular.inference.journal import MemoryJournal
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 SAMPLED = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 7}
 TEMPLATE = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</>{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
@@ -264,8 +263,8 @@ def test_vllm_that_is_not_installed_is_one_sentence(monkeypatch):
     import sys
 
     from vernacular.core.errors import ModelError
-    from vernacular.inference import generate_vllm
+    from vernacular.inference.generation import vllm
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ModelError, match=r"pip install vernacular\[vllm\]"):
-        generate_vllm.generate(tiny.loaded("gpt2"), REQUESTS.schema.empty_table(), journal=MemoryJournal())
+        vllm.generate(tiny.loaded("gpt2"), REQUESTS.schema.empty_table(), journal=MemoryJournal())

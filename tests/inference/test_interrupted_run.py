@@ -6,9 +6,9 @@ import pytest
 import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
-from vernacular.inference.run import run_group
-from vernacular.inference.store import Store, StoreError
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.job.run import run_group
+from vernacular.inference.job.store import Store, StoreError
+from vernacular.protocols.schema import REQUESTS
 
 
 def test_a_store_that_cannot_be_written_ends_the_job_before_more_is_asked_in_vain(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@ import pytest
 import tiny
 import torch
 from vernacular.core.errors import ModelError
-from vernacular.inference.load import load
+from vernacular.inference.model.load import load
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from vernacular.inference.forward import tree_layout, who_sees_whom
-from vernacular.inference.plan import Batch, Block, Limits, Piece, Row, plan
-from vernacular.inference.trie import Path, grow, size, split
+from vernacular.inference.scoring.forward import tree_layout, who_sees_whom
+from vernacular.inference.scoring.plan import Batch, Block, Limits, Piece, Row, plan
+from vernacular.inference.scoring.trie import Path, grow, size, split
 
 SMALL = Limits(budget=8, row=8, forward=2)
 

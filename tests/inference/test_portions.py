@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from killing import Killed, dying_journal
 from soak import examples
-from vernacular.inference import portions as cutting
+from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.portions import portions, together
-from vernacular.inference.prepare import Prepared
-from vernacular.inference.score import score
-from vernacular.inference.store import Journal
+from vernacular.inference.scoring import prepare as cutting
+from vernacular.inference.scoring.prepare import Prepared, portions, together
+from vernacular.inference.scoring.score import score
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
 OPTIONS = (" the cat", " the dog", " the bird on the table", " 🐦", " القطة")

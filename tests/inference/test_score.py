@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from soak import examples
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
-from vernacular.inference import capability
 from vernacular.inference.schema import SCORES
-from vernacular.inference.score import score
+from vernacular.inference.scoring import strategy
+from vernacular.inference.scoring.score import score
 
 SHOTS = [
     f"Question: {words} on the roof of the house?\nAnswer: the cat\n\n" for words in ("Who", "Which", "What", "Why")
@@ -234,8 +234,8 @@ def test_chat_auto_follows_the_tokenizer():
 
 @pytest.mark.parametrize("arch", ["bloom", "gpt_neo", "mamba"])
 def test_self_check_catches_what_the_list_of_architectures_would_miss(arch, monkeypatch):
-    monkeypatch.setattr(capability, "incapable", lambda loaded, strategy: None)
-    monkeypatch.setattr("vernacular.inference.choose.incapable", lambda loaded, strategy: None)
+    monkeypatch.setattr(strategy, "incapable", lambda loaded, strategy: None)
+    monkeypatch.setattr("vernacular.inference.scoring.strategy.incapable", lambda loaded, strategy: None)
     loaded = tiny.loaded(arch)
     rows, metadata = ask(loaded, few_shot(8, [" the cat in the house", " the dog"]))
     assert metadata["engine"]["strategy"] != "tree"
@@ -251,7 +251,7 @@ def test_self_check_catches_what_the_list_of_architectures_would_miss(arch, monk
 def test_self_check_is_run_once_per_load(monkeypatch):
     loaded = tiny.loaded()
     _, first = ask(loaded, few_shot(4, [" A", " B"]))
-    monkeypatch.setattr(capability, "_one_by_one", None)
+    monkeypatch.setattr(strategy, "_one_by_one", None)
     _, second = ask(loaded, few_shot(4, [" A", " C"]))
     assert first["engine"]["self_check"] == second["engine"]["self_check"]
     assert (first["counters"]["loads"], second["counters"]["loads"]) == (1, 0)
@@ -260,7 +260,7 @@ def test_self_check_is_run_once_per_load(monkeypatch):
 def test_head_that_cannot_be_fed_by_itself_is_used_whole(monkeypatch):
     loaded = tiny.loaded("mamba")
     monkeypatch.setattr(
-        "vernacular.inference.head.Head._logits",
+        "vernacular.inference.scoring.head.Head._logits",
         broken := (lambda self, rows, output: rows * float("nan") if not self.whole else rows.float()),
     )
     assert broken
@@ -341,7 +341,7 @@ def test_model_that_says_nan_is_refused():
 
 def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
     loaded, length = tiny.loaded(tokens="bytes-bos"), []
-    one_by_one = capability._one_by_one
+    one_by_one = strategy._one_by_one
 
     def limited(loaded, path):
         length.append(len(path.tokens))
@@ -349,7 +349,7 @@ def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
             raise torch.OutOfMemoryError("CUDA out of memory")
         return one_by_one(loaded, path)
 
-    monkeypatch.setattr(capability, "_one_by_one", limited)
+    monkeypatch.setattr(strategy, "_one_by_one", limited)
     _, metadata = ask(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
     assert metadata["engine"]["strategy"] == "tree"
     assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(length)

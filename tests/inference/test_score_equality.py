@@ -5,7 +5,7 @@ import functools
 import pytest
 import tiny
 import torch
-from vernacular.inference.score import score
+from vernacular.inference.scoring.score import score
 
 SHOTS = (
     "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nAnswer: B\n\n"

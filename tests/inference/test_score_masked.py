@@ -4,7 +4,7 @@ import pytest
 import tiny
 import torch
 from vernacular.core.errors import ModelError
-from vernacular.inference.score import score
+from vernacular.inference.scoring.score import score
 
 TEXTS = ["O gato dorme no tellado.", "A choiva cae 🙂 amodo sobre a vila; ninguén sae da casa.", "rúa", "gato"]
 

@@ -7,9 +7,9 @@ import pytest
 import tiny
 import torch
 from killing import Killed, dying_journal
-from vernacular.core.signals import Stopped, stoppable
-from vernacular.inference.score import score
-from vernacular.inference.store import Journal
+from vernacular.core.processes import Stopped, stoppable
+from vernacular.inference.job.store import Journal
+from vernacular.inference.scoring.score import score
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 

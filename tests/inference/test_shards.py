@@ -5,11 +5,11 @@ import pytest
 import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
-from vernacular.inference.answers import lay_out
-from vernacular.inference.run import run_group
+from vernacular.inference.job.collect import lay_out
+from vernacular.inference.job.run import run_group
+from vernacular.inference.job.work import cut
 from vernacular.inference.schema import SCORES
-from vernacular.inference.shards import cut
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 
 def table(lengths: list[int]) -> pa.Table:

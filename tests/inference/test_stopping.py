@@ -15,13 +15,13 @@ from vernacular.checkpoints.inputs import record_of
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
+from vernacular.core.processes import StopFlag, Stopped, _Interruption, stoppable
 from vernacular.core.records import write_record
-from vernacular.core.signals import StopFlag, Stopped, _Interruption, stoppable
-from vernacular.inference import portions as cutting
-from vernacular.inference.run import COMPUTED, FOUND, run_group
+from vernacular.inference.job.run import COMPUTED, FOUND, run_group
+from vernacular.inference.job.store import Journal, Store
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Journal, Store
-from vernacular.requests.schema import REQUESTS
+from vernacular.inference.scoring import prepare as cutting
+from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 
@@ -126,7 +126,7 @@ def test_batches_of_an_earlier_portion_are_kept(job, tmp_path, monkeypatch):
     record, paths = job
     monkeypatch.setattr(cutting, "PORTION", 6 * 2_600)
     with monkeypatch.context() as patched:
-        strike(patched, "vernacular.inference.causal.plan", on_call=3)
+        strike(patched, "vernacular.inference.scoring.execute.plan", on_call=3)
         begun = batches(patched)
         with pytest.raises(Stopped) as stopped:
             run_group([record], {"a": paths["a"]}, tmp_path)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from vernacular.core.errors import ArtifactError
-from vernacular.core.signals import Stopped, stoppable
+from vernacular.core.processes import Stopped, stoppable
+from vernacular.inference.job.store import Journal, Store, StoreError
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Journal, Store, StoreError
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 
@@ -71,7 +71,7 @@ def test_unwritten_batches_are_lost_and_the_written_kept(tmp_path):
 
 def test_parts_are_written_after_1_2_4_seconds_and_then_at_the_usual_pace(tmp_path, monkeypatch):
     now = 0.0
-    monkeypatch.setattr("vernacular.inference.store.time.monotonic", lambda: now)
+    monkeypatch.setattr("vernacular.inference.job.store.time.monotonic", lambda: now)
     journal = Journal(tmp_path / "j", "key", seconds=5)
     written = []
     for second in range(1, 20):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import store_stress
+from vernacular.inference.job.store import Store
 from vernacular.inference.schema import SCORES
-from vernacular.inference.store import Store
 
 
 def stress(store: Path, *, writers: int, operations: int, deadly: int, seed: int) -> int:

@@ -2,7 +2,14 @@ import pytest
 import tiny
 from transformers import ByT5Tokenizer
 from vernacular.core.errors import ModelError
-from vernacular.inference.tokens import CannotAlign, bos_policy, encode, rebuilt_offsets, span_tokens, with_bos
+from vernacular.inference.model.tokenization import (
+    CannotAlign,
+    bos_policy,
+    encode,
+    rebuilt_offsets,
+    span_tokens,
+    with_bos,
+)
 
 
 def names(loaded, ids):

@@ -19,10 +19,10 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.checkpoints.tuners import BEFORE_PROMPT, IN_MODULES, OTHERS
 from vernacular.core.errors import ModelError
-from vernacular.inference.base import Base
-from vernacular.inference.plan import STRATEGIES
-from vernacular.inference.prepare import prepare
-from vernacular.inference.score import score
+from vernacular.inference.model.base import Base
+from vernacular.inference.scoring.plan import STRATEGIES
+from vernacular.inference.scoring.prepare import prepare
+from vernacular.inference.scoring.score import score
 
 RECORD = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 BLOCK = "A choiva cae amodo sobre a vila; ninguén sae da casa. Question: What is the capital of Galicia?\n"

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 import tiny
 import torch
-from vernacular.inference import generate_vllm
-from vernacular.inference.generate import generate
-from vernacular.inference.generate_text import continuation
+from vernacular.inference.generation import vllm
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.prepare import continuation
+from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.store import Journal
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def engines(loaded, monkeypatch):
     fake = SimpleNamespace(LLM=LLM, SamplingParams=lambda **given: SimpleNamespace(**given), __version__="9.9")
     monkeypatch.setitem(sys.modules, "vllm", fake)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60, 100))
-    monkeypatch.setattr(generate_vllm, "_engines", {})
+    monkeypatch.setattr(vllm, "_engines", {})
     return started
 
 
@@ -73,7 +73,7 @@ def test_the_rows_are_those_of_our_own_engine(loaded, engines):
         row("e", "x", role="unasked: no question", kind="score"),
     )
     expected, _ = generate(loaded, requests, journal=MemoryJournal())
-    found, metadata = generate_vllm.generate(loaded, requests, journal=MemoryJournal())
+    found, metadata = vllm.generate(loaded, requests, journal=MemoryJournal())
     assert found.to_pylist() == expected.to_pylist()
     assert found["finish_reason"].to_pylist()[2] == "stop"
     assert metadata["engine"] == {"name": "vllm", "version": "9.9"}
@@ -87,7 +87,7 @@ def test_the_rows_are_those_of_our_own_engine(loaded, engines):
 def test_the_way_to_decode_is_handed_on_and_each_request_has_its_own_stream(loaded, engines):
     sampled = {"temperature": 0.5, "top_k": 7, "top_p": None, "repetition_penalty": 1.25, "seed": 3}
     requests = table(row("a", "O gato", decoding=sampled), row("b", "Jutros", decoding=sampled), row("c", "smo"))
-    generate_vllm.generate(loaded, requests, journal=MemoryJournal())
+    vllm.generate(loaded, requests, journal=MemoryJournal())
     [(_, asked)] = engines
     told = {(one.temperature, one.top_k, one.top_p, one.repetition_penalty) for one in asked}
     assert told == {(0.5, 7, 1.0, 1.25), (0.0, -1, 1.0, 1.0)}
@@ -98,8 +98,8 @@ def test_the_way_to_decode_is_handed_on_and_each_request_has_its_own_stream(load
 
 def test_what_the_journal_has_is_not_asked_again(loaded, engines, tmp_path):
     requests = table(row("a", "O gato"), row("b", "Jutros smo"))
-    first, _ = generate_vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal", seconds=0))
-    again, _ = generate_vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal"))
+    first, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal", seconds=0))
+    again, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal"))
     assert again.to_pylist() == first.to_pylist()
     [(_, asked)] = engines  # one engine for both
     assert len(asked) == 2

@@ -1,7 +1,7 @@
 """Scores made by hand, for the tests of this folder."""
 
 from sample_items import item as item
-from vernacular.requests.build import build
+from vernacular.protocols.build import build
 
 
 def ask(items, layout, protocol, **options):

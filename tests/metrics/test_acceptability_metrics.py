@@ -5,7 +5,7 @@ import pytest
 from scoring import ask, item, scored
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from vernacular.metrics import corpus
-from vernacular.metrics.acceptability import METRICS, per_item
+from vernacular.protocols.acceptability.metrics import METRICS, per_item
 
 
 def rows_of(sentences):

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from vernacular.metrics import acceptability, letters
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.corpus import difsur_of_pairs, expected_calibration_error, most_common_share
-from vernacular.metrics.types import Metric
+from vernacular.metrics.metric import Metric
+from vernacular.protocols.acceptability import metrics as acceptability
+from vernacular.protocols.letters import metrics as letters
 from vernacular.statistics.intervals import wilson
 
 ACCURACY = Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True)

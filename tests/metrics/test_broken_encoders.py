@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import MachineError
-from vernacular.metrics.similarity import compute, cosine, tokens
+from vernacular.metrics.similarity import compute, cosine, token_metrics
 
 ALL = ["cosine", "moverscore", "bertscore"]
 
@@ -23,7 +23,7 @@ def whole(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_kept():
     cosine._load.cache_clear()
-    tokens._encoder.cache_clear()
+    token_metrics._encoder.cache_clear()
 
 
 def measured(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:

@@ -1,6 +1,6 @@
 import math
 
-from vernacular.metrics.choosing import best, choose, margin, right_options
+from vernacular.metrics.choice import best, choose, margin, right_options
 
 
 def test_tie_is_not_given_to_the_first_choice():

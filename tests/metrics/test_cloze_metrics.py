@@ -1,7 +1,7 @@
 import pytest
 from scoring import ask, item, scored
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.cloze import METRICS, per_item
+from vernacular.protocols.cloze.metrics import METRICS, per_item
 
 CLOZE = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova", "novom", "novi"], gold=[0])
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 import tiny
 from scoring import ask, item
-from vernacular.inference.score import score
-from vernacular.metrics.cloze import per_item
+from vernacular.inference.scoring.score import score
 from vernacular.metrics.spans import by_item, logliks
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.cloze.metrics import per_item
+from vernacular.protocols.schema import REQUESTS
 
 CONTEXTS = [
     "O gato __ no tellado.",

@@ -5,8 +5,10 @@ import math
 
 import pytest
 from scoring import ask, item, score, scored
-from vernacular.metrics import cloze, letters, target_word
 from vernacular.metrics.compat import write
+from vernacular.protocols.cloze import metrics as cloze
+from vernacular.protocols.letters import metrics as letters
+from vernacular.protocols.target_word import metrics as target_word
 
 LN = math.log
 

@@ -7,10 +7,10 @@ import warnings
 import pytest
 from scoring import ask, item, score
 from vernacular.core.artifacts import _as_table
-from vernacular.metrics.choosing import best, choose
-from vernacular.metrics.compat import palmx
-from vernacular.metrics.evaluate import evaluate, values
+from vernacular.interop import palmx
+from vernacular.metrics.choice import best, choose
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.protocols.evaluate import evaluate, values
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 INF, NAN = math.inf, math.nan

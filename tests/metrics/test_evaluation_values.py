@@ -3,7 +3,7 @@
 import pytest
 from scoring import ask, item, scored
 from vernacular import __version__
-from vernacular.metrics.evaluate import evaluate, signature, values
+from vernacular.protocols.evaluate import evaluate, signature, values
 
 FACTS = {"task": "t", "protocol": "generation", "shots": 5, "seed": 3, "style": "default"}
 

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import examples
-from vernacular.inference.generate_text import answer_of
-from vernacular.metrics import generation, verbatim
+from vernacular.inference.generation.prepare import answer_of
 from vernacular.metrics.similarity.answers import STEMS, simil_eval_answer
 from vernacular.metrics.similarity.answers import given as answers_given
+from vernacular.protocols.generation import metrics as generation
+from vernacular.protocols.verbatim import metrics as verbatim
 
 PIECES = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a", "\0",
                           "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip

@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import examples
 from vernacular.core.artifacts import _as_table
-from vernacular.metrics import generation
 from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.protocols.generation import metrics as generation
 
 CHOICES = ["unha mazá", "a casa", "o gato", "a cadela"]
 

@@ -7,7 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scoring import ask, item, score
 from soak import examples
-from vernacular.metrics import cloze, letters, minimal_pair, options, target_word
+from vernacular.protocols.cloze import metrics as cloze
+from vernacular.protocols.letters import metrics as letters
+from vernacular.protocols.minimal_pair import metrics as minimal_pair
+from vernacular.protocols.options import metrics as options
+from vernacular.protocols.target_word import metrics as target_word
 
 PROTOCOLS = {
     "options": (options, "question", {"question": "?"}),

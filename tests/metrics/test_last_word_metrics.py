@@ -1,7 +1,7 @@
 import pytest
 from scoring import ask, item, score
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.last_word import METRICS, per_item
+from vernacular.protocols.last_word.metrics import METRICS, per_item
 
 
 def row_of(logprobs, **extra):

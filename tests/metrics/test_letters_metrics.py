@@ -2,7 +2,7 @@ import math
 
 import pytest
 from scoring import ask, item, score, scored
-from vernacular.metrics.letters import METRICS, per_item
+from vernacular.protocols.letters.metrics import METRICS, per_item
 
 LN = math.log
 PALM = item(question="؟", choices=["a", "b", "c", "d"], gold=[1])

@@ -1,6 +1,6 @@
 import pytest
 from scoring import ask, item, scored
-from vernacular.metrics.options import per_item
+from vernacular.protocols.options.metrics import per_item
 
 ONE = item(question="?", choices=["a", "bb bb", "éé"], gold=[1])
 

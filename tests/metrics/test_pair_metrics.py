@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 from scoring import ask, item, scored
-from vernacular.metrics import minimal_pair
 from vernacular.metrics.aggregate import aggregate
+from vernacular.protocols.minimal_pair import metrics as minimal_pair
 
 PAIR = item(choices=["Ela canta.", "Ela cantan."], gold=[0], category="agreement")
 

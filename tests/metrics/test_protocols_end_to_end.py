@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 import tiny
 from scoring import ask, item
-from vernacular.inference.score import score
+from vernacular.inference.scoring.score import score
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.evaluate import PROTOCOLS
-from vernacular.requests.build import CAUSAL_ONLY
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.build import CAUSAL_ONLY
+from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.protocols.schema import REQUESTS
 
 QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
 CASES = {

@@ -10,8 +10,8 @@ import ot
 import pytest
 import torch
 from vernacular.core.errors import ModelError
-from vernacular.metrics.similarity import bertscore, cosine, kept, moverscore
-from vernacular.metrics.similarity import tokens as tokens_of_pairs
+from vernacular.metrics.similarity import bertscore, cosine, encoder, moverscore
+from vernacular.metrics.similarity import token_metrics as tokens_of_pairs
 from vernacular.metrics.similarity.encoder import Tokens
 
 LN = math.log
@@ -304,7 +304,7 @@ def test_what_was_used_longest_ago_goes_first_and_all_that_is_asked_comes_back()
         made.append(keys)
         return [key * 10 for key in keys]
 
-    values = kept.Kept(lambda value: value, limit=60)
+    values = encoder.Kept(lambda value: value, limit=60)
     assert values.all([1, 2, 1], make) == {1: 10, 2: 20}
     assert values.all([1, 3], make) == {1: 10, 3: 30}  # 60 in all: just fits
     assert values.all([1, 2, 3], make) == {1: 10, 2: 20, 3: 30}

@@ -5,7 +5,7 @@ import torch
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ConfigError
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import bertscore, compute, moverscore, tokens
+from vernacular.metrics.similarity import bertscore, compute, moverscore, token_metrics
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -98,7 +98,7 @@ def test_chunks_and_batches_change_no_number(folder, monkeypatch, budget):
     items = [item(str(i)) for i in range(len(answers))]
     generations = [generation(str(i), answer) for i, answer in enumerate(answers)]
     expected, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
-    monkeypatch.setattr(tokens, "CHUNK_TOKENS", budget)
+    monkeypatch.setattr(token_metrics, "CHUNK_TOKENS", budget)
     monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", {"cpu": budget, "cuda": budget})
     found, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
     for one, other in zip(expected, found, strict=True):

@@ -2,8 +2,8 @@ import math
 
 import pytest
 from scoring import ask, item, score
-from vernacular.metrics.options import per_item
 from vernacular.metrics.spans import by_item
+from vernacular.protocols.options.metrics import per_item
 
 QUESTION = item(question="?", choices=["ún", "dous tres"], gold=[0])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scoring import ask, item, score, scored
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.target_word import METRICS, normalised_difference, per_item
+from vernacular.protocols.target_word.metrics import METRICS, normalised_difference, per_item
 
 LN2 = math.log(2)
 BOY = item(context="The boy [MASK] books.", choices=["reads", "read", "reading"], gold=[0])

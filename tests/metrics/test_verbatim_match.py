@@ -4,7 +4,7 @@ import json
 
 import pytest
 from scoring import item
-from vernacular.metrics.verbatim import values
+from vernacular.protocols.verbatim.metrics import values
 
 
 def matched(raw, targets, *, until=("\n",), filters=(), **exact):

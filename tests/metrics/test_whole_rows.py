@@ -6,23 +6,19 @@ import warnings
 import numpy as np
 import pytest
 from scoring import ask, item, score, scored
-from vernacular.metrics import (
-    acceptability,
-    aggregate,
-    cloze,
-    corpus,
-    generation,
-    letters,
-    minimal_pair,
-    options,
-    target_word,
-)
-from vernacular.metrics.choosing import right_options
-from vernacular.metrics.last_word import per_item as last_word
-from vernacular.metrics.last_word import perplexity
-from vernacular.metrics.rows import extra, result
-from vernacular.metrics.spans import Span, by_item, flags, logliks
-from vernacular.metrics.types import Metric
+from vernacular.metrics import aggregate, corpus
+from vernacular.metrics.choice import right_options
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.spans import Span, by_item, extra, flags, logliks, result
+from vernacular.protocols.acceptability import metrics as acceptability
+from vernacular.protocols.cloze import metrics as cloze
+from vernacular.protocols.generation import metrics as generation
+from vernacular.protocols.last_word.metrics import per_item as last_word
+from vernacular.protocols.last_word.metrics import perplexity
+from vernacular.protocols.letters import metrics as letters
+from vernacular.protocols.minimal_pair import metrics as minimal_pair
+from vernacular.protocols.options import metrics as options
+from vernacular.protocols.target_word import metrics as target_word
 
 OF_ITEM = {"item_id": "i1", "cluster_id": "p7", "category": "syntax"}
 HERE = {"cluster_id": "p7", "category": "syntax"}

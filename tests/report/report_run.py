@@ -5,9 +5,8 @@ from pathlib import Path
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.requests.schema import REQUESTS
-from vernacular.summary.schema import RESULTS
+from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.protocols.schema import REQUESTS
 
 MODELS = ["plain", "=cmd()", "__proto__"]
 OPTIONS, SENTENCES, WRITING = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"

@@ -1,4 +1,4 @@
-from vernacular.report.answers import ACCEPTABLE, RIGHT, TIE, UNACCEPTABLE, UNJUDGED, WRONG, judged, margin
+from vernacular.report.item_details import ACCEPTABLE, RIGHT, TIE, UNACCEPTABLE, UNJUDGED, WRONG, judged, margin
 
 
 def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, flag=None):

@@ -1,4 +1,4 @@
-from vernacular.report.asked import Asked
+from vernacular.report.item_details import Asked
 
 
 def request(role, prefix, before, span, kind="score", turns=None):

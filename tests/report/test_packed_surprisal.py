@@ -1,6 +1,6 @@
 import pyarrow as pa
 from vernacular.inference.schema import SCORES
-from vernacular.report.surprisal import UNSCORED, packed
+from vernacular.report.item_details import UNSCORED, packed
 
 
 def table(*rows):

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pytest
+from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.report.rows import rows_of
 
 RESULT = {"item_id": "a", "prompt": "😀\u202e", "options": ["x", None], "gold": [], "option_scores": [-1.5, None]}
 RESULT |= {"values": [("accuracy", 1.0), ("margin", None)], "correct": None, "tie": False, "predicted": [0, 1]}

@@ -1,7 +1,7 @@
 """Making items and asking them, for the tests of this folder."""
 
 from sample_items import item as item
-from vernacular.requests.build import build
+from vernacular.protocols.build import build
 
 
 def ask(items, layout, protocol, *, language="gl", shots=0, seed=0, style="default", **options):

@@ -1,7 +1,7 @@
 import pytest
 from asking import ask, item, spans
 from vernacular.core.errors import ConfigError
-from vernacular.requests.prompts import FOLDER, load_labels
+from vernacular.protocols.prompts import FOLDER, load_labels
 
 CAPITAL = item(question="Cal é a capital?", choices=["Lugo", "Santiago", "Vigo", "Ourense"], gold=[1])
 
@@ -124,7 +124,7 @@ def test_an_item_that_cannot_be_asked_keeps_a_row_with_the_reason():
 
 def test_odd_texts_make_requests_that_fit_the_schema(tmp_path):
     from vernacular.core.artifacts import write
-    from vernacular.requests.schema import REQUESTS
+    from vernacular.protocols.schema import REQUESTS
 
     odd = ["", "🙂", "نص عربي", "a\x00b", "x" * 100_000, "__", "{}", " \n "]
     items = [item(f"i{n}", question=text, choices=["a 🙂", text or "b"], gold=[0]) for n, text in enumerate(odd)]

@@ -1,6 +1,6 @@
 import pytest
 from asking import ask, item, spans
-from vernacular.requests.texts import GAP, fill
+from vernacular.protocols.request_rows import GAP, fill
 
 
 def texts(rows):

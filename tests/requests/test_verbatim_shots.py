@@ -4,7 +4,7 @@ import random
 
 import pytest
 from vernacular.core.errors import ConfigError
-from vernacular.requests.verbatim_shots import sample_as_lm_eval as draw
+from vernacular.protocols.fewshot import sample_as_lm_eval as draw
 
 POOL = list("abcdefgh")
 

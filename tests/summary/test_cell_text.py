@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-from vernacular.summary.text import formula_safe, plain_text, sheet_names
+from vernacular.core.tables import formula_safe, plain_text, sheet_names
 
 anything = st.text(st.characters())  # with control characters and halves of surrogate pairs
 

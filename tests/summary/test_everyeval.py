@@ -5,8 +5,8 @@ import re
 
 import jsonschema
 import pytest
-from vernacular.summary.everyeval import every_eval_ever, write_every_eval_ever
-from vernacular.summary.tables import collect
+from vernacular.interop.every_eval_ever import every_eval_ever, write_every_eval_ever
+from vernacular.summary.grid import collect
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}

@@ -6,7 +6,7 @@ import subprocess
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.tables import collect
+from vernacular.summary.grid import collect
 from vernacular.summary.workbook import write_leaderboard
 
 SOFFICE = shutil.which("soffice") or shutil.which("libreoffice")

@@ -3,8 +3,8 @@
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.tables import collect
-from vernacular.summary.words import in_words
+from vernacular.summary.grid import collect
+from vernacular.summary.lists import in_words
 from vernacular.summary.workbook import write_leaderboard
 
 

@@ -1,7 +1,7 @@
 """Notes: what no number says is said."""
 
 import pandas as pd
-from vernacular.summary.notes import as_frame, data_sets_of, mixed_engines, notes_of
+from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
 
 DATASET = {
     "task": "cola",

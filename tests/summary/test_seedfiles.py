@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from vernacular.summary.seedfiles import harness_results, write_harness
-from vernacular.summary.tables import collect
+from vernacular.interop.lm_eval_results import harness_results, write_harness
+from vernacular.summary.grid import collect
 
 
 def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):

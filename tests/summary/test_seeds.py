@@ -1,6 +1,6 @@
 import pytest
-from vernacular.summary.seeds import between_seeds
-from vernacular.summary.tables import collect
+from vernacular.summary.grid import collect
+from vernacular.summary.provenance import between_seeds
 
 
 def test_spread_between_seeds_is_over_seeds_alone(metrics_table):

@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.metrics.schema import METRICS
-from vernacular.summary.schema import RESULTS
-from vernacular.summary.tables import collect, grid, to_arrow, to_frame, wide, write_csv
+from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.summary.grid import collect, grid, to_arrow, to_frame, wide, write_csv
 
 
 def test_long_table_has_every_column_of_the_contract_and_every_row(metrics_table):

@@ -2,7 +2,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.tables import collect
+from vernacular.summary.grid import collect
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
 BEST, SHARED, NEITHER = '0.0%" ●"', '0.0%" ○"', "0.0%_ _●"

@@ -81,14 +81,14 @@ def test_a_fresh_clone_with_other_times_reruns_nothing(place):
 
 
 def test_comments_and_docstrings_rerun_nothing(place, edited):
-    edited("vernacular/inference/score.py", "\n# another remark\n")
-    edited("vernacular/metrics/evaluate.py", "\n# another remark\n")
+    edited("vernacular/inference/scoring/score.py", "\n# another remark\n")
+    edited("vernacular/protocols/evaluate.py", "\n# another remark\n")
     edited("rules/inference.smk", "\n# another remark\n")
     assert place.planned() == {}
 
 
 def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edited):
-    edited("vernacular/inference/score.py", "\n\ndef another(x):\n    return x\n")
+    edited("vernacular/inference/scoring/score.py", "\n\ndef another(x):\n    return x\n")
     why = place.run("-n", "--quiet", "host")  # by default the profile leaves reasons out
     planned = place.jobs(why)
     assert planned["infer"] == planned["answers"] == 2
@@ -98,14 +98,14 @@ def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edit
 
 
 def test_editing_the_metrics_asks_no_model(place, edited):
-    edited("vernacular/metrics/evaluate.py", "\n\ndef another(x):\n    return x\n")
+    edited("vernacular/protocols/evaluate.py", "\n\ndef another(x):\n    return x\n")
     planned = place.planned()
     assert set(planned) <= {"metrics", "compat"} | AFTER_METRICS
     assert planned["metrics"] == 2
 
 
 def test_editing_the_summary_runs_the_summary(place, edited):
-    edited("vernacular/summary/tables.py", "\n\ndef another(x):\n    return x\n")
+    edited("vernacular/summary/grid.py", "\n\ndef another(x):\n    return x\n")
     assert set(place.planned()) <= AFTER_METRICS
 
 

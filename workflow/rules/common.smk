@@ -11,7 +11,7 @@ from vernacular.config import load as settings
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.errors import UserError
-from vernacular.core.code import code_fingerprint, libraries
+from vernacular.core.fingerprint import code_fingerprint, libraries
 
 try:
     CONFIG = settings.load(

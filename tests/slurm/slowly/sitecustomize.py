@@ -98,8 +98,8 @@ def look_often(remote):
 
 
 CHANGES = {
-    "vernacular.inference.store": slow_down,
-    "vernacular.inference.load": slow_to_load,
+    "vernacular.inference.job.store": slow_down,
+    "vernacular.inference.model.load": slow_to_load,
     "snakemake_interface_executor_plugins.executors.remote": look_often,
 }
 sys.meta_path.insert(0, Finder())

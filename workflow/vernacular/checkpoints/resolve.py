@@ -23,13 +23,11 @@ import tempfile
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
-from vernacular.checkpoints.limits import check_layers, check_size
-from vernacular.core.code import code_fingerprint, version_of
+from vernacular.checkpoints.limits import bounded_build, check_layers, check_size
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import library_errors
-from vernacular.core.fingerprint import fingerprint
+from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
 
 STAMP = "converted_from.json"  # in a converted folder: what it was made of, and what it holds

@@ -4,7 +4,7 @@ import logging
 
 from vernacular.commands.common import asked_as
 from vernacular.core.records import add_failures, failures
-from vernacular.inference.answers import lay_out
+from vernacular.inference.job.collect import lay_out
 
 log = logging.getLogger("vernacular")
 

@@ -9,16 +9,16 @@ from tqdm import tqdm
 
 from vernacular.commands.common import items_in
 from vernacular.comparison.changes import changes, lay_out, worst_first
-from vernacular.comparison.everything import compare_all
-from vernacular.comparison.joined import Reference, join
+from vernacular.comparison.compare import compare_all
+from vernacular.comparison.external.join import Reference, join
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
-from vernacular.comparison.serbian import serbian_json
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError
 from vernacular.core.processes import pool
+from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-from vernacular.summary.tables import to_frame, write_csv
+from vernacular.summary.grid import to_frame, write_csv
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
 

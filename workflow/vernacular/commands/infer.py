@@ -9,7 +9,7 @@ from pathlib import Path
 from vernacular.commands.common import asked_as, check_recorded
 from vernacular.core.artifacts import replacing
 from vernacular.core.records import write_asked
-from vernacular.inference.run import run_group
+from vernacular.inference.job.run import run_group
 
 log = logging.getLogger("vernacular")
 

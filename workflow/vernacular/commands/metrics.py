@@ -7,15 +7,15 @@ from tqdm import tqdm
 
 from vernacular import __version__
 from vernacular.commands.common import check_inputs, items_in, why_missing
-from vernacular.comparison.levels import majority_baseline
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import CHANCE
-from vernacular.metrics.evaluate import evaluate, values
+from vernacular.metrics.baselines import majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.evaluate import evaluate, values
+from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
 

@@ -4,8 +4,8 @@ import logging
 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
-from vernacular.requests.build import CAUSAL_ONLY, build
-from vernacular.requests.schema import REQUESTS, request_size
+from vernacular.protocols.build import CAUSAL_ONLY, build
+from vernacular.protocols.schema import REQUESTS, request_size
 
 log = logging.getLogger("vernacular")
 

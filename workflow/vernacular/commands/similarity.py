@@ -12,7 +12,7 @@ from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity.compute import similarities
-from vernacular.requests.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
 

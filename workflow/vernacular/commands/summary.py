@@ -2,12 +2,11 @@
 
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
-from vernacular.metrics.schema import METRICS
-from vernacular.summary.everyeval import write_every_eval_ever
-from vernacular.summary.notes import as_frame, data_sets_of, mixed_engines, notes_of
-from vernacular.summary.schema import RESULTS
-from vernacular.summary.seedfiles import write_harness
-from vernacular.summary.tables import collect, to_arrow, wide, write_csv
+from vernacular.interop.every_eval_ever import write_every_eval_ever
+from vernacular.interop.lm_eval_results import write_harness
+from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.summary.grid import collect, to_arrow, wide, write_csv
+from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
 

@@ -2,8 +2,8 @@
 
 from vernacular.core import artifacts
 from vernacular.data.treebank.explain import csv_text, explain
-from vernacular.data.treebank.extract import extract
-from vernacular.data.treebank.pattern import load_pattern
+from vernacular.data.treebank.patterns import load_pattern
+from vernacular.data.treebank.source import extract
 
 
 def treebank(args) -> str:

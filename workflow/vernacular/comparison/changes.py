@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.comparison.schema import CHANGES
-from vernacular.metrics.choosing import margin
+from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import as_table
 
 _LOST, _WON = "lost", "won"  # in the order of the list, and of the alphabet

@@ -1,226 +1,104 @@
-"""Two models on the same items: differences with paired intervals and tests, per metric and by category.
+"""All that is asked of several models' results at once: pairs, standings, across tasks.
 
-The metrics are those that the metrics stage declares (`metrics.evaluate.PROTOCOLS[protocol].METRICS`): a comparison
-asks for the very numbers of the results table, over the items that both sides have a value for. Means are resampled
-for all pairs of models and all metrics at once (`statistics.paired`). A corpus statistic is computed once per model on
-each of the same resamples, and subtracted.
-
-An item counts only if both sides have its id with the same prompt, options and right answers; the others are left out
-and counted in the note. By category, the headline metrics alone.
+Each evaluation is laid out once and all its pairs are compared on the same resamples. Evaluations are independent, so
+several are worked on at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-import numpy as np
+import pyarrow as pa
 
-from vernacular.comparison.schema import COMPARISONS
-from vernacular.comparison.sides import Items, Side
-from vernacular.metrics.types import Metric
-from vernacular.statistics.intervals import cluster_codes, resampled
-from vernacular.statistics.paired import corpus_difference, mean_differences, smallest_difference
-
-RESAMPLES = 10_000
-# a corpus statistic is computed anew in each resample, and all that is taken from them is a standard error
-CORPUS_RESAMPLES = 1_000  # of headline metrics: good to 2 %
-OTHER_RESAMPLES = 250  # of the others: good to 4 %
-FEWEST_RESAMPLES = 1_000
-DRAWS = 50_000_000  # items drawn in all: beyond 5,000 items an interval is steady with fewer resamples
-
-MCNEMAR = "exact McNemar, mid-p"
-CLUSTERED = "exact sign-flip by cluster, mid-p"
-PERMUTED = "sign-flip permutation"
-PERMUTED_CLUSTERS = "sign-flip permutation by cluster"
-BOOTSTRAP = "paired bootstrap, t of the difference over its standard error"
-
-Pair = tuple[str, str]  # baseline, candidate
+from vernacular.comparison.align import align
+from vernacular.comparison.overall import overall
+from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
+from vernacular.comparison.standings import standings
+from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.statistics.multiple import holm
+from vernacular.statistics.paired import ALPHA
 
 
-def compare_sides(
-    items: Items,
-    sides: dict[str, Side],
-    pairs: Iterable[Pair],
-    metrics: list[Metric],
-    facts: dict,
+@dataclass(frozen=True)
+class Found:
+    comparisons: list[dict]  # rows per COMPARISONS
+    standings: list[dict]  # rows per STANDINGS
+    overall: list[dict]  # rows per OVERALL
+
+
+def compare_all(
+    pairs: list[Pair],
+    results: Mapping[str, Mapping[str, pa.Table]],
+    evaluations: Mapping[str, dict],
     *,
+    signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    outsiders: Iterable[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
-    categories: bool = True,
-) -> list[dict]:
-    """Rows per COMPARISONS of one evaluation for any pairs of its sides; family, Holm and signature are left open.
+    threads: int = 1,
+) -> Found:
+    """Compare pairs of models on every evaluation that both have.
 
-    A metric that a side has no value for gives no row, unless all lack one: then the headline ones stand with n 0.
+    results      model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
+    evaluations  evaluation -> task, language, protocol, shots, seed, style
+    signatures   model -> (evaluation, metric) -> signature, as in the model's METRICS; unequal ones are noted
+    outsiders    names among `results` that were joined in: sides of pairs, but no models to be ranked
     """
-    rows = []
-    for shared, group in _by_shared_items(sides, pairs):
-        places = {"": shared}
-        if categories:
-            named = sorted({label for label in items.categories[shared] if label})
-            places |= {name: shared & (items.categories == name) for name in named}
-        for category, where in places.items():
-            shown = [metric for metric in metrics if metric.headline or not category]
-            rows += _part(items, sides, group, shown, where, category, seed, resamples)
-    return [row | facts for row in rows]
+    outsiders = set(outsiders)
+
+    def work(evaluation: str):
+        what = evaluations[evaluation]
+        metrics = PROTOCOLS[what["protocol"]].METRICS
+        facts = {"evaluation": evaluation} | {name: what[name] for name in _FACTS}
+        items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
+        there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
+        compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
+        ranked = {model: side for model, side in sides.items() if model not in outsiders}
+        placed = standings(items, ranked, metrics, facts, compared=compared, seed=seed, resamples=resamples)
+        return compared, placed, (facts, metrics, items, ranked)
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        found = list(pool.map(work, evaluations))
+    rows = with_families([row for compared, _, _ in found for row in compared])
+    for row in rows:
+        _sign(row, signatures or {})
+    return Found(
+        rows, [row for _, placed, _ in found for row in placed], overall([each for *_, each in found], seed=seed)
+    )
 
 
-def _by_shared_items(sides: dict[str, Side], pairs: Iterable[Pair]) -> list[tuple[np.ndarray, list[Pair]]]:
-    """Pairs grouped by the items that they share with the same texts, mostly one group."""
-    groups: dict[bytes, tuple[np.ndarray, list[Pair]]] = {}
-    for baseline, candidate in pairs:
-        one, other = sides[baseline], sides[candidate]
-        shared = one.has & other.has & (one.text == other.text)
-        groups.setdefault(shared.tobytes(), (shared, []))[1].append((baseline, candidate))
-    return list(groups.values())
+_FACTS = ("task", "language", "protocol", "shots", "seed", "style")
 
 
-def _part(items, sides, pairs: list[Pair], metrics, where: np.ndarray, category: str, seed, resamples) -> list[dict]:
-    """Rows of the given pairs over the items `where`."""
-    at = np.flatnonzero(where)
-    codes = cluster_codes(items.clusters[at], len(at))
-    rows: dict[tuple[Pair, str], dict] = {}
-    for pair in pairs:
-        sides_known = [[sides[model].known(metric)[at].any() for model in pair] for metric in metrics]
-        present = [metric for metric, known in zip(metrics, sides_known, strict=True) if all(known)]
-        for metric in present or [metric for metric in metrics if metric.headline]:
-            rows[pair, metric.name] = _counted(items, sides, pair, metric, at, category)
-    by_name = {metric.name: metric for metric in metrics}
-    means = [(pair, by_name[name]) for pair, name in rows if not by_name[name].corpus]
-    if means and len(at):
-        _add_means(rows, means, sides, at, codes, seed, _affordable(resamples, len(at)))
-    drawn: dict[tuple, np.ndarray] = {}
-    for (pair, name), row in rows.items():
-        if by_name[name].corpus and row["n"]:
-            _add_corpus(row, pair, by_name[name], sides, at, codes, seed, resamples, drawn)
-    return list(rows.values())
+def _sign(row: dict, signatures: Mapping) -> None:
+    """The signature that the sides have, or the one that has any (joined results have none); a note if they differ."""
+    at = (row["evaluation"], row["metric"])
+    one, other = (signatures.get(row[side], {}).get(at) for side in ("baseline", "candidate"))
+    row["signature"] = one or other
+    if one and other and one != other:
+        row["signature"] = None
+        note = f"measured differently: {one} and {other}"
+        row["note"] = "; ".join(part for part in (row["note"], note) if part)
 
 
-def _counted(items: Items, sides, pair: Pair, metric: Metric, at: np.ndarray, category: str) -> dict:
-    """A row with what can be counted, figures still open."""
-    one, other = (sides[model] for model in pair)
-    in_category = items.categories == category if category else np.ones(len(items.ids), dtype=bool)
-    known = [side.known(metric) & in_category for side in (one, other)]
-    both = at[known[0][at] & known[1][at]]
-    row = dict.fromkeys(COMPARISONS.schema.names) | {
-        "baseline": pair[0],
-        "candidate": pair[1],
-        "category": category,
-        "metric": metric.name,
-        "unit": metric.unit,
-        "higher_is_better": metric.higher_is_better,
-        "headline": metric.headline,
-        "n": len(both),
-        "n_baseline": int(known[0].sum()),
-        "n_candidate": int(known[1].sum()),
-        "note": _note(one, other, known),
-    }
-    if metric.proportion:
-        was, now = one.value(metric.name)[both] == 1, other.value(metric.name)[both] == 1
-        won, lost = int((now & ~was).sum()), int((was & ~now).sum())
-        row |= {"both_right": int((was & now).sum()), "both_wrong": int((~was & ~now).sum())}
-        row |= {"only_baseline": lost, "only_candidate": won, "net_gain": won - lost}
-    return row
+def with_families(rows: list[dict]) -> list[dict]:
+    """The rows with `family`, `p_holm`, `significant` and `better`; without a p-value nothing is significant."""
+    families: dict[tuple, list[dict]] = {}
+    for row in rows:
+        row |= {"p_holm": None, "family": None}
+        if row["headline"] and not row["category"] and row["p_value"] is not None:
+            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "family": len(family)}
+    for row in rows:
+        p = row["p_value"] if row["family"] is None else row["p_holm"]
+        row["significant"] = p is not None and p < ALPHA
+        row["better"] = _better(row)
+    return rows
 
 
-def _note(one: Side, other: Side, known: list[np.ndarray]) -> str | None:
-    """What a reader should know of the items that are not compared."""
-    parts = []
-    differing = known[0] & known[1] & (one.text != other.text)
-    if count := int(differing.sum()):
-        parts.append(f"{_items(count)} left out: another prompt, other options or another right answer")
-    for name, mine, theirs in (("baseline", *known), ("candidate", *known[::-1])):
-        if count := int((mine & ~theirs).sum()):
-            parts.append(f"{_items(count)} only the {name} has a value for")
-    return "; ".join(parts) or None
-
-
-def _add_means(rows, means: list[tuple[Pair, Metric]], sides, at, codes, seed: int, resamples: int) -> None:
-    taken = [
-        (rows[pair, metric.name], metric, *(sides[model].value(metric.name)[at] for model in pair))
-        for pair, metric in means
-    ]
-    differences = np.column_stack([_difference(was, now) for _, _, was, now in taken])
-    right_wrong = np.array([metric.proportion for _, metric in means])
-    found = mean_differences(differences, codes, right_wrong, resamples=resamples, seed=seed)
-    for column, (row, metric, was, now) in enumerate(taken):
-        both = ~np.isnan(was) & ~np.isnan(now)
-        if not both.any():
-            continue
-        mine = codes[both]
-        alone = len(np.unique(mine)) == len(mine)
-        k = int(found.n_clusters[column])
-        tests = (MCNEMAR, CLUSTERED) if metric.proportion else (PERMUTED, PERMUTED_CLUSTERS)
-        row |= {
-            "baseline_value": _finite(was[both].mean()),
-            "candidate_value": _finite(now[both].mean()),
-            "difference": _finite(found.value[column]),
-            "ci_low": _finite(found.low[column]),
-            "ci_high": _finite(found.high[column]),
-            "p_value": _finite(found.p[column]),
-            "test": tests[0] if alone else tests[1],
-            "smallest_difference": _finite(smallest_difference(found.se[column], k)),
-        }
-        _explain(row, k, spread=found.se[column] > 0, undefined=k == 0)
-
-
-def _difference(was: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """(n,) now - was, NaN where a side is missing; all NaN where one is infinite: it would hide all other items."""
-    with np.errstate(invalid="ignore"):
-        difference = now - was
-    infinite = np.isinf(was) & ~np.isnan(now) | np.isinf(now) & ~np.isnan(was)
-    return np.full(len(was), np.nan) if infinite.any() else difference
-
-
-def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, resamples: int, drawn: dict) -> None:
-    """`drawn` keeps each model's resamples, for the other pairs over the same items."""
-    both = sides[pair[0]].known(metric)[at] & sides[pair[1]].known(metric)[at]
-    use = at[both]
-    mine = np.unique(codes[both], return_inverse=True)[1]
-    k = int(mine.max()) + 1
-    times = min(resamples, CORPUS_RESAMPLES if metric.headline else OTHER_RESAMPLES)
-    values, draws = [], []
-    for model in pair:
-        arrays = [array[use] for array in sides[model].needed(metric)]
-        key = (model, metric.name, both.tobytes())
-        if key not in drawn:
-            rng = np.random.default_rng(seed)  # the same resamples for each side
-            drawn[key] = resampled(metric.corpus, arrays, mine, k, times, rng, metric.vectorised)
-        values.append(float(metric.corpus(*arrays)))
-        draws.append(drawn[key])
-    with np.errstate(invalid="ignore"):  # infinite less infinite
-        difference, moved = values[1] - values[0], draws[1] - draws[0]
-    low, high, p, se = corpus_difference(difference, moved, k)
-    row |= {
-        "baseline_value": _finite(values[0]),
-        "candidate_value": _finite(values[1]),
-        "difference": _finite(difference),
-        "ci_low": _finite(low),
-        "ci_high": _finite(high),
-        "p_value": _finite(p),
-        "test": BOOTSTRAP,
-        "smallest_difference": _finite(smallest_difference(se, k)),
-    }
-    _explain(row, k, spread=se > 0, undefined=k >= 2 and bool(np.isnan(se)))
-
-
-def _explain(row: dict, k: int, *, spread: bool, undefined: bool) -> None:
-    """Add to the note why there is no interval."""
-    why = None
-    if undefined:
-        why = "infinite for an item, or undefined in a resample: no interval and no test"
-    elif k < 2:
-        why = "one cluster of items: no interval and no test"
-    elif not spread:
-        why = "every item differs by the same: no interval" if row["difference"] else "no item tells the two apart"
-    if why:
-        row["note"] = "; ".join(part for part in (row["note"], why) if part)
-
-
-def _affordable(resamples: int, n: int) -> int:
-    return max(min(resamples, FEWEST_RESAMPLES), min(resamples, DRAWS // max(1, n)))
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _better(row: dict) -> str | None:
+    if not row["significant"] or row["higher_is_better"] is None or not row["difference"]:
+        return None
+    return "candidate" if (row["difference"] > 0) == row["higher_is_better"] else "baseline"

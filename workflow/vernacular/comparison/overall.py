@@ -15,9 +15,9 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
-from vernacular.comparison.levels import chance_level
-from vernacular.comparison.sides import Items, Side
-from vernacular.metrics.types import Metric
+from vernacular.comparison.align import Items, Side
+from vernacular.metrics.baselines import chance_level
+from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import resampled
 from vernacular.statistics.multiple import holm, places
 from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, resampled_means

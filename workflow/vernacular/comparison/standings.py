@@ -9,9 +9,9 @@ from itertools import combinations
 
 import numpy as np
 
-from vernacular.comparison.compare import RESAMPLES, compare_sides
-from vernacular.comparison.sides import Items, Side
-from vernacular.metrics.types import Metric
+from vernacular.comparison.align import Items, Side
+from vernacular.comparison.pairwise import RESAMPLES, compare_sides
+from vernacular.metrics.metric import Metric
 from vernacular.statistics.multiple import holm, places
 from vernacular.statistics.paired import ALPHA
 

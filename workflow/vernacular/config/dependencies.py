@@ -8,17 +8,17 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.comparison.files import files_in
+from vernacular.comparison.external.records import files_in
 from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import read_record
-from vernacular.data.treebank.declared import local_files as treebank_files
-from vernacular.inference.keys import engine_version, further_libraries
+from vernacular.data.treebank.patterns import local_files as treebank_files
+from vernacular.inference.job.work import engine_version, further_libraries
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.requests.prompts import prompt_lines
+from vernacular.protocols.prompts import prompt_lines
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.paths import WORKFLOW
-from vernacular.requests.build import OPTIONS, STYLES, takes_shots, takes_words
-from vernacular.requests.prompts import load_labels
+from vernacular.protocols.build import OPTIONS, STYLES, takes_shots, takes_words
+from vernacular.protocols.prompts import load_labels
 
 _OF_ONE = {  # options that mean something to one protocol alone
     "permutations": "letters",

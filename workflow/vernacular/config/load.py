@@ -7,7 +7,7 @@ from pathlib import Path
 
 from snakemake.utils import validate
 
-from vernacular.comparison.files import files_in
+from vernacular.comparison.external.records import files_in
 from vernacular.config.evaluations import Evaluation, expand
 from vernacular.config.models import check_models, check_name, pairs, with_bases
 from vernacular.core import validate as yamlfile
@@ -15,7 +15,7 @@ from vernacular.core.errors import ConfigError, DataError, closest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.requests.build import PROTOCOLS
+from vernacular.protocols.build import PROTOCOLS
 
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 SCORED = set(PROTOCOLS) - {"generation"}

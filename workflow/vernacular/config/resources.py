@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.requests.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
+from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises

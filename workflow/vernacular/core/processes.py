@@ -1,11 +1,18 @@
-"""Several processes for work that Python itself does: a pool whose processes never outlive the one that asked."""
+"""Pools of worker processes, and what signals do to a job.
 
+A worker never outlives the process that started it. A signal to a job (Ctrl-C, scancel, the end of its time) is
+remembered and acts between batches, so that what is finished is written.
+"""
+
+import contextlib
 import gc
 import os
 import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
+
+from vernacular.core.errors import ArtifactError, UserError
 
 
 def pool(count: int) -> ProcessPoolExecutor:
@@ -27,3 +34,98 @@ def _begin() -> None:
 def _end_with_parent() -> None:
     parent_process().join()
     os._exit(1)
+
+
+class Stopped(UserError):
+    """The run was asked to stop (SIGTERM, SIGUSR1, SIGINT); what was finished is in the journal."""
+
+
+class _Interruption(BaseException):
+    """Raised by a signal there and then. No Exception: libraries catch those while they load a model."""
+
+
+class StopFlag:
+    """True once a signal asked to stop; `name` is that signal."""
+
+    def __init__(self):
+        self.name: str | None = None
+        self.journal = None  # of the evaluation in hand
+        self._at_once = False
+
+    def __bool__(self) -> bool:
+        return self.name is not None
+
+    def remember(self, name: str) -> None:
+        """A signal has come: the first one, where nothing is to be finished, ends what is being done."""
+        first, self.name = self.name is None, self.name or name
+        if first and self._at_once:
+            raise _Interruption
+
+    @contextlib.contextmanager
+    def at_once(self):
+        """Inside, a signal ends what is being done, as soon as Python hears of it: Stopped comes out of here.
+
+        So does whatever a library makes of the interruption: an error of that moment is nobody's mistake.
+        """
+        with self._changed(at_once=True):
+            try:
+                yield
+            except ArtifactError:  # what cannot be kept is said
+                raise
+            except (_Interruption, Exception):
+                if self:
+                    raise self.stopped() from None
+                raise
+
+    @contextlib.contextmanager
+    def finishing(self):
+        """Inside, a signal is only remembered; it acts afterwards. What came before acts now, should it be lost."""
+        self._look()
+        with self._changed(at_once=False):
+            yield
+        self._look()
+
+    def stopped(self) -> Stopped:
+        """What to say in the end, when all that is finished is written down."""
+        kept = "what is finished is kept"
+        if self.journal is not None:
+            self.journal.flush()
+            kept = f"{self.journal.known} finished batches are kept"
+        return Stopped(f"stopped by {self.name}: {kept}; the next run goes on from there.")
+
+    def _look(self) -> None:
+        if self._at_once and self:
+            raise _Interruption
+
+    @contextlib.contextmanager
+    def _changed(self, *, at_once: bool):
+        before, self._at_once = self._at_once, at_once
+        try:
+            yield
+        finally:
+            self._at_once = before
+
+
+@contextlib.contextmanager
+def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
+    """Yield a StopFlag that these signals set, to be looked at between batches.
+
+    After the first of them Ctrl-C acts as usual, for a person who will not wait. The others are still only remembered:
+    SLURM sends SIGTERM twice (a warning and the end of the time at once, or srun passes on its own); the second must
+    not end what is writing down its answers.
+    """
+    flag = StopFlag()
+    before = {}
+
+    def remember(number, frame):
+        if signal.SIGINT in before:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
+        flag.remember(signal.Signals(number).name)
+
+    for each in signals:
+        before[each] = signal.signal(each, remember)
+    try:
+        yield flag
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -17,7 +17,7 @@ from datasets.utils.metadata import MetadataConfigs
 from vernacular.core.errors import DataError, closest, first_line
 from vernacular.core.hub_snapshot import snapshot as any_snapshot
 from vernacular.data.columns import LayoutError
-from vernacular.data.files import form_of, read_rows
+from vernacular.data.readers import form_of, read_rows
 
 snapshot = partial(any_snapshot, repo_type="dataset", complaint=DataError, absent=LayoutError)
 

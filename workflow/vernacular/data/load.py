@@ -9,9 +9,9 @@ from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
-from vernacular.data.files import form_of, read_rows
 from vernacular.data.items import make_items, sample
-from vernacular.data.treebank.declared import is_local as is_local_treebank
+from vernacular.data.readers import form_of, read_rows
+from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 
 def load_items(

@@ -6,7 +6,7 @@ from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError
 from vernacular.core.paths import WORKFLOW
 from vernacular.data import lm_eval
-from vernacular.data.treebank import declared as treebank
+from vernacular.data.treebank import patterns as treebank
 
 _KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from vernacular.metrics.types import Metric
+from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 
 MEAN_RESAMPLES = 10_000

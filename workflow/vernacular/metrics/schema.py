@@ -87,3 +87,7 @@ METRICS = Kind(
 def as_table(rows) -> pa.Table:
     """TASK_RESULTS rows, from a table or a list of dicts."""
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)
+
+
+# results/summary/results.parquet: the rows of all models' metrics.parquet
+RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # `tables.collect` checks identity

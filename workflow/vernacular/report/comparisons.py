@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
+from vernacular.core.tables import rows_of
 from vernacular.report.leaderboard import Numbers
 from vernacular.report.pieces import short, shorts, write_piece
-from vernacular.report.rows import rows_of
 
 _NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
             "smallest_difference")  # fmt: skip

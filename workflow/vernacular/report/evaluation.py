@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from vernacular.core import artifacts
+from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.report.answers import Answers, judged
-from vernacular.report.asked import COLUMNS, Asked
+from vernacular.protocols.schema import REQUESTS
+from vernacular.report.item_details import COLUMNS, Answers, Asked, judged, packed
 from vernacular.report.pieces import short, shorts, write_piece
-from vernacular.report.rows import rows_of
-from vernacular.report.surprisal import packed
-from vernacular.requests.schema import REQUESTS
 
 BLOCK = 250  # items of one piece
 BINS = 24

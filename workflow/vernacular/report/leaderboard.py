@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 import pyarrow as pa
 
-from vernacular.metrics.evaluate import PROTOCOLS
+from vernacular.protocols.evaluate import PROTOCOLS
 from vernacular.report.pieces import short
 
 BEST, SHARED = 2, 1

@@ -1,7 +1,7 @@
-"""The report page: a folder with `index.html` that opens from a disk, without a network and without a server.
+"""The report: a directory with `index.html` that opens from disk, without a network and without a server.
 
-`index.html` is a shell; scripts, styles and libraries are copied beside it from `workflow/report/`, and everything there
-is to show comes in pieces (see `pieces`).
+`index.html` is a shell; scripts, styles and libraries are copied from `workflow/report/`, and the data come in pieces
+(see `pieces`).
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from vernacular.core.errors import ArtifactError
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.writing import writing
+from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Names, Numbers
 from vernacular.report.pieces import write_piece
 from vernacular.report.plots import specifications
-from vernacular.summary.schema import RESULTS
 
 ASSETS = WORKFLOW / "report"
 _LONG = ["model", "evaluation", *leaderboard.SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",

@@ -12,8 +12,8 @@ from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
 from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.tables import plain_text
 from vernacular.summary import marks
-from vernacular.summary.text import plain_text
 
 _FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: in the cell, in a comment
 _OTHER_FORMAT = ("0.000", "{:.3f}")

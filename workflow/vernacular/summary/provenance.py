@@ -1,4 +1,4 @@
-"""The provenance sheet: how to read the marks, what was measured with what, and whatever the workflow adds."""
+"""The provenance sheet: how to read the marks, what was measured with what, the spread between seeds, and the notes."""
 
 import math
 
@@ -7,9 +7,8 @@ from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TITLE, print_landscape, put_text
-from vernacular.summary.headings import LEGEND
-from vernacular.summary.seeds import between_seeds
-from vernacular.summary.tables import sortable
+from vernacular.summary.grid import sortable
+from vernacular.summary.sheet import LEGEND
 
 _DERIVED = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
@@ -64,3 +63,129 @@ def _put(sheet: Worksheet, row: int, column: int, value):
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return sheet.cell(row, column, value)
     return put_text(sheet, row, column, value)
+
+
+_SAME = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
+_SEED_COLUMNS = [*_SAME, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
+
+
+def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
+    """One row per value that was measured with several seeds, over all items; empty where no seed was varied.
+
+    `sd` is the sample standard deviation (n - 1) between seeds: with two or three seeds a rough figure. `n_seeds` is
+    how many seeds gave a value; `mean`, `lowest` and `highest` are over those.
+    """
+    whole = long[(long["category"].fillna("") == "") & long["value"].notna()]
+    if whole.empty:
+        return pd.DataFrame(columns=_SEED_COLUMNS)
+    groups = whole.sort_values("seed").groupby(_SAME, dropna=False, sort=True)
+    table = groups.agg(
+        seeds=("seed", lambda seeds: " ".join(map(str, seeds))),
+        n_seeds=("seed", "nunique"),
+        mean=("value", "mean"),
+        sd=("value", "std"),
+        lowest=("value", "min"),
+        highest=("value", "max"),
+    )
+    return table[table["n_seeds"] > 1].reset_index()
+
+
+_NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
+
+
+def notes_of(told: dict) -> list[dict]:
+    """One model's notes from the metadata of its metrics file; a row per thing to know.
+
+    kind: "unavailable" (a data set, model or encoder could not be had), "not applicable", "left out", "repaired" (rows
+    of the data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine
+    took a slower way), "trusted code" and "unused weights" (of the model itself, said once).
+    """
+    found = []
+
+    def note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
+        found.append({"model": told["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+
+    for evaluation, facts in told["evaluations"].items():
+        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
+            if key in facts:
+                note(evaluation, kind, facts[key])
+        for metric, reason in facts.get("without", {}).items():
+            note(evaluation, "unavailable", f"no {metric}: {reason}")
+        dataset = facts.get("dataset", {})
+        for key, kind in (("dropped", "left out"), ("repaired", "repaired")):
+            for reason, count in dataset.get("rows", {}).get(key, {}).items():
+                note(evaluation, kind, reason, count)
+        for warning in dataset.get("warnings", []):
+            note(evaluation, "rows", warning)
+        unasked = list(facts.get("unasked", {}).values())
+        for reason in dict.fromkeys(unasked):
+            note(evaluation, "not asked", reason, unasked.count(reason))
+        for flag, count in facts.get("flags", {}).items():
+            note(evaluation, "flagged", flag, count)
+        for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
+            note(evaluation, "fallback", str(fallback))
+    models = [facts.get("inference", {}).get("model", {}) for facts in told["evaluations"].values()]
+    if any(model.get("remote_code") for model in models):
+        note(None, "trusted code", "code of the model's own was run (trust_remote_code)")
+    if unused := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
+        text = f"weights that its architecture has no place for, {unused['first']} the first of them"
+        note(None, "unused weights", text, unused["count"])
+    return found
+
+
+def mixed_engines(models: list[dict]) -> list[dict]:
+    """Return a note for each way in which models were computed by different versions of the engine or its libraries.
+
+    models: metadata of their metrics files. Numbers of one evaluation are compared across models, so all of them should
+    come from one version; they do not where some models could not be run again after an upgrade.
+    """
+    versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
+    for told in models:
+        for evaluation, facts in told["evaluations"].items():
+            if (engine := facts.get("inference", {}).get("engine", {})).get("version"):
+                model = facts["inference"].get("model", {})
+                libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
+                version = f"{libraries} (engine {engine['version'][:8]})"
+                versions.setdefault(evaluation, {}).setdefault(version, []).append(told["model"])
+    # scores and generations have engines of their own: what counts is which models go together
+    ways: dict[tuple, list[str]] = {}
+    for of_version in versions.values():
+        if len(of_version) > 1:
+            ways.setdefault(tuple(map(tuple, of_version.values())), []).append(_way(of_version))
+    text = "computed by different versions, so that differences between these models may be due to them: "
+    return [
+        {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + of_way[0], "count": len(of_way)}
+        for of_way in ways.values()
+    ]
+
+
+def _way(of_version: dict[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(names)}: {version}" for version, names in of_version.items())
+
+
+def data_sets_of(told: dict) -> list[dict]:
+    """Where one model's items came from, by task, language and limit: repository, commit, hash, licence, counts."""
+    found = {}
+    for facts in told["evaluations"].values():
+        if dataset := facts.get("dataset"):
+            source, rows = dataset["source"], dataset["rows"]
+            found[dataset["task"], dataset["language"], dataset["limit"]] = {
+                "task": dataset["task"],
+                "language": dataset["language"],
+                "limit": dataset["limit"],
+                "kind": source["kind"],
+                "from": source.get("repository") or source.get("url") or source.get("file") or source["kind"],
+                "split": source.get("split"),
+                "revision": source.get("revision"),
+                "sha256": source["sha256"],
+                "licence": source.get("licence"),
+                "citation": dataset.get("citation"),
+                "rows read": rows["read"],
+                "items": rows["taken"],
+            }
+    return list(found.values())
+
+
+def as_frame(notes: list[dict]) -> pd.DataFrame:
+    """The notes as a table, in the order given."""
+    return pd.DataFrame(notes, columns=_NOTE_COLUMNS).astype({"count": "Int64"})

@@ -12,13 +12,13 @@ import pandas as pd
 from openpyxl import Workbook
 
 from vernacular.core.artifacts import replacing
+from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
+from vernacular.summary.grid import grid
 from vernacular.summary.lists import write_across, write_comparisons
 from vernacular.summary.marks import by_key
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
-from vernacular.summary.tables import grid
-from vernacular.summary.text import sheet_names
 
 
 def write_similarity(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:

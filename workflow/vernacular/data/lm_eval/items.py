@@ -1,6 +1,6 @@
 """Rows become items that carry lm-eval's own wording: every evaluated row, and every row it may show as an example.
 
-An item's `extra`, read by requests/verbatim.py alone:
+An item's `extra`, read by protocols/verbatim/requests.py alone:
   before        the description, in front of the solved examples
   continuation  what follows every option, where the options are contexts (their "multiple inputs")
   prefix        what stands between such an option and the continuation
@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from vernacular.core.errors import DataError
 from vernacular.data.columns import sound
-from vernacular.data.files import form_of
-from vernacular.data.lm_eval import functions, limits, render
+from vernacular.data.lm_eval import functions, templates, wording
 from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
+from vernacular.data.readers import form_of
 
 _AT_ONCE = 100  # rows under one limit: to set one takes as long as to word a row
 FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one
@@ -57,26 +57,26 @@ def lay_out(
         pool = _processed(shots, few_docs, folder, tabular)
     try:
         with _limits(settings):
-            how = render.wording(settings, folder, processed)
+            how = wording.wording(settings, folder, processed)
         items, counts = _items(processed, how)
         examples, example_counts = _examples(pool, how)
     except CannotLayOut as reason:
         raise DataError(f"{settings['file']}: its first row cannot be laid out ({reason}).") from None
-    except limits.Endless:
+    except templates.Endless:
         raise DataError(
-            f"{settings['file']}: its templates take more than {limits.SECONDS} seconds for {_AT_ONCE} rows."
+            f"{settings['file']}: its templates take more than {templates.SECONDS} seconds for {_AT_ONCE} rows."
         ) from None
     return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(shots)}
 
 
-def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
+def _items(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
     settings = how.settings
     ask = {key: settings[key] for key in ("exclude", "pmi", "until", "max_gen_toks", "exact", "filters", "num_fewshot")
            if key in settings} | {"sampler": settings["few"]["sampler"]}  # fmt: skip
     ask = json.dumps(ask, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
     first_dropped: dict[str, int] = {}
-    for number, (row, worded) in enumerate(_each(render.evaluated, rows, how)):
+    for number, (row, worded) in enumerate(_each(wording.evaluated, rows, how)):
         if isinstance(worded, CannotLayOut):
             dropped[str(worded)] += 1
             first_dropped.setdefault(str(worded), number)
@@ -93,10 +93,10 @@ def _items(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     return items, counts | {"first_dropped": first_dropped}
 
 
-def _examples(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
+def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
     """Every row stands here, shown or not: how many there are decides which are drawn."""
     repaired, items = Counter(), []
-    for number, (row, text) in enumerate(_each(render.shown, rows, how)):
+    for number, (row, text) in enumerate(_each(wording.shown, rows, how)):
         extra = {"row": _hash(row)}
         if isinstance(text, CannotLayOut):
             extra["cannot"], text = str(text), ""
@@ -106,7 +106,7 @@ def _examples(rows: list[dict], how: render.Wording) -> tuple[list[dict], dict]:
     return _unique(items, Counter(), repaired)
 
 
-def _each(word: Callable, rows: list[dict], how: render.Wording) -> Iterator[tuple[dict, object]]:
+def _each(word: Callable, rows: list[dict], how: wording.Wording) -> Iterator[tuple[dict, object]]:
     """Each row, and what `word` makes of it, or the CannotLayOut why it makes nothing."""
     for start in range(0, len(rows), _AT_ONCE):
         batch, found = rows[start : start + _AT_ONCE], []
@@ -124,7 +124,7 @@ def _limits(settings: dict):
     fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
     if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
         return contextlib.nullcontext()
-    return limits.limits()
+    return templates.limits()
 
 
 def _item(number: int, content: dict, extra: dict, *, demonstration: bool) -> dict:

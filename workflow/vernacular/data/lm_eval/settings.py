@@ -11,10 +11,10 @@ from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import shown
-from vernacular.data.lm_eval import files, templates
+from vernacular.data.lm_eval import task_file, templates
 from vernacular.data.lm_eval.functions import is_function
 from vernacular.data.lm_eval.items import FUNCTIONS
-from vernacular.data.lm_eval.where import first_split, source_of, unsupported
+from vernacular.data.lm_eval.task_file import first_split, source_of, unsupported
 
 _SCHEMA = WORKFLOW / "schemas" / "lm_eval.schema.yaml"
 PROTOCOLS = {"multiple_choice": "options", "loglikelihood": "last_word", "generate_until": "generation"}
@@ -41,7 +41,7 @@ def translate(source: dict, folder: Path) -> tuple[dict, dict]:
 
     Both are JSON values that hold all the file decides. Raises ConfigError naming the file and the key.
     """
-    content, path = files.read(source["lm-eval"], folder)
+    content, path = task_file.read(source["lm-eval"], folder)
     yamlfile.check(_plain(content), {}, yamlfile.schema(_SCHEMA), path)
     _check_keys(content, path, trusted=source.get("trust_functions", False))
     settings = _settings(content, path)

@@ -5,8 +5,13 @@ lm_eval/utils.py; but in Jinja's sandbox, because a template is somebody else's 
 """
 
 import ast
+import contextlib
 import functools
 import re
+import resource
+import signal
+import sys
+import threading
 from collections.abc import Callable
 
 import jinja2
@@ -14,7 +19,7 @@ from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from vernacular.core.errors import first_line
-from vernacular.data.lm_eval import limits
+from vernacular.data.lm_eval import templates
 
 # what code written for a row of another shape raises, or with a slip in it
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
@@ -39,10 +44,10 @@ _OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 def check(template: str) -> str | None:
     """What is wrong with a template, on one line; None for a sound one."""
     try:
-        with limits.limits():  # what stands in it without a column is worked out now
+        with templates.limits():  # what stands in it without a column is worked out now
             read = _JINJA.parse(template)
             _template(template)
-    except limits.Endless:
+    except templates.Endless:
         return f"it takes more than {limits.SECONDS} seconds to read"
     except jinja2.TemplateError as error:
         return first_line(error)
@@ -143,3 +148,46 @@ def _called(function, row: dict):
         return function(dict(row))
     except ODD_ROW as error:
         raise CannotLayOut(f"{function.__name__}: {type(error).__name__}: {error}") from None
+
+
+# far more than any template needs, which takes microseconds and kilobytes
+SECONDS = 10
+MEMORY = 1 << 30
+
+
+class Endless(BaseException):
+    """It took longer than it may. No Exception: Jinja takes every one of those for a part that it can do without."""
+
+
+@contextlib.contextmanager
+def limits():
+    """Within: Endless is raised after SECONDS, and MemoryError for more than MEMORY bytes beside what is in use.
+
+    The alarm is the process's only one and is heard by its main thread; in another thread there is no limit. Memory is
+    limited on Linux alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = signal.signal(signal.SIGALRM, _stop)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        if sys.platform == "linux":
+            most = _in_use() + MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (most if soft == -1 else min(soft, most), hard))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, heard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _in_use() -> int:
+    """Bytes of address space that this process has taken (proc(5): the first number of statm, in pages)."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _stop(*_):
+    raise Endless

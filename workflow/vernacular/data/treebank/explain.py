@@ -3,8 +3,8 @@
 import csv
 import io
 
-from vernacular.data.treebank.extract import Extracted
 from vernacular.data.treebank.pairs import MASK, Pairs, around
+from vernacular.data.treebank.source import Extracted
 
 _TEXTS = ["original_text", "masked_text", "prompt_text"]
 _BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]

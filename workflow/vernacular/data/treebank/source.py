@@ -1,13 +1,19 @@
-"""The rows of `source: {treebank: …, pattern: …}`: files had and checked, pairs made, everything counted."""
+"""Treebanks as sources: files, releases and repositories; extraction of minimal pairs; pairs that Grew-TSE wrote."""
 
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.validate import shown
 from vernacular.data import web
-from vernacular.data.treebank.declared import called, entries
-from vernacular.data.treebank.extract import extract
+from vernacular.data.treebank import source
+from vernacular.data.treebank.forms import Forms, Inflections
+from vernacular.data.treebank.match import Match
+from vernacular.data.treebank.pairs import Pairs, make_pairs
+from vernacular.data.treebank.patterns import called, entries
+from vernacular.data.treebank.sentences import Sentence, read_sentences
 
 
 def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
@@ -85,3 +91,121 @@ def _had(entry: dict) -> dict:
     if entry["sha256"] not in (None, digest):
         raise DataError(f"{shown(path)}: wrong checksum (sha256 {digest}, the task file says {entry['sha256']}).")
     return {"path": path, "name": shown(path), "sha256": digest, "pinned": True}
+
+
+@dataclass
+class Extracted:
+    """What came out of the treebanks, by pattern; `mismatches` are sentences whose `# text` is not their tokens."""
+
+    sentences: int
+    words: int
+    mismatches: list[str]  # ids
+    pairs: list[Pairs]
+    unused: dict[str, dict[str, int]] = field(default_factory=dict)  # inflection table -> lines left out, by reason
+
+    @property
+    def rows(self) -> list[dict]:
+        return [row for pairs in self.pairs for row in pairs.rows]
+
+    @property
+    def left_out(self) -> Counter:
+        """Matches that are no pair, by reason, over all patterns."""
+        return sum((pairs.left_out for pairs in self.pairs), Counter())
+
+
+def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extracted:
+    """Pairs of all `patterns` (as `load_pattern` gives them) from CoNLL-U files.
+
+    Wrong forms are those that these files attest, and the further files `forms`: CoNLL-U (named …conllu), or else in
+    UniMorph's format. `names`: what to call a file in a complaint, by path. Raises DataError naming file and line.
+    """
+    names = names or {}
+    sentences = _numbered([s for path in treebanks for s in read_sentences(path, names.get(path))])
+    more, tables = [], {}
+    for path in forms or []:
+        if is_treebank(names.get(path, path)):
+            more += read_sentences(path, names.get(path))
+        else:
+            tables[str(names.get(path, path))] = Inflections(path, names.get(path))
+    known = Forms(sentences + more, tables.values())
+    pairs = [
+        make_pairs(
+            sentences, pattern, known, source.search(treebanks, sentences, pattern) if "grew" in pattern else None
+        )
+        for pattern in patterns
+    ]
+    return Extracted(
+        sentences=len(sentences),
+        words=sum(len(sentence.words) for sentence in sentences),
+        mismatches=[sentence.id for sentence in sentences if sentence.mismatch],
+        pairs=pairs,
+        unused={name: table.skipped for name, table in tables.items() if table.skipped},
+    )
+
+
+def is_treebank(name) -> bool:
+    """Does a file's name say CoNLL-U?"""
+    return ".conllu" in Path(str(name)).suffixes
+
+
+def _numbered(sentences: list[Sentence]) -> list[Sentence]:
+    """Sentences with ids of their own: the second with one id gets a ~2 behind it."""
+    seen: Counter = Counter()
+    for sentence in sentences:
+        seen[sentence.id] += 1
+        if seen[sentence.id] > 1:
+            sentence.id += f"~{seen[sentence.id]}"
+    return sentences
+
+
+_OURS = (
+    "Patterns of ours need neither: constraints on upos, xpos, lemma, form, deprel and feats of a target, on its head, "
+    "child, sibling or any word, their order, distance and agreement, and on words that must not be there."
+)
+
+
+def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[Sentence, Match]]:
+    """Every match of the pattern's request in the files at `paths`, whose sentences in order are `sentences`.
+
+    A word that several matches have as their target comes once. Raises DataError where GREW is not installed or
+    refuses the request.
+    """
+    grewpy = _grewpy(pattern)
+    try:
+        grewpy.set_config("ud")
+        corpus = grewpy.Corpus([str(path) for path in paths])
+        ids = corpus.get_sent_ids()
+        answers = corpus.search(grewpy.Request(pattern["grew"]))
+    except grewpy.grew.GrewError as error:
+        raise DataError(f"Pattern {pattern['pattern']}: GREW refuses the request: {_said(error)}") from None
+    if len(ids) != len(sentences) or len(set(ids)) != len(ids):
+        raise DataError(f"Pattern {pattern['pattern']}: GREW needs a sent_id of its own for every sentence.")
+    places = {name: number for number, name in enumerate(ids)}
+    found: dict[tuple[int, int], Match] = {}
+    for answer in answers:
+        place, nodes = places[answer["sent_id"]], answer["matching"]["nodes"]
+        if pattern["target"] not in nodes:
+            raise DataError(f'Pattern {pattern["pattern"]}: its request has no node "{pattern["target"]}".')
+        known = sentences[place].words
+        words = {name: known[int(node)] for name, node in nodes.items() if node.isdecimal() and int(node) in known}
+        target = words.pop(pattern["target"], None)
+        if target is not None:  # an empty node is no word of the text
+            found.setdefault((place, target.id), Match(target, {"target": target, **words}))
+    return [(sentences[place], match) for (place, _), match in sorted(found.items(), key=lambda entry: entry[0])]
+
+
+def _grewpy(pattern: dict):
+    try:
+        import grewpy  # starts its backend, and fails where there is none
+        import grewpy.grew
+    except (ImportError, OSError, SystemExit, ValueError) as error:
+        missing = "grewpy" if isinstance(error, ImportError) else "its backend, grewpy_backend,"
+        raise DataError(
+            f"Pattern {pattern['pattern']} is a GREW request, and {missing} is not installed (see grew.fr).\n{_OURS}"
+        ) from None
+    return grewpy
+
+
+def _said(error) -> str:
+    value = error.value
+    return str(value.get("message", value) if isinstance(value, dict) else value).strip()

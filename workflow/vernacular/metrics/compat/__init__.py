@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
-from vernacular.metrics.compat import grew_tse, palmx, serbian
+from vernacular.interop import grew_tse, palmx, serbian_cloze
 
-TOOLS = {"letters": palmx, "cloze": serbian, "target_word": grew_tse}
+TOOLS = {"letters": palmx, "cloze": serbian_cloze, "target_word": grew_tse}
 
 
 def write(folder: Path, protocol: str, items: list[dict], rows: list[dict]) -> list[Path]:

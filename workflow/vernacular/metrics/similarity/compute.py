@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build
+from vernacular.checkpoints.limits import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, closest
 from vernacular.core.failures import LibraryError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
-from vernacular.metrics.similarity.tokens import Pair, sharing, token_metrics
+from vernacular.metrics.similarity.token_metrics import Pair, sharing, token_metrics
 
 METRICS = ("cosine", "moverscore", "bertscore")
 

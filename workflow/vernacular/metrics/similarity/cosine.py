@@ -15,11 +15,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
-from vernacular.checkpoints.peft_model import put_on
+from vernacular.checkpoints.tuners import put_on
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import ODD_FILES
-from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, cannot_load, refuse_random
-from vernacular.metrics.similarity.kept import Kept
+from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, Kept, cannot_load, refuse_random
 
 
 def load(record: dict) -> SentenceTransformer:

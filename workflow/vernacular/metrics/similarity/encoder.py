@@ -4,8 +4,11 @@ Texts are tokenised by the encoder's own tokenizer, special tokens included, sor
 under a token budget; what comes back is unpadded, one `Encoded` per text.
 """
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +17,6 @@ from transformers import AutoModel, AutoTokenizer
 
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
-from vernacular.metrics.similarity.kept import Kept
 
 # Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
 # their activations stay in the cache. A GPU wants many.
@@ -195,3 +197,39 @@ def _batches(order: list[int], lengths: list[int], budget: int):
         batch.append(i)
     if batch:
         yield batch
+
+
+LIMIT = 2**30  # bytes
+
+
+class Kept:
+    """Values by key, up to `limit` bytes by the sizes that `size` gives."""
+
+    def __init__(self, size: Callable[[Any], int], limit: int = LIMIT):
+        self.size, self.limit = size, limit
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._bytes = 0
+
+    def all(self, keys: Iterable[Hashable], make: Callable[[list], list]) -> dict[Hashable, Any]:
+        """The value of every key; those not kept are made together: `make(missing keys)`, one value each.
+
+        >>> squares = Kept(lambda value: 8, limit=16)
+        >>> squares.all([2, 3], lambda keys: [key**2 for key in keys])
+        {2: 4, 3: 9}
+        >>> squares.all([3, 4], lambda keys: [key**2 for key in keys if key != 3])
+        {3: 9, 4: 16}
+        """
+        keys = list(dict.fromkeys(keys))
+        found = {key: self._values[key] for key in keys if key in self._values}
+        for key in found:
+            self._values.move_to_end(key)
+        missing = [key for key in keys if key not in found]
+        if missing:
+            made = dict(zip(missing, make(missing), strict=True))
+            found |= made
+            for key, value in made.items():
+                self._values[key] = value
+                self._bytes += self.size(value)
+            while self._bytes > self.limit and self._values:
+                self._bytes -= self.size(self._values.popitem(last=False)[1])
+        return {key: found[key] for key in keys}

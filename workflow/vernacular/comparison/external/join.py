@@ -1,0 +1,189 @@
+"""Results from elsewhere as one side of a comparison: an earlier run's, a person's own file, lm-eval's samples.
+
+They become rows like those of our own results, with our item's id, prompt, options and gold, and what they say of the
+model. Right and wrong are judged by our rules: where there are log-likelihoods, a tie with a wrong option is not right.
+What is matched, and what is not, is told in a note per file and evaluation.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.comparison.external.judge import JUDGED, LEAST, Matched, match, row_of
+from vernacular.comparison.external.lm_eval_samples import is_sample, samples_in, shots_of
+from vernacular.comparison.external.records import Answer, answers_in, files_in, lines_of
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError, DataError, closest
+from vernacular.core.validate import shown
+from vernacular.metrics.schema import TASK_RESULTS, as_table
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One of our evaluations, for others' results to be joined to."""
+
+    protocol: str
+    shots: int
+    rows: pa.Table  # TASK_RESULTS of any of our models
+    items: list[dict]  # rows per ITEMS
+    demonstrations: list[str] | None = None  # ids of the items solved before each prompt; None: not known
+
+
+def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    """({evaluation: TASK_RESULTS}, notes) of a file or a folder of files; `references`: our evaluations by name.
+
+    Files: our own Parquet (a model's folder, or its `tasks`), lm-eval's `samples_*.jsonl`, or a person's CSV, TSV or
+    JSONL (columns in `outside`). A file that does not name its evaluation is joined to every one whose items it
+    answers: at least 80 % of its items, or of ours, have to match. Raises DataError where that is none.
+    """
+    path = Path(path)
+    found: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for file in files_in(path):
+        tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
+        for evaluation, table in tables.items():
+            if evaluation in found:
+                raise DataError(f"{shown(file)}: a second file with results of {evaluation}; name one of them.")
+            found[evaluation] = table
+        notes += said
+    if not found:
+        raise DataError("\n".join(notes))
+    return found, notes
+
+
+def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
+    try:
+        note = artifacts.metadata(file, anywhere=True)
+        table = artifacts.read(file, TASK_RESULTS, anywhere=True)
+    except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
+        table = None
+    if table is None or _edited(table):
+        raise DataError(
+            f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "
+            "results, or a CSV with item_id and correct."
+        )
+    evaluation = note.get("evaluation", file.stem)
+    if evaluation not in references:
+        return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
+    ours = _keys(references[evaluation].rows)
+    theirs = _keys(table)
+    if not theirs:
+        return {}, [f"{shown(file)}: no item in it, so it is not joined."]
+    same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
+    possible = min(len(ours), len(theirs))
+    told = f"{shown(file)}: {same} of {len(theirs)} items match {evaluation}"
+    if same / possible < LEAST:
+        return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
+    solved = [note.get("demonstrations"), references[evaluation].demonstrations]
+    if None not in solved and solved[0] != solved[1]:
+        told += "; other examples were solved before its prompts"
+    return {evaluation: table}, [told]
+
+
+def _edited(table: pa.Table) -> bool:
+    """Rows that we never write: without an id or a text, or two of one item."""
+    ids = table.column("item_id").to_pylist()
+    empty = any(table.column(name).null_count for name in (*TASK_RESULTS.key, *TASK_RESULTS.required))
+    return empty or len(set(ids)) < len(ids)
+
+
+def _keys(table: pa.Table) -> dict[str, tuple]:
+    columns = (table.column(name).to_pylist() for name in ("item_id", "prompt", "options", "gold"))
+    return {item_id: (prompt, options, gold) for item_id, prompt, options, gold in zip(*columns, strict=True)}
+
+
+def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    first = next((row for _, row in lines_of(file)), None)
+    if not first:
+        raise DataError(f"{shown(file)}: no results in it.")
+    sampled = is_sample(first)
+    shots = shots_of(file) if sampled else None
+    named = {None: samples_in(file)} if sampled else answers_in(file)
+    tables, notes = {}, []
+    for evaluation, answers in named.items():
+        evaluation = evaluation or (file.stem if file.stem in references else None)
+        found, said = _joined(file, evaluation, answers, references, shots, sampled)
+        if both := sorted(found.keys() & tables.keys()):
+            raise DataError(f"{shown(file)}: evaluation: {both[0]} stands in some lines, and others are of it too.")
+        tables |= found
+        notes += said
+    return tables, notes
+
+
+def _joined(
+    file: Path, evaluation: str | None, answers: list[Answer], references: dict, shots: int | None, sampled: bool
+) -> tuple[dict[str, pa.Table], list[str]]:
+    tables, notes, refused = {}, [], []
+    for name in _candidates(file, evaluation, references, answers, shots, sampled):
+        reference = references[name]
+        prompts = {item_id: key[0] for item_id, key in _keys(reference.rows).items()}
+        matched = match(answers, reference.items, prompts)
+        told = _told(file, name, matched)
+        if matched.share < LEAST:
+            refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
+            continue
+        tables[name], judged = _rows(matched, reference)
+        notes.append(told + judged + ("; with how many demonstrations is not known" * (sampled and shots is None)))
+    if not tables and refused:
+        notes = [max(refused)[1]]
+    elif not tables:
+        count = "1 answer is" if len(answers) == 1 else f"{len(answers)} answers are"
+        of_kind = "of this kind" if shots is None else f"of this kind with {shots} demonstrations"
+        notes = [f"{shown(file)}: no evaluation asks for answers {of_kind}, so {count} not joined."]
+    return tables, notes
+
+
+def _candidates(
+    file, evaluation: str | None, references, answers: list[Answer], shots: int | None, sampled: bool
+) -> list[str]:
+    """The evaluations that a file's answers may be of: the one it names, or all that ask for such answers."""
+    if evaluation is None:
+        fitting = _protocols(answers, sampled)
+        return [
+            name
+            for name, reference in references.items()
+            if shots in (None, reference.shots) and reference.protocol in fitting
+        ]
+    if evaluation not in references:
+        raise DataError(f"{shown(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
+    if references[evaluation].protocol not in JUDGED:
+        raise DataError(
+            f"{shown(file)}: {evaluation}: results of {references[evaluation].protocol} can only be joined as Parquet."
+        )
+    return [evaluation]
+
+
+def _protocols(answers: list[Answer], sampled: bool) -> tuple[str, ...]:
+    """Protocols that ask for answers of this kind; a line without its scores says nothing of the kind."""
+    scored = [answer for answer in answers if answer.scores]
+    if not scored:
+        return ("generation",) if sampled else tuple(name for name in JUDGED if name != "last_word")
+    if all(len(answer.scores) == 1 for answer in scored):
+        return ("last_word",)
+    if all(len(continuation.strip()) == 1 for answer in scored for _, continuation in answer.asked):
+        return ("letters",)
+    return ("cloze", "minimal_pair", "options", "target_word")
+
+
+def _told(file: Path, evaluation: str, matched: Matched) -> str:
+    rest = {"of no item": matched.unmatched, "of several": matched.ambiguous, "repeated": matched.repeated}
+    more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
+    told = f"{shown(file)}: {len(matched.answers)} of {matched.n_answers} answers match the {matched.n_items} items of "
+    return told + evaluation + (f" ({more})" if more else "")
+
+
+def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
+    by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["values"]).to_pylist()}
+    rows, counts = [], Counter()
+    for item_id, answer in matched.answers.items():
+        row, otherwise = row_of(by_id[item_id], answer, reference.protocol)
+        counts["unread"] += row["flag"] is not None
+        counts["otherwise"] += otherwise
+        rows.append(row)
+    said = f"; {counts['unread']} could not be read" if counts["unread"] else ""
+    if counts["otherwise"]:
+        said += f"; {counts['otherwise']} are judged otherwise by the file itself (a tie is not right here)"
+    return as_table(rows), said

@@ -1,0 +1,238 @@
+"""An answer from elsewhere judged by our rules: one row like those of our own results."""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from string import ascii_uppercase
+
+from vernacular.comparison.external.records import Answer
+from vernacular.metrics.choice import Choice, choose
+from vernacular.protocols.generation.metrics import normalised, textual
+
+# protocols whose results another tool can have too; of acceptability nothing but raw surprisals would be comparable
+JUDGED = ("cloze", "generation", "last_word", "letters", "minimal_pair", "options", "target_word")
+_BY_LENGTH = ("minimal_pair", "options")  # the continuation scored is the option itself
+
+
+def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
+    """(TASK_RESULTS row, whether the file itself judges otherwise than we do). `ours`: our row of that item.
+
+    An answer that cannot be read, such as a prediction that is none of the options, has no values and a flag.
+    """
+    row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
+    row |= {"option_scores": None, "prediction": answer.prediction, "predicted": None, "correct": None, "tie": None}
+    row |= {"values": {}, "flag": None}
+    if protocol == "last_word":
+        _of_a_word(row, answer)
+    elif protocol == "generation":
+        _of_a_text(row, answer)
+    else:
+        _of_options(row, answer, protocol)
+    if not row["values"] and row["flag"] is None:
+        row["flag"] = "error: no answer that can be judged"
+    judged = row["values"].get("exact_match" if protocol == "generation" else "accuracy")
+    return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
+
+
+def right_positions(row: dict) -> list[int]:
+    """The gold options and their twins, as in the results of our own."""
+    texts = {row["options"][i].strip() for i in row["gold"]}
+    return [i for i, option in enumerate(row["options"]) if option.strip() in texts]
+
+
+def _of_a_word(row: dict, answer: Answer) -> None:
+    if answer.scores is None or len(answer.scores) != 1 or not math.isfinite(answer.scores[0]):
+        row["flag"] = "error: no log-likelihood of the word"
+        return
+    row["values"] = {"surprisal": -answer.scores[0], "coverage": 1.0}
+    if answer.greedy is not None:
+        row["values"]["greedy"] = float(answer.greedy)
+
+
+def _of_a_text(row: dict, answer: Answer) -> None:
+    """Text metrics; similarity to the options is not known, so neither is the choice that our results show."""
+    references = [row["options"][i] for i in right_positions(row)]
+    if answer.prediction is None or not references:
+        if answer.correct is not None:
+            row["values"] = {"exact_match": float(answer.correct)}
+        return
+    row["values"] = textual(answer.prediction, references)
+
+
+def _of_options(row: dict, answer: Answer, protocol: str) -> None:
+    right = right_positions(row)
+    if answer.scores is not None:
+        scores = _in_our_order(row["options"], answer)
+        if scores is None:
+            row["flag"] = "error: its options are not ours"
+            return
+        choice = choose(scores, right)
+        row["option_scores"] = scores
+        row["values"] = choice.outcome()
+        if protocol in _BY_LENGTH:
+            for unit, size in (("char", len), ("byte", lambda text: len(text.encode("utf-8", "surrogatepass")))):
+                sizes = [size(option.strip()) for option in row["options"]]
+                if all(sizes):
+                    per = [score / n for score, n in zip(scores, sizes, strict=True)]
+                    row["values"] |= choose(per, right).outcome(f"accuracy_{unit}")
+    else:
+        choice = _named(row, answer, protocol, right)
+        row["values"] = choice.outcome()
+        if answer.correct is not None:
+            row["values"] = {"accuracy": float(answer.correct)}
+        elif answer.prediction is not None and not choice.predicted:
+            row["flag"] = "error: the prediction is not one of the options"
+    row |= {"predicted": choice.predicted or None, "tie": choice.tie}
+    row["correct"] = None if "accuracy" not in row["values"] else bool(row["values"]["accuracy"])
+    if row["prediction"] is None and choice.predicted:
+        names = ascii_uppercase if protocol == "letters" else row["options"]
+        row["prediction"] = " | ".join(names[i] for i in choice.predicted)
+
+
+def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice:
+    """The option that a prediction names by its text, or by its letter where letters were asked for."""
+    said = answer.prediction or ""
+    for fold in (as_written, normalised):
+        chosen = [i for i, option in enumerate(row["options"]) if fold(option) and fold(option) == fold(said)]
+        if chosen and len({as_written(row["options"][i]) for i in chosen}) == 1:
+            return choose([float(i == chosen[0]) for i in range(len(row["options"]))], right)
+    letter = said.strip().rstrip(".)").upper()
+    if protocol == "letters" and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
+        place = ascii_uppercase.index(letter)
+        return choose([float(i == place) for i in range(len(row["options"]))], right)
+    return Choice([], None)
+
+
+def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
+    """The scores in the order of our options; None where they cannot be told apart or one is missing."""
+    if len(answer.scores) != len(options):
+        return None
+    for fold in (as_written, normalised):
+        wanted = [fold(option) for option in options]
+        if len(set(wanted)) < len(set(map(as_written, options))):
+            return None
+        said = [fold(continuation) for _, continuation in answer.asked]
+        whole = [fold(context + continuation) for context, continuation in answer.asked]
+        order = (
+            _places(wanted, said)
+            or _lettered(wanted, said, [fold(text) for text in answer.texts])
+            or _places(wanted, whole)
+        )
+        if order:
+            return [answer.scores[i] for i in order]
+    return None
+
+
+def _places(wanted: list[str], said: list[str]) -> list[int] | None:
+    """Where each wanted text stands; twins in their order. None unless both are the same texts."""
+    if sorted(wanted) != sorted(said):
+        return None
+    ways: dict[str, list[int]] = {}
+    for i, text in enumerate(said):
+        ways.setdefault(text, []).append(i)
+    return [ways[text].pop(0) for text in wanted]
+
+
+def _lettered(wanted: list[str], said: list[str], texts: list[str]) -> list[int] | None:
+    """Letters were scored: the k-th stands for the option that the document names as the k-th."""
+    letters = [as_written(letter) for letter in ascii_uppercase[: len(wanted)]]
+    if [text.upper() for text in said] != letters or len(set(wanted)) < len(wanted):
+        return None
+    if any(texts.count(text) != 1 for text in wanted):
+        return None
+    shown = sorted(wanted, key=texts.index)
+    return [shown.index(text) for text in wanted]
+
+
+LEAST = 0.8  # share of matched items below which results are not of the same evaluation
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Answers by item id, and what became of the others."""
+
+    answers: dict[str, Answer]
+    n_answers: int
+    n_items: int
+    unmatched: int  # answers about none of our items
+    ambiguous: int  # about several, equally
+    repeated: int  # about an item that had an answer already
+
+    @property
+    def share(self) -> float:
+        """Of the items that could have matched: all of the file's, or all of ours, whichever are fewer."""
+        possible = min(self.n_answers, self.n_items)
+        return len(self.answers) / possible if possible else 0.0
+
+
+def match(answers: list[Answer], items: list[dict], prompts: dict[str, str]) -> Matched:
+    """`items`: rows per ITEMS that are evaluated; `prompts`: item_id -> prompt of our results, of those asked."""
+    items = [item for item in items if item["item_id"] in prompts]
+    found: dict[str, Answer] = {}
+    outcome: dict[int, str] = {}
+    for number, answer in enumerate(answers):
+        if answer.item_id in prompts and not answer.texts:
+            outcome[number] = _take(found, [answer.item_id], answer)
+    for fold in (as_written, normalised):
+        left = [number for number in range(len(answers)) if outcome.get(number, "unmatched") == "unmatched"]
+        index = _Index(items if left else [], prompts, fold)
+        for number in left:
+            outcome[number] = _take(found, index.about(answers[number]), answers[number])
+    counts = Counter(outcome.values())
+    return Matched(found, len(answers), len(prompts), counts["unmatched"], counts["ambiguous"], counts["repeated"])
+
+
+def as_written(text: str) -> str:
+    """Compatibility forms united (NFKC), blanks made single."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def _take(found: dict[str, Answer], about: list[str], answer: Answer) -> str:
+    if len(about) != 1:
+        return "ambiguous" if about else "unmatched"
+    if about[0] in found:
+        return "repeated"
+    found[about[0]] = answer
+    return "matched"
+
+
+class _Index:
+    """Our items by each of their texts."""
+
+    def __init__(self, items: list[dict], prompts: dict[str, str], fold: Callable[[str], str]):
+        self.fold = fold
+        self.parts: dict[str, list[str]] = {}
+        self.prompt = {item_id: fold(prompt) for item_id, prompt in prompts.items()}
+        self.by_text: dict[str, set[str]] = {}
+        for item in items:
+            texts = [item["context"], item["question"], *item["choices"]]
+            parts = [part for part in map(fold, texts) if part]
+            self.parts[item["item_id"]] = parts
+            for part in filter(None, {*parts, self.prompt[item["item_id"]]}):
+                self.by_text.setdefault(part, set()).add(item["item_id"])
+
+    def about(self, answer: Answer) -> list[str]:
+        """Ids of the items that the answer may be about: one if all is well."""
+        texts = [self.fold(text) for text in answer.texts]
+        whole = " ".join(texts)
+        said = set(texts)
+        # the rarest text first: it leaves the fewest items to look at
+        near = sorted((self.by_text[text] for text in said if text in self.by_text), key=len)
+        for candidates in near:
+            fitting = [item_id for item_id in candidates if self._fits(item_id, whole, said)]
+            if answer.item_id in fitting:
+                return [answer.item_id]
+            if fitting:
+                # an item whose texts are part of another's fits too: the one of which more is said is meant
+                sizes = {item_id: sum(map(len, self.parts[item_id])) for item_id in fitting}
+                return sorted(item_id for item_id in fitting if sizes[item_id] == max(sizes.values()))
+        return [answer.item_id] if answer.item_id in self.parts and self._holds(answer.item_id, texts) else []
+
+    def _holds(self, item_id: str, texts: list[str]) -> bool:
+        own = " ".join([*self.parts[item_id], self.prompt[item_id]])
+        return all(text in own for text in texts)
+
+    def _fits(self, item_id: str, whole: str, said: set[str]) -> bool:
+        return all(part in whole for part in self.parts[item_id]) or self.prompt[item_id] in said

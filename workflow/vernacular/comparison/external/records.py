@@ -1,0 +1,146 @@
+"""Results that were made elsewhere, as answers: what was said of an item, and what the model made of it.
+
+A person's own file is CSV, TSV or JSONL, one item a line:
+
+* the item: `item_id` as in our results, or its text in any of `prompt`, `context`, `question`, `sentence`, `text`, with
+  its `options` (a list, or joined by `|`) where it has any;
+* the answer: `prediction` (the option's text, its letter for the protocol letters, or the written answer), `correct`
+  (1 or 0, true or false), or both. With both, `correct` counts.
+* `evaluation`, where one file holds several.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernacular.core.errors import DataError
+from vernacular.core.validate import shown
+from vernacular.data.columns import sound
+
+csv.field_size_limit(1 << 30)  # a very long passage is no mistake
+
+TEXTS = ("context", "prompt", "question", "sentence", "text")
+_TRUTH = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One item's answer by a model that was asked elsewhere."""
+
+    where: str  # file and line, for messages
+    texts: tuple[str, ...]  # all that the file says of the item: fields, prompt, options, in their order
+    item_id: str | None = None  # as in our results
+    asked: tuple[tuple[str, str], ...] = ()  # (context, continuation) of each option that was scored
+    scores: tuple[float, ...] | None = None  # log-likelihood (nats) of each of `asked`
+    greedy: bool | None = None  # of a single continuation: each token was the likeliest
+    prediction: str | None = None
+    correct: bool | None = None
+
+
+def answers_in(path: Path) -> dict[str | None, list[Answer]]:
+    """{evaluation, or None where the file does not say: answers} of a person's own file.
+
+    Raises DataError naming file, line and column.
+    """
+    found: dict[str | None, list[Answer]] = {}
+    for line, row in lines_of(path):
+        where = f"{shown(path)}, line {line}"
+        _check_columns(where, row)
+        texts = [as_text(row[name]) for name in TEXTS if name in row] + _options(row.get("options"))
+        answer = Answer(
+            where,
+            tuple(text for text in texts if text.strip()),
+            item_id=as_text(row.get("item_id")) or None,
+            prediction=as_text(row["prediction"]) if row.get("prediction") is not None else None,
+            correct=_truth(where, row.get("correct")),
+        )
+        found.setdefault(as_text(row.get("evaluation")) or None, []).append(answer)
+    return found
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, dict]]:
+    """(line number, row) of a CSV, TSV or JSONL file."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            yield from (_json_lines if path.suffix.lower() in (".jsonl", ".json") else _table_lines)(path, file)
+    except OSError as error:
+        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{shown(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+
+
+def _table_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
+    # strict: a quotation mark that is never closed would swallow the lines after it
+    reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+    try:
+        names = [name for name in reader.fieldnames or () if name.strip()]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"{shown(path)}: two columns are named {twice}.")
+        for row in reader:
+            if None in row:
+                raise DataError(f"{shown(path)}, line {reader.line_num}: more cells than columns.")
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DataError(f"{shown(path)}, line {reader.line_num + 1}: not a table ({error}).") from None
+
+
+def _json_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise DataError(f"{shown(path)}, line {number}: not a JSON object; a line of JSONL is one item.")
+        yield number, row
+
+
+def _check_columns(where: str, row: dict) -> None:
+    found = ", ".join(map(str, row))
+    if "item_id" not in row and not any(name in row for name in TEXTS):
+        raise DataError(f"{where}: no item: none of the columns item_id, {', '.join(TEXTS)}; found: {found}.")
+    if "prediction" not in row and "correct" not in row:
+        raise DataError(f"{where}: no answer: neither a column prediction nor correct; found: {found}.")
+
+
+def _options(cell) -> list[str]:
+    if isinstance(cell, list):
+        return [as_text(option) for option in cell]
+    return [option.strip() for option in as_text(cell).split("|")]
+
+
+def _truth(where: str, cell) -> bool | None:
+    text = as_text(cell).strip().casefold()
+    if not text:
+        return None
+    if text not in _TRUTH:
+        raise DataError(f"{where}: correct: found {cell!r}, expected 1 or 0, true or false, or nothing.")
+    return _TRUTH[text]
+
+
+def as_text(cell) -> str:
+    """A cell as text; half characters, which JSON can hold and Parquet cannot, as U+FFFD."""
+    return sound("" if cell is None else str(cell))
+
+
+def files_in(path: Path) -> list[Path]:
+    """The files of results at `path`; raises DataError where there are none."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{shown(path)}: there is no such file or folder.")
+    parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
+    samples = sorted(path.rglob("samples_*.jsonl"))
+    others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
+    kinds = [files for files in (parquet, samples, [each for each in others if each not in samples]) if files]
+    if not kinds:
+        raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
+    if len(kinds) > 1:
+        names = " and ".join(files[0].name for files in kinds)
+        raise DataError(f"{shown(path)}: holds results of several kinds ({names}); name a file, or put them apart.")
+    return kinds[0]

@@ -1,0 +1,134 @@
+"""Arrow tables as rows, rows as tables, and texts that are safe in a cell of a CSV file or a spreadsheet."""
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+_ROWS_AT_A_TIME = 500
+
+
+def rows_of(table: pa.Table) -> list[dict]:
+    """The rows of `table` as dicts, lists as lists, maps as dicts, null as None."""
+    columns = [values_of(table[name]) for name in table.column_names]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def values_of(column: pa.Array | pa.ChunkedArray) -> list:
+    """The values of a column as Python objects.
+
+    >>> values_of(pa.array([[1.5, None], None, []]))
+    [[1.5, None], None, []]
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return [value for chunk in column.chunks for value in values_of(chunk)]
+    kind = column.type
+    if kinds.is_map(kind):
+        keys, items = values_of(column.keys), values_of(column.items)
+        found = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _edges(column)]
+    elif kinds.is_list(kind):
+        inside = values_of(column.values)
+        found = [inside[a:b] for a, b in _edges(column)]
+    elif kinds.is_integer(kind) or kinds.is_floating(kind):  # numpy knows no missing whole number
+        found = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+    elif kinds.is_string(kind) or kinds.is_boolean(kind):
+        return column.to_numpy(zero_copy_only=False).tolist()
+    else:
+        return column.to_pylist()
+    if column.null_count:
+        there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
+        found = [value if known else None for value, known in zip(found, there, strict=True)]
+    return found
+
+
+def _edges(column) -> pairwise:
+    return pairwise(column.offsets.to_numpy().tolist())
+
+
+def iter_rows(table: pa.Table) -> Iterator[dict]:
+    """Yield the rows of `table` as dicts; few exist at a time."""
+    for start in range(0, table.num_rows, _ROWS_AT_A_TIME):
+        yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
+
+
+def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
+    """Return `rows` as a table of that schema; few exist as Python objects at a time."""
+    parts = [schema.empty_table()]
+    while some := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
+        parts.append(pa.Table.from_pylist(some, schema=schema))
+    return pa.concat_tables(parts)
+
+
+CELL_LIMIT = 32_767  # characters of one Excel cell
+SHEET_LIMIT = 31  # characters of an Excel sheet name
+
+# Control characters, halves of surrogate pairs and what XML forbids; direction overrides and isolates too, because they
+# reorder the text around them (a name can then read as another), and right-to-left letters need none of them.
+_UNREADABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+_FORMULA_STARTS = tuple("=+-@＝＋－＠")  # the full-width ones start a formula in East Asian versions of Excel
+
+
+def plain_text(value) -> str:
+    """`value` as text of one cell: control, reordering and unencodable characters shown as escapes, length limited.
+
+    >>> plain_text("a\\x1b[31m\\tb")
+    'a\\\\x1b[31m b'
+    """
+    text = str(value)
+    if not text.isprintable():  # most texts are, and nothing that is printable is changed
+        text = _UNREADABLE.sub(_escape, re.sub(r"[\t\n\r]+", " ", text))
+    return text if len(text) <= CELL_LIMIT else text[: CELL_LIMIT - 1] + "…"
+
+
+def formula_safe(value) -> str:
+    """`plain_text` with an apostrophe before what a spreadsheet would take for a formula when it opens a CSV (OWASP).
+
+    >>> formula_safe("=1+1"), formula_safe("gl-1"), formula_safe(" @SUM(A1)")
+    ("'=1+1", 'gl-1', "' @SUM(A1)")
+    """
+    text = plain_text(value)
+    return "'" + text if text.lstrip()[:1] in _FORMULA_STARTS else text
+
+
+def sheet_names(wanted) -> list[str]:
+    """Legal Excel sheet names, unique whatever their case, for `wanted` texts in order.
+
+    >>> sheet_names(["gl", "GL", "a/b", ""])
+    ['gl', 'GL (2)', 'a_b', '_']
+    """
+    names, taken = [], {"history"}  # Excel keeps that name for itself
+    for text in wanted:
+        base = re.sub(r"[\[\]:*?/\\]", "_", plain_text(text)).strip("' ")[:SHEET_LIMIT].rstrip("' ") or "_"
+        name, count = base, 1
+        while name.casefold() in taken:
+            count += 1
+            suffix = f" ({count})"
+            name = base[: SHEET_LIMIT - len(suffix)] + suffix
+        taken.add(name.casefold())
+        names.append(name)
+    return names
+
+
+def _escape(found: re.Match) -> str:
+    point = ord(found.group())
+    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
+
+
+TEXT_NOTE = """\
+- Text that a spreadsheet would run as a formula (it starts with =, +, - or @) has an apostrophe in front. Control
+  characters are escaped, line ends are spaces, and a text of more than 32,767 characters is cut. Numbers are unchanged.
+"""
+
+
+def csv_text(columns: list[str], rows: list[list]) -> str:
+    """Return a table as the text of a CSV file; cells that are text are made safe, numbers are left as they are."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in (columns, *rows):
+        writer.writerow([formula_safe(cell) if isinstance(cell, str) else cell for cell in row])
+    return out.getvalue()

@@ -1,0 +1,188 @@
+"""Pattern files: which words to look for in a treebank, and which of their features to swap."""
+
+import itertools
+from pathlib import Path
+
+from vernacular.core import validate as yamlfile
+from vernacular.core.errors import ConfigError, closest
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.core.paths import WORKFLOW
+from vernacular.data.treebank.forms import TAGS
+
+_SCHEMA = WORKFLOW / "schemas" / "pattern.schema.yaml"
+READY = WORKFLOW / "patterns"
+
+
+def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
+    """A ready pattern by its name, or one of a file (`….yaml`, beside `folder`), with every default filled in.
+
+    Keys: pattern (its name), phenomenon, target, related, without, swap (list of alternatives: feature -> value, None
+    for "without it"), ignore, open, limits; or grew with the target's name. Raises ConfigError with file, line and key,
+    or, for an unknown name, with `where` in front.
+    """
+    path = _path(name, Path(folder), where)
+    content, lines = yamlfile.read(path)
+    yamlfile.check(content, lines, yamlfile.schema(_SCHEMA), path)
+    if content["pattern"] != path.stem:
+        at = yamlfile.place(path, lines, ("pattern",))
+        raise ConfigError(f'{at}: found "{content["pattern"]}", expected the file\'s name, "{path.stem}".')
+    if isinstance(content["target"], str) is not ("grew" in content):
+        at = yamlfile.place(path, lines, ("target",))
+        wanted = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
+        raise ConfigError(f"{at}: expected {wanted}.")
+    if "grew" in content and (extra := content.keys() & {"related", "without"}):
+        at = yamlfile.place(path, lines, (min(extra),))
+        raise ConfigError(f"{at}: beside grew there is no {min(extra)}; say it in the request.")
+    named = _named(content, path, lines)
+    return {
+        "pattern": content["pattern"],
+        "phenomenon": content.get("phenomenon", content["pattern"]),
+        "target": content["target"],
+        **({"grew": content["grew"]} if "grew" in content else named),
+        "swap": alternatives(content["swap"]),
+        "ignore": content.get("ignore", []),
+        "open": content.get("open", []),
+        "limits": content.get("limits", {}),
+    }
+
+
+def ready_patterns() -> list[str]:
+    """Names of the patterns that come with the project."""
+    return sorted(path.stem for path in READY.glob("*.yaml"))
+
+
+def alternatives(swap) -> list[dict]:
+    """Each way to be wrong: which features get which values (None: the feature is taken away).
+
+    >>> alternatives({"Person": [1, 2]}), alternatives([{"Gender": "Fem", "Animacy": False}])
+    ([{'Person': '1'}, {'Person': '2'}], [{'Gender': 'Fem', 'Animacy': None}])
+    """
+    found = []
+    for entry in swap if isinstance(swap, list) else [swap]:
+        values = [value if isinstance(value, list) else [value] for value in entry.values()]
+        for combination in itertools.product(*values):
+            found.append({k: None if v is False else str(v) for k, v in zip(entry, combination, strict=True)})
+    return found
+
+
+def _path(name: str, folder: Path, where: str) -> Path:
+    if name.endswith((".yaml", ".yml")):
+        path = Path(name).expanduser()
+        return path if path.is_absolute() else folder / path
+    if name not in ready_patterns():
+        before = f"{where}: found" if where else "There is no ready pattern"
+        after = ", expected the name of a ready pattern or a file (….yaml)." if where else "."
+        raise ConfigError(f'{before} "{name}"{after}{closest(name, ready_patterns())}')
+    return READY / f"{name}.yaml"
+
+
+def _named(content: dict, path, lines) -> dict:
+    """`related` and `without` with a name for each, and `of` checked: it must have been named before."""
+    result = {}
+    names = ["target"]
+    for key in ("related", "without"):
+        result[key] = []
+        for i, spec in enumerate(content.get(key, [])):
+            of = spec.get("of", "target")
+            if of not in names:
+                at = yamlfile.place(path, lines, (key, i, "of"))
+                raise ConfigError(f'{at}: no word before it is called "{of}".{closest(of, names)}')
+            name = spec.get("name", f"{key}_{i + 1}")
+            if name in names:
+                at = yamlfile.place(path, lines, (key, i, "name"))
+                raise ConfigError(f'{at}: another word is called "{name}" already.')
+            result[key].append({**spec, "name": name, "of": of})
+            if key == "related":  # what must not be there cannot be referred to
+                names.append(name)
+    return result
+
+
+_KEPT = (
+    "sentence_id",
+    "match_id",
+    "original_text",
+    "prompt_text",
+    "lemma",
+    "features",
+    "swapped",
+    "deprel",
+    "distance",
+)
+_COMMON = {
+    "category": "phenomenon",
+    "cluster": "sentence_id",
+    "extra": {name: f"{name}|" for name in _KEPT},
+}
+_ID = ["pattern", "sentence_id", "match_id"]
+
+# prompt -> columns of a task file that names none
+COLUMNS = {
+    "target_word": {
+        "id": _ID, "context": "masked_text", "good": "form_grammatical", "bad": "form_ungrammatical*", **_COMMON,
+    },
+    "pair": {"id": _ID, "good": "original_text", "bad": "ungrammatical_text*", **_COMMON},
+    "sentence": {"id": [*_ID, "label"], "context": "text", "label": "label", **_COMMON},
+}  # fmt: skip
+
+
+def resolve(source: dict, folder, prompt: str, where: str) -> dict:
+    """The source with its patterns read, so that their mistakes show before anything runs and their content counts.
+
+    `each` says whether a row is a pair or one of its sentences. Any other source comes back as it is. Raises
+    ConfigError, which begins with `where`.
+    """
+    if "treebank" not in source:
+        if odd := [key for key in ("pattern", "forms") if key in source]:
+            raise ConfigError(f"{where}: {odd[0]} belongs to a treebank, and this source names none.")
+        return source
+    if prompt not in COLUMNS:
+        raise ConfigError(f'{where}: a treebank makes no items of prompt "{prompt}".{closest("", COLUMNS)}')
+    if "pattern" not in source:
+        raise ConfigError(f'{where}: the key "pattern" is missing.{closest("", ready_patterns())}')
+    named = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
+    patterns = [load_pattern(name, folder, where=where) for name in named]
+    for key in ("treebank", "forms"):
+        for entry in _listed(source.get(key, [])):
+            if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
+                raise ConfigError(f"{where}: an entry of {key} has either url or file.")
+    # the table of tags decides what a list of forms gives
+    tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
+    return {**source, **tags, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}
+
+
+def local_files(source: dict, folder) -> list[Path]:
+    """The files on this disk that a treebank source reads."""
+    named = entries(source, "treebank", Path(folder)) + entries(source, "forms", Path(folder))
+    return [entry["file"] for entry in named if "file" in entry]
+
+
+def is_local(source: dict) -> bool:
+    """Is it a treebank, all on this disk?"""
+    named = _listed(source.get("treebank", []))
+    return bool(named) and not any("url" in entry if isinstance(entry, dict) else "://" in entry for entry in named)
+
+
+def called(source: dict) -> str:
+    """What to call the source in a complaint."""
+    named = _listed(source["treebank"])
+    return ", ".join(entry if isinstance(entry, str) else entry.get("url") or entry["file"] for entry in named)
+
+
+def _listed(value) -> list:
+    return value if isinstance(value, list) else [value]
+
+
+def entries(source: dict, key: str, folder: Path) -> list[dict]:
+    """The files that a source names under `key`: {url} or {file: path}, each with sha256 (None where not stated)."""
+    named = []
+    for value in _listed(source.get(key, [])):
+        entry = dict(value) if isinstance(value, dict) else {"url" if "://" in str(value) else "file": value}
+        entry.setdefault("sha256", source.get("sha256") if key == "treebank" else None)
+        if "url" in entry:
+            named.append(entry)
+            continue
+        path = Path(entry["file"]).expanduser()
+        path = path if path.is_absolute() else folder / path
+        found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+        named += [{"file": each, "sha256": entry["sha256"]} for each in found or [path]]
+    return named

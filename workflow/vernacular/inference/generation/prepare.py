@@ -1,0 +1,184 @@
+"""Generation requests as token ids, and generated ids as rows: chat template, BOS, length, stop strings."""
+
+import math
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from vernacular.core.errors import ModelError
+from vernacular.core.tables import iter_rows
+from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.rendering import render, uses_chat, without_demonstrations
+from vernacular.inference.model.tokenization import bos_policy
+
+MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
+DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
+GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One distinct request, ready for the model; `error` says why it cannot be asked."""
+
+    request_id: str
+    ids: list[int]
+    rendered: str | None  # the text as sent, where a chat template made it
+    max_new_tokens: int
+    stops: list[str]
+    decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
+    left_out: int = 0  # demonstrations dropped for length
+    error: str | None = None
+
+    @property
+    def flag(self) -> str | None:
+        if self.error:
+            return f"error: {self.error}"
+        return f"truncated: {self.left_out} demonstrations left out" if self.left_out else None
+
+
+def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
+    """request id -> prompt of each distinct generate request; their tokens share one object each."""
+    found: dict[str, Prompt] = {}
+    one_of: dict[int, int] = {}
+    for row in iter_rows(requests):
+        if row["kind"] == "generate" and row["request_id"] not in found:
+            prompt = prompt_of(loaded, row)
+            found[prompt.request_id] = replace(prompt, ids=list(map(one_of.setdefault, prompt.ids, prompt.ids)))
+    return found
+
+
+def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
+    """The prompt of a generate request (row of REQUESTS).
+
+    A prompt that leaves no room for the answer sheds demonstrations, the first ones first; the question is never cut:
+    where it does not fit alone, the prompt has an error and no tokens.
+    """
+    room = math.inf if loaded.max_length is None else loaded.max_length
+    new = new_tokens(loaded, row)
+    chat = uses_chat(loaded, row["turns"], row["kind"])
+    asked = {
+        "request_id": row["request_id"],
+        "max_new_tokens": new,
+        "stops": list(row["stop"] or []),
+        "decoding": GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+    }
+    for left_out in range(len(row["demonstrations"] or []) + 1):
+        text = render(loaded, shortened_turns(row, left_out)) if chat else shortened_text(row, left_out)
+        ids = prompt_ids(loaded, text, chat=chat)
+        if not ids:
+            return Prompt(ids=[], rendered=None, error="the prompt is empty", **asked)
+        if max(ids) >= loaded.n_embeddings:
+            return Prompt(ids=[], rendered=None, error="a token is beyond the model's vocabulary", **asked)
+        if len(ids) + new <= room:
+            return Prompt(ids=ids, rendered=text if chat else None, left_out=left_out, **asked)
+    too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"
+    return Prompt(ids=[], rendered=None, error=too_long, **asked)
+
+
+def new_tokens(loaded: LoadedModel, row: dict) -> int:
+    """How many tokens to generate: the request's number, else what its longest answer needs and MARGIN more."""
+    if row["max_new_tokens"] is not None:
+        return row["max_new_tokens"]
+    if row["longest_answer"] is None:
+        return DEFAULT_NEW_TOKENS
+    longest = loaded.tokenizer(row["longest_answer"], add_special_tokens=False, verbose=False)["input_ids"]
+    return len(longest) + MARGIN
+
+
+def shortened_text(row: dict, left_out: int) -> str:
+    """Few-shot block and text, less the first `left_out` demonstrations."""
+    if not left_out:
+        return row["prefix"] + row["text"]
+    return "".join(row["demonstrations"][left_out:]) + row["text"]
+
+
+def shortened_turns(row: dict, left_out: int) -> list[dict]:
+    """The chat turns less the first `left_out` demonstrations, whether these are turns or part of the last one."""
+    turns = row["turns"]
+    last = turns[-1]["content"]
+    if left_out and len(turns) == 1 and last.startswith(row["prefix"]):
+        dropped = sum(len(demonstration) for demonstration in row["demonstrations"][:left_out])
+        return [{**turns[-1], "content": last[dropped:]}]
+    return without_demonstrations(turns, left_out) if left_out else turns
+
+
+def prompt_ids(loaded: LoadedModel, text: str, *, chat: bool) -> list[int]:
+    """Token ids of a prompt under the record's BOS policy; an end-of-text token after it is never kept.
+
+    A chat template writes its own special tokens, so nothing is added to what it rendered.
+    """
+    policy = bos_policy(loaded)
+    ids = loaded.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"]
+    if chat:
+        return ids
+    plain = loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    if len(ids) > len(plain) and ids[-1] == loaded.eos_id:
+        ids = ids[:-1]  # some tokenizers close a text, and a closed text has no continuation
+    if policy == "never":
+        return plain
+    if policy == "always" and ids[:1] != [loaded.bos_id]:
+        return [loaded.bos_id, *ids]
+    if policy == "eos" and len(ids) == len(plain):  # the tokenizer puts nothing in front
+        return [loaded.eos_id, *ids]
+    return ids
+
+
+def check_can_generate(loaded: LoadedModel) -> None:
+    """Raises ModelError for a masked model."""
+    if loaded.kind != "causal":
+        raise ModelError(f"model {loaded.record['name']} is a masked language model and cannot generate text.")
+
+
+_CONTEXT = 8  # prompt tokens decoded along, so that the blank before the first new word is not lost
+
+
+def continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
+    """The text that `new_ids` add after `prompt_ids`, special tokens left out.
+
+    SentencePiece decoders drop the blank of a text's first word, which in a continuation is a real one; hence the
+    difference of two decodings rather than the decoding of the new tokens alone.
+    """
+    before = prompt_ids[-_CONTEXT:]
+    start = _decode(tokenizer, before)
+    whole = _decode(tokenizer, before + new_ids)
+    return whole[len(start) :] if whole.startswith(start) else _decode(tokenizer, new_ids)
+
+
+def stop_at(raw: str, stops: list[str], *, after_blank: bool) -> int | None:
+    """Where in `raw` the first stop string begins, or None; with `after_blank`, not within its opening blanks.
+
+    A chat model may open its turn with an empty line, which ends a line but no answer.
+
+    >>> stop_at("a mazá\\nPregunta", ["\\n"], after_blank=False)
+    6
+    >>> stop_at("\\n\\na mazá\\n", ["\\n"], after_blank=True)
+    8
+    """
+    start = len(raw) - len(raw.lstrip()) if after_blank else 0
+    found = [raw.find(stop, start) for stop in stops if stop]
+    return min((at for at in found if at >= 0), default=None)
+
+
+def answer_of(raw: str, stops: list[str], *, after_blank: bool) -> str:
+    """`raw` up to its first stop string, outer blanks removed."""
+    return raw[: stop_at(raw, stops, after_blank=after_blank)].strip()
+
+
+def _decode(tokenizer, ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def row_of(row: dict, prompts: dict[str, Prompt], found: dict[str, dict]) -> dict:
+    """The row of GENERATIONS for a request; `prompts` and `found` (what the engine returned) by request id."""
+    same = {"request_id": row["request_id"], "item_id": row["item_id"], "role": row["role"]}
+    prompt = prompts.get(row["request_id"])
+    if prompt is None:
+        return same | {"flag": f"error: {row['role']}"}
+    outcome = found.get(row["request_id"], {"error": None})
+    flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
+    return same | {
+        **{name: outcome.get(name) for name in ("raw", "answer", "finish_reason", "n_tokens")},
+        "n_prompt_tokens": len(prompt.ids) or None,
+        "rendered": prompt.rendered,
+        "flag": "; ".join(flag for flag in flags if flag) or None,
+    }

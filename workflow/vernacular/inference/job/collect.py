@@ -1,0 +1,98 @@
+"""store -> one model's scores and generations, a file per evaluation; shards are put together. No model is loaded."""
+
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.core import artifacts
+from vernacular.core.artifacts import Kind
+from vernacular.inference.job.store import Store, StoreError
+from vernacular.inference.job.work import Question, impossible, questions
+from vernacular.inference.schema import GENERATIONS, SCORES
+
+log = logging.getLogger("vernacular")
+
+
+def lay_out(
+    record: dict,
+    asked: dict[str, Path],
+    out: Path,
+    store_root: Path,
+    *,
+    shards: int = 1,
+    failed: dict[str, str] | None = None,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Write what one model answered to every evaluation of `asked` (id -> requests file) under `out`.
+
+    `failed`: evaluations that failed, and why. Returns (counts of "answered", "not possible" and "failed" evaluations,
+    evaluations that the store does not hold any more, and why): all but the answered get a file without rows that says
+    why.
+    """
+    store = Store(store_root)
+    counts, lost = {"answered": 0, "not possible": 0}, {}
+    notes = {evaluation: artifacts.metadata(path) for evaluation, path in asked.items()}
+    for evaluation, path in asked.items():
+        why = impossible(record, notes[evaluation])
+        if why is None and evaluation in (failed or {}):
+            why = {"unavailable": failed[evaluation]}
+            counts["failed"] = counts.get("failed", 0) + 1
+        elif why:
+            counts["not possible"] += 1
+        if why:
+            kind = GENERATIONS if notes[evaluation]["protocol"] == "generation" else SCORES
+            _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
+    whole = [question for question in questions(record, asked) if question.evaluation not in (failed or {})]
+    shares: dict[str, list[Question]] = {}
+    for k in range(shards) if shards > 1 else ():
+        for part in questions(record, asked, (k, shards)):
+            shares.setdefault(part.evaluation, []).append(part)
+    for question in whole:
+        found = store.get(question.key, question.kind)
+        if found is None:
+            parts = [part for part in shares.get(question.evaluation, []) if part.rows]
+            answers = [store.get(part.key, part.kind) for part in parts]
+            if not parts or None in answers:
+                reason = f"{store_root} does not hold its outputs any more. Run snakemake again to compute them."
+                lost[question.evaluation] = reason
+                why, empty = {"unavailable": reason}, question.kind.schema.empty_table()
+                made_of = artifacts.made_of(why, question.path)
+                _write(out, question.evaluation, record, question.kind, empty, why, made_of)
+                continue
+            found = _together(answers)
+            try:
+                store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
+            except StoreError as error:  # a store that may only be read holds the shards, which are enough
+                log.warning("answers: %s", error)
+        table, facts = found
+        facts = {**facts, "requests": notes[question.evaluation]["fingerprint"]}
+        _write(out, question.evaluation, record, question.kind, table, facts, question.key)
+        counts["answered"] += 1
+    return counts, lost
+
+
+def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
+    """The rows of all shards; the first one's metadata, counts added up, what went wrong in any of them kept."""
+    facts = [note for _, note in parts]
+    total = {key: value for key, value in facts[0].items() if key != "store_key"}
+    for name in ("counters", "flags"):
+        if name in total:
+            keys = dict.fromkeys(key for note in facts for key in note.get(name, {}))
+            total[name] = {key: _sum([note.get(name, {}).get(key) for note in facts]) for key in keys}
+    if "engine" in total:
+        fallbacks = dict.fromkeys(str(each) for note in facts for each in note["engine"].get("fallback", []))
+        total["engine"] = {**total["engine"], "fallback": list(fallbacks)}
+    return pa.concat_tables([table for table, _ in parts]), {**total, "shards": len(parts)}
+
+
+def _sum(values: list):
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
+
+
+def _write(out: Path, evaluation: str, record: dict, kind: Kind, table, facts: dict, fingerprint: str) -> None:
+    # one model under two names has one entry in the store, which knows the name it was first asked under
+    model = {**facts.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
+    facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
+    note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
+    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)

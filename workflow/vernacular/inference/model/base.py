@@ -1,0 +1,191 @@
+"""A base in memory and the models that are evaluated with it, none of which changes another.
+
+The base itself and each of its adapters use the same tensors, one after the other. Whatever a model left behind is
+found before the next one begins: by the checksums of all parameters and buffers and by the module tree, both taken when
+the base was loaded. On a difference the base is loaded again.
+"""
+
+import contextlib
+import gc
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from vernacular.core.errors import ModelError
+from vernacular.inference.model.adapter import adapted
+from vernacular.inference.model.load import LoadedModel, load
+
+log = logging.getLogger("vernacular")
+
+
+class Base:
+    """The base that `record` describes, loaded.
+
+    `shared`: it is for several models; for one alone nothing is verified. Raises what `load` raises.
+    """
+
+    def __init__(self, record: dict, *, threads: int | None = None, shared: bool = True):
+        self.record = {key: value for key, value in record.items() if key != "adapter"}
+        self.threads, self.shared = threads, shared
+        self.reloads: list[dict] = []  # for each time that it had to be loaded again: after which model, what differed
+        self._user: str | None = None  # the model that was evaluated last
+        self._state: ModelState | None = None
+        self.loaded: LoadedModel | None = None
+        self._load()
+
+    @contextlib.contextmanager
+    def model(self, record: dict) -> Iterator[LoadedModel]:
+        """Yield the model of `record`, the base itself or one of its adapters; the base is first verified.
+
+        Raises ModelError where the adapter cannot be put on, and where the base had to be loaded again and could not
+        be; `loaded` is None then.
+        """
+        self.verify()
+        self._user = record["name"]
+        with adapted(self.loaded, record) if record.get("adapter") else contextlib.nullcontext(self.loaded) as loaded:
+            try:
+                yield loaded
+            finally:
+                self.loaded.evaluations = loaded.evaluations
+
+    def verify(self) -> None:
+        """Load the base again if it is not what it was when it was loaded; raises what `load` raises."""
+        if self.loaded is None:
+            self._load()
+        elif self._user is not None:
+            if not self.shared:
+                raise ValueError(f"{self.record['name']} was loaded for one model, and is asked for another.")
+            if changed := self._state.differences(state_of(self.loaded.model)):
+                self._load_again(changed)
+        self._user = None
+
+    def _load_again(self, changed: list[str]) -> None:
+        name, count = self.record["name"], f"{len(changed)} of its parts ({changed[0]}, …)"
+        log.warning("model %s: %s changed %s; loading it again", name, self._user, count)
+        self.reloads.append({"after": self._user, "changed": len(changed), "first": changed[0]})
+        self.loaded = None
+        gc.collect()  # modules and PEFT's refer to each other
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        self._load()
+
+    def _load(self) -> None:
+        loaded = load(self.record, threads=self.threads)
+        if self.shared:
+            state = state_of(loaded.model)
+            # a tensor without a checksum cannot be compared; what was loaded counts
+            if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
+                raise ModelError(
+                    f"model {self.record['name']}: {self.record['folder']} changed while the job ran: {len(changed)} "
+                    f"tensors ({changed[0]}, …) differ from those loaded before. Run again."
+                )
+            self._state = self._state or state
+        if self.reloads:
+            loaded.notes["base_loaded_again"] = {"times": len(self.reloads), **self.reloads[-1]}
+        self.loaded = loaded
+
+    def _comparable(self, name: str) -> bool:
+        return name not in self._state.tensors or self._state.tensors[name][-1] is not None
+
+
+_PORTIONS = {"cpu": 2**15}  # words at once: what stays in a core's cache
+_PORTION = 2**23  # elsewhere: 64 MiB, and as much again for each intermediate result
+_GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, as signed
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What a model consists of, comparable with ==; `tensors` has the checksum of each parameter and buffer by name."""
+
+    modules: dict[str, tuple]  # name -> class, mode, and what is hooked in
+    tensors: dict[str, tuple]  # name -> (the name it shares its memory with, dtype, shape, checksum)
+    config: str
+
+    def differences(self, other: "ModelState") -> list[str]:
+        """Return names of tensors and modules that differ, sorted; a tensor without a checksum always does."""
+        names = []
+        for mine, others in ((self.tensors, other.tensors), (self.modules, other.modules)):
+            names += [name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name)]
+        names += [name for name, (*_, checksum) in self.tensors.items() if checksum is None]
+        return sorted({name or "the model" for name in names} | ({"config"} if self.config != other.config else set()))
+
+
+def state_of(model: torch.nn.Module) -> ModelState:
+    """Return the state of `model`: its modules, and the checksums of all its parameters and buffers."""
+    modules = {name: _facts(module) for name, module in model.named_modules(remove_duplicate=False)}
+    first_name: dict[tuple, str] = {}
+    tensors: dict[str, tuple] = {}
+    sums: dict[str, torch.Tensor | None] = {}
+    for name, tensor in [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]:
+        in_memory = _in_memory(tensor) and tensor.numel()
+        place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride()) if in_memory else name
+        shared = first_name.setdefault(place, name)
+        if shared == name:
+            sums[name] = checksum(tensor)
+        tensors[name] = (shared, str(tensor.dtype), tuple(tensor.shape))
+    values = _values(sums)
+    config = getattr(model, "config", None)
+    return ModelState(
+        modules,
+        {name: (*facts, values[facts[0]]) for name, facts in tensors.items()},
+        config.to_json_string(use_diff=False) if hasattr(config, "to_json_string") else repr(config),
+    )
+
+
+@torch.no_grad()
+def checksum(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the checksum of a tensor's bits, an int64 scalar on its device; None where the bits are not at hand.
+
+    It depends on the bits in the order of the tensor's indices, not on strides, device or portions. Weights offloaded
+    to disk ("meta") and those wrapped by a quantization library have no bits to read.
+    """
+    if not _in_memory(tensor):
+        return None
+    tensor = tensor.data
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    portion = _PORTIONS.get(tensor.device.type, _PORTION)
+    flat = tensor.contiguous().reshape(-1)
+    step = portion * 8 // flat.element_size()
+    for number, low in enumerate(range(0, flat.numel(), step)):
+        words = _words(flat[low : low + step])
+        start = number * portion + 1
+        mixed = torch.arange(start, start + len(words), device=words.device).mul_(_GOLDEN).add_(words)
+        for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
+            mixed.bitwise_xor_((mixed >> shift).bitwise_and_(2 ** (64 - shift) - 1)).mul_(factor)
+        total += mixed.sum()
+    return total
+
+
+def _in_memory(tensor: torch.Tensor) -> bool:
+    return tensor.device.type != "meta" and type(tensor.data) is torch.Tensor
+
+
+def _words(flat: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a flat tensor as int64 words, with zeros behind the last byte."""
+    raw = flat.view(torch.uint8)
+    if rest := len(raw) % 8:
+        raw = torch.cat([raw, raw.new_zeros(8 - rest)])
+    elif raw.storage_offset() % 8 or raw.data_ptr() % 8:
+        raw = raw.clone()
+    return raw.view(torch.int64)
+
+
+def _values(sums: dict[str, torch.Tensor | None]) -> dict[str, int | None]:
+    """Return the sums as numbers, brought from each device in one go."""
+    values: dict[str, int | None] = dict.fromkeys(sums)
+    for device in {value.device for value in sums.values() if value is not None}:
+        names = [name for name, value in sums.items() if value is not None and value.device == device]
+        values |= zip(names, torch.stack([sums[name] for name in names]).tolist(), strict=True)
+    return values
+
+
+def _facts(module: torch.nn.Module) -> tuple:
+    own = vars(module)
+    hooks = [len(hooks) for name, hooks in sorted(own.items()) if name.endswith("_hooks") and isinstance(hooks, dict)]
+    name = f"{type(module).__module__}.{type(module).__qualname__}"
+    return (name, module.training, "forward" in own, tuple(hooks))

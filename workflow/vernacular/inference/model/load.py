@@ -1,0 +1,252 @@
+"""The one place that loads an evaluated model: from a local folder, safely, its number-changing choices recorded.
+
+Nothing is fetched: a model is a folder (or a GGUF file in one) that an earlier step put on disk. Weights are read from
+safetensors unless the person allowed pickles, code inside a model folder is not run unless allowed, and a checkpoint
+that lacks weights is refused rather than filled with random ones.
+"""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
+
+from vernacular.checkpoints import inputs
+from vernacular.checkpoints.limits import bounded_build
+from vernacular.core.errors import MachineError, ModelError, closest
+from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
+
+DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+# Position embeddings of the RoBERTa family start after the padding index, so that many rows cannot be used.
+_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
+_LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_UNLIMITED = 1_000_000  # tokenizers without a limit say 1e30
+
+
+@dataclass
+class LoadedModel:
+    """An evaluated model in memory, with the facts about it that scoring and generation rely on."""
+
+    model: Any  # transformers PreTrainedModel, in eval mode
+    tokenizer: Any  # transformers PreTrainedTokenizerBase
+    kind: str  # "causal" or "masked"
+    device: torch.device  # where input ids go
+    max_length: int | None  # tokens the model can read at once; None = no limit known
+    bos_id: int | None  # the token "bos: always" or "auto" prepends; None where the tokenizer has none
+    eos_id: int | None
+    adds_bos: bool  # does the tokenizer itself begin a text with bos_id?
+    n_embeddings: int  # rows of the input embeddings: token ids are below
+    record: dict  # what the model step wrote: name, folder, fingerprint, revision, options
+    seconds: float = 0.0  # spent loading
+    notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
+    evaluations: int = 0  # done with this load
+    checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, so that it is run once per load
+
+    def option(self, name: str, default=None):
+        """An option of the record, or `default` where it is absent or null."""
+        value = self.record.get(name)
+        return default if value is None else value
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating-point type of the forward pass."""
+        return self.model.dtype
+
+    @property
+    def body(self) -> torch.nn.Module:
+        """The model below its output head: what its own forward calls."""
+        return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
+
+    def facts(self) -> dict:
+        """What an artifact's metadata says about the model and the machine."""
+        return {
+            "name": self.record.get("name"),
+            "revision": self.record.get("revision"),
+            "fingerprint": self.record.get("fingerprint"),
+            "architecture": type(self.model).__name__,
+            "kind": self.kind,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "quantization": self.record.get("quantization"),
+            "attention": getattr(self.model.config, "_attn_implementation", None),
+            "max_length": self.max_length,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "threads": torch.get_num_threads(),
+            "remote_code": bool(self.option("trust_remote_code")),
+            **self.notes,
+        }
+
+
+def load(record: dict, *, threads: int | None = None) -> LoadedModel:
+    """Load the model that `record` describes; `threads` is the number of CPU threads the job was given.
+
+    The files are compared with the record before and after, and only read for that if they were touched.
+
+    Raises ModelError with the sentence a person reads: no folder, an unknown option, files that are not those of the
+    record, weights missing or in pickles only, an architecture of the other kind, code of its own that is not trusted,
+    a package that is not there.
+    Raises MachineError where the device is not there or has not enough memory.
+    """
+    started = time.perf_counter()
+    transformers.logging.disable_progress_bar()  # a log is no place for one
+    name = record["name"]
+    _check_options(name, record)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    folder = Path(record["folder"])
+    if not folder.is_dir():
+        raise ModelError(
+            f"model {name}: there is no folder {folder}. If it was deleted, delete resources/models/{name}.json too, "
+            "and the next run fetches it again."
+        )
+    inputs.verify(record)
+    source = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
+    if record.get("gguf_file"):
+        source["gguf_file"] = record["gguf_file"]
+    try:
+        with library_errors():
+            tokenizer = AutoTokenizer.from_pretrained(folder, **source)
+            tokenizer("a")  # an odd limit in its config shows only here
+    except ODD_FILES as error:
+        raise ModelError(
+            f"model {name}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
+        ) from error
+    device, device_map = _place(name, record)
+    model, report = _read_weights(name, folder, record, device, device_map, source)
+    if missing := sorted(report.get("missing_keys") or []):
+        raise ModelError(
+            f"model {name}: {folder} lacks {len(missing)} weights that a {record['kind']} {type(model).__name__} needs "
+            f"({missing[0]}, …); it would be scored with random numbers. Is it a {record['kind']} language model?"
+        )
+    if mismatched := sorted(report.get("mismatched_keys") or []):
+        key, found, wanted = mismatched[0]
+        raise ModelError(
+            f"model {name}: {len(mismatched)} weights in {folder} have another shape than its config.json says "
+            f"({key}: {_shape(found)}, and {_shape(wanted)} by the config)."
+        )
+    inputs.verify(record)  # what was written while the model was read
+    loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
+    if unused := sorted(report.get("unexpected_keys") or []):  # layers beyond the config's number, or a part not asked
+        loaded.notes["unused_weights"] = {"count": len(unused), "first": unused[0]}
+    loaded.seconds = time.perf_counter() - started
+    return loaded
+
+
+def wrap(model, tokenizer, record: dict) -> LoadedModel:
+    """The LoadedModel of a model already in memory (tests, and models that other code made)."""
+    embeddings = model.get_input_embeddings().weight
+    plain = tokenizer("a")["input_ids"]
+    bos = tokenizer.bos_token_id
+    # BERT-like tokenizers call it cls; it stands where a BOS would
+    adds = bool(plain) and bos is not None and plain[0] == bos
+    return LoadedModel(
+        model=model,
+        tokenizer=tokenizer,
+        kind=record["kind"],
+        device=embeddings.device,
+        max_length=_max_length(model, tokenizer, record),
+        bos_id=bos,
+        eos_id=tokenizer.eos_token_id,
+        adds_bos=adds,
+        n_embeddings=embeddings.shape[0],
+        record=record,
+    )
+
+
+def _check_options(name: str, record: dict) -> None:
+    for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
+        value = record.get(key, "auto")
+        if value not in allowed:
+            raise ModelError(f'model {name}: {key} is "{value}".{closest(value, allowed)}')
+
+
+def _place(name: str, record: dict) -> tuple[str, str | None]:
+    """(device, device_map): several CUDA devices share a model through accelerate, everything else holds it whole."""
+    device = record.get("device", "auto")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise MachineError(f"model {name}: device is cuda, and this machine has no CUDA device that torch can use.")
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise MachineError(f"model {name}: device is mps, and this machine has none that torch can use.")
+    many = device == "cuda" and torch.cuda.device_count() > 1
+    return device, "auto" if many or (device == "cuda" and record.get("quantization")) else None
+
+
+def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any, dict]:
+    """The model on its device and transformers' loading report (missing and mismatched keys)."""
+    options = {
+        **source,
+        "dtype": DTYPES[record.get("dtype", "auto")],
+        "use_safetensors": None if record.get("allow_pickle") or record.get("gguf_file") else True,
+        "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # they become our error, which names them
+    }
+    if device_map:
+        options["device_map"] = device_map
+    if record.get("quantization"):
+        options["quantization_config"] = _quantization(record["quantization"])
+    loading = logging.getLogger("transformers.modeling_utils")
+    level = loading.level
+    loading.setLevel(logging.ERROR)  # its table of unexpected keys; missing ones become our error
+    try:
+        with library_errors(), bounded_build(record):
+            model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
+        _refuse_bidirectional(name, record, model)
+        return (model if device_map else model.to(device)), report
+    except ODD_FILES as error:
+        if is_out_of_memory(error):
+            raise MachineError(
+                f"model {name} does not fit in the memory of {device}: choose dtype bfloat16, a quantization, "
+                "or more devices."
+            ) from error
+        if is_lost_device(error):
+            raise MachineError(f"model {name}: {device} failed: {reason(error, record)}") from error
+        raise ModelError(f"model {name}: {folder} cannot be loaded: {reason(error, record)}") from error
+    finally:
+        loading.setLevel(level)
+
+
+def _refuse_bidirectional(name: str, record: dict, model) -> None:
+    """An encoder loaded as a causal model would see the words it is asked to predict: refuse it."""
+    config = model.config
+    architectures = getattr(config, "architectures", None) or []
+    masked = any(a.endswith("ForMaskedLM") for a in architectures)
+    if record["kind"] == "causal" and masked and not getattr(config, "is_decoder", False):
+        raise ModelError(f'model {name} is a masked language model ({architectures[0]}): set kind to "masked".')
+
+
+def _quantization(options: dict):
+    """transformers' own configuration: bitsandbytes by its load_in_* keys, any other method by its quant_method."""
+    if "quant_method" in options:
+        from transformers.quantizers.auto import AutoQuantizationConfig
+
+        return AutoQuantizationConfig.from_dict(dict(options))
+    return BitsAndBytesConfig(**options)
+
+
+def _max_length(model, tokenizer, record: dict) -> int | None:
+    """Tokens the model reads at once: the person's limit, else the smallest that the config and the tokenizer name."""
+    config = model.config.get_text_config(decoder=True)
+    limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
+    limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
+    if limits and config.model_type in _OFFSET_POSITIONS:
+        limits[0] -= (config.pad_token_id or 0) + 1
+    longest = tokenizer.model_max_length
+    if isinstance(longest, int) and 0 < longest < _UNLIMITED:
+        limits.append(longest)
+    if record.get("max_length"):
+        limits.append(record["max_length"])
+    return min(limits) if limits else None
+
+
+def _shape(size) -> str:
+    return " x ".join(map(str, size))

@@ -1,0 +1,136 @@
+"""Tokens of a text and where they stand in it: one tokenisation of the whole string, never of its parts.
+
+`encode` gives ids and character offsets; `span_tokens` says which tokens carry a span of characters. A tokenizer that
+knows no offsets has them rebuilt from its own decoding, and the text is refused if that cannot be proven right.
+"""
+
+from dataclasses import dataclass
+
+from vernacular.core.errors import ModelError
+from vernacular.inference.model.load import LoadedModel
+
+BOS_POLICIES = ("auto", "always", "never", "eos")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A tokenised text."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int] | None]  # characters [start, end) of each token; None: a special token that was added
+    words: list[int | None]  # which word of the tokenizer's own count each token is a piece of; None: special
+
+    @property
+    def lead(self) -> int:
+        """How many added special tokens stand before the text."""
+        return next((i for i, offset in enumerate(self.offsets) if offset is not None), len(self.offsets))
+
+    def starting_with(self, token_id: int) -> "Encoded":
+        """The same with one more special token in front."""
+        return Encoded([token_id, *self.ids], [None, *self.offsets], [None, *self.words])
+
+
+class CannotAlign(Exception):
+    """A tokenizer without offsets does not give the text back when it decodes."""
+
+
+def bos_policy(loaded: LoadedModel) -> str:
+    """The record's BOS policy; raises ModelError if it is unknown or asks for a token that the tokenizer has not.
+
+    "auto": as the tokenizer does it; where it adds nothing and a text is scored from its first character, its BOS token
+    is put in front if it has one (else the first token stays unscored). "always": in front of every text. "never":
+    taken away where the tokenizer adds it. "eos": the EOS token stands in, where the tokenizer adds no BOS.
+    """
+    policy, name = loaded.option("bos", "auto"), loaded.record["name"]
+    if policy not in BOS_POLICIES:
+        raise ModelError(f'model {name}: bos is "{policy}"; allowed: {", ".join(BOS_POLICIES)}.')
+    if policy == "always" and loaded.bos_id is None:
+        raise ModelError(f"model {name}: bos is always, and its tokenizer has no BOS token; try eos, or auto.")
+    if policy == "eos" and loaded.eos_id is None:
+        raise ModelError(f"model {name}: bos is eos, and its tokenizer has no EOS token.")
+    return policy
+
+
+def encode(loaded: LoadedModel, text: str, *, specials: bool = True) -> Encoded:
+    """Ids and offsets of `text`, as the tokenizer does it; `specials` False where a chat template brought them already.
+
+    Raises CannotAlign for a tokenizer without offsets that does not give the text back.
+    """
+    tokenizer = loaded.tokenizer
+    if tokenizer.is_fast:
+        found = tokenizer(text, add_special_tokens=specials, verbose=False).encodings[0]
+        offsets = [
+            None if part is None else offset for part, offset in zip(found.sequence_ids, found.offsets, strict=True)
+        ]
+        return Encoded(found.ids, offsets, found.word_ids)
+    plain = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    offsets = rebuilt_offsets(tokenizer, plain, text)
+    whole = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if specials else plain
+    lead = next((i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain), None)
+    if lead is None:
+        raise CannotAlign("its special tokens change the others")
+    tail = len(whole) - lead - len(plain)
+    words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
+    return Encoded(whole, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
+
+
+def with_bos(loaded: LoadedModel, encoded: Encoded, policy: str, *, scored_from_start: bool) -> Encoded:
+    """`encoded` under a BOS policy; `scored_from_start`: its first token is asked for, something should precede it."""
+    begins = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
+    if policy == "never":
+        count = next((i for i, token in enumerate(encoded.ids[: encoded.lead]) if token != loaded.bos_id), encoded.lead)
+        return Encoded(encoded.ids[count:], encoded.offsets[count:], encoded.words[count:])
+    if policy == "always":
+        return encoded if begins else encoded.starting_with(loaded.bos_id)
+    if begins or encoded.lead:
+        return encoded
+    if policy == "eos":
+        return encoded.starting_with(loaded.eos_id)
+    return encoded.starting_with(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
+
+
+def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
+    """Offsets from decoding ever longer beginnings of `ids`; each must begin `text`, and the last be all of it.
+
+    A token that ends inside a character (bytes of an accented letter) stands on that character, as its fellows do.
+    """
+    offsets, end = [], 0
+    for count in range(1, len(ids) + 1):
+        decoded = tokenizer.decode(ids[:count], skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        decoded = decoded.rstrip("\ufffd") if count < len(ids) else decoded
+        if not text.startswith(decoded) or len(decoded) < end:
+            raise CannotAlign(f"its tokens decode to {decoded[-20:]!r} where the text has {text[end : end + 20]!r}")
+        offsets.append((end, max(len(decoded), min(end + 1, len(text)))))
+        end = len(decoded)
+    if end != len(text):
+        raise CannotAlign(f"its tokens do not give back the text's end, {text[end:][:20]!r}")
+    return offsets
+
+
+def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, end: int) -> tuple[range, bool]:
+    """(tokens that carry the characters [start, end), does one of them straddle an edge?); an empty range: no token.
+
+    A token belongs to the span if it holds a character of it that is not blank (any character, in a span of blanks).
+    So a token that straddles an edge is scored with the span that holds its letters: no letter of a span goes
+    unscored. It is flagged, unless all that it holds beyond the edge is blank (" A" scored for "A"). A token without
+    characters of its own (the lone ▁ that SentencePiece puts before a text) goes with what follows it.
+    """
+    blank_span = not text[start:end].strip()
+    inside, straddles = [], False
+    for index, offset in enumerate(offsets):
+        if offset is None or offset[0] >= end or offset[1] <= start:
+            continue
+        held = text[max(start, offset[0]) : min(end, offset[1])]
+        beyond = text[offset[0] : start] + text[end : max(end, offset[1])]
+        whole = not beyond
+        if whole or blank_span or held.strip():
+            inside.append(index)
+            straddles |= bool(beyond.strip())
+        else:
+            straddles = True  # the blank at the span's edge is scored with its neighbour
+    if not inside:
+        return range(0), straddles
+    first = inside[0]
+    while first > 0 and offsets[first - 1] is not None and offsets[first - 1] == (offsets[first][0],) * 2:
+        first -= 1  # zero-width, at the span's very start
+    return range(first, inside[-1] + 1), straddles

@@ -1,0 +1,188 @@
+"""Masked models: pseudo-log-likelihood, one masked copy of the text per token of the span.
+
+"original" masks the token alone (Salazar et al. 2020, "Masked Language Model Scoring", ACL); "within_word_l2r" masks
+the later tokens of its word too, so that its own pieces do not give it away (Kauf & Ivanova 2023, "A Better Way to Do
+Masked Language Model Scoring", ACL). Specials stay as they are. Requests that mask the same place of the same text
+(the candidates of a cloze) share the copy.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
+from vernacular.inference.journal import Journal
+from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.scoring.execute import Counters, execute
+from vernacular.inference.scoring.head import Answers, Head
+from vernacular.inference.scoring.prepare import Prepared
+from vernacular.inference.scoring.strategy import MEND_NAN, NOISE, NOTHING_BUT_NAN, differences
+
+VARIANTS = ("original", "within_word_l2r")
+
+
+@dataclass
+class Copy:
+    """A text with masks in it, and what is asked at one of them."""
+
+    ids: tuple[int, ...]
+    position: int
+    asked: dict[int, list]  # target -> who asks
+
+
+@dataclass
+class MaskedBatch:
+    """Copies that go through the model together."""
+
+    copies: list[Copy]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed, padding included."""
+        return len(self.copies) * max(len(copy.ids) for copy in self.copies)
+
+    @property
+    def divisible(self) -> bool:
+        """Can a smaller budget cut this batch?"""
+        return len(self.copies) > 1
+
+    def questions(self) -> list[tuple[int, int, int, list]]:
+        """(row, column, target, who asks) of every question, in a fixed order."""
+        return [
+            (row, copy.position, target, who)
+            for row, copy in enumerate(self.copies)
+            for target, who in sorted(copy.asked.items())
+        ]
+
+    def name(self) -> str:
+        """A hash of what is computed and asked."""
+        return fingerprint([[list(c.ids), c.position, sorted(c.asked)] for c in self.copies])[:32]
+
+
+def ask_masked(
+    loaded: LoadedModel,
+    requests: list[Prepared],
+    *,
+    budget: int,
+    extras: frozenset[str],
+    take,
+    journal: Journal,
+    progress: bool,
+) -> tuple[Counters, dict]:
+    """Answer every span of `requests`, handing (questions, answers) to `take`; returns what it cost, and the metadata.
+
+    Raises ModelError if the tokenizer has no mask token, or a batch does not give what one text alone gives.
+    """
+    if loaded.tokenizer.mask_token_id is None:
+        raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
+    if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
+        raise ModelError(f"model {loaded.record['name']}: its tokenizer's mask token is beyond the model's vocabulary.")
+    copies = {request.request_id: copies_of(loaded, request) for request in requests}
+    everything = merged(copies, set(copies))
+    counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in everything))
+    head = Head(loaded, extras=extras - {"word_end"})
+    difference = _self_check(loaded, head, everything)
+
+    def answer(batch: MaskedBatch) -> Answers:
+        counters.forwards += 1
+        counters.tokens_computed += batch.tokens
+        return answers_of(loaded, head, batch)
+
+    execute(
+        loaded,
+        set(copies),
+        batches=lambda pending, budget: cut(merged(copies, pending), budget),
+        answer=answer,
+        take=take,
+        forget=lambda: None,
+        length=lambda who: len(copies[who][0][0]),
+        journal=journal,
+        counters=counters,
+        progress=progress,
+    )
+    variants = sorted({variant(request) for request in requests})
+    check = {"plain": {"agrees": True, "difference": difference}}
+    return counters, {"strategy_asked": None, "strategy": "plain", "fallback": [], "self_check": check, "pll": variants}
+
+
+def variant(request: Prepared) -> str:
+    """The pseudo-log-likelihood that a request asks for; "original" where it names none."""
+    return next((name for name in VARIANTS if f"pll:{name}" in request.extras), "original")
+
+
+def copies_of(loaded: LoadedModel, request: Prepared) -> list[tuple[tuple[int, ...], int, int, tuple]]:
+    """(masked ids, position, target, who asks) per token of the span."""
+    found = []
+    for index in range(request.first, request.stop):
+        ids = list(request.ids)
+        ids[index] = loaded.tokenizer.mask_token_id
+        if variant(request) == "within_word_l2r":
+            word = request.words[index]
+            for later in range(index + 1, len(ids)):
+                if word is not None and request.words[later] == word:
+                    ids[later] = loaded.tokenizer.mask_token_id
+        found.append((tuple(ids), index, request.ids[index], (request.request_id, index - request.first)))
+    return found
+
+
+def merged(copies: dict[str, list], pending: set[str]) -> list[Copy]:
+    """The distinct copies of the requests `pending`, in an order of their own."""
+    found: dict[tuple, Copy] = {}
+    for who in sorted(pending):
+        for ids, position, target, asker in copies[who]:
+            copy = found.setdefault((ids, position), Copy(ids, position, {}))
+            copy.asked.setdefault(target, []).append(asker)
+    return sorted(found.values(), key=lambda copy: (-len(copy.ids), copy.ids, copy.position))
+
+
+def cut(copies: list[Copy], budget: int) -> list[MaskedBatch]:
+    """Batches of at most `budget` tokens; `copies` come longest first, so like stand with like."""
+    batches = []
+    while copies:
+        count = max(1, budget // len(copies[0].ids))
+        batches.append(MaskedBatch(copies[:count]))
+        copies = copies[count:]
+    return batches
+
+
+@torch.inference_mode()
+def answers_of(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> Answers:
+    """One forward pass and the answers to the batch's questions, in their order."""
+    longest = max(len(copy.ids) for copy in batch.copies)
+    ids = torch.full((len(batch.copies), longest), loaded.tokenizer.pad_token_id or 0)
+    mask = torch.zeros(len(batch.copies), longest, dtype=torch.long)
+    for row, copy in enumerate(batch.copies):
+        ids[row, : len(copy.ids)] = torch.tensor(copy.ids)
+        mask[row, : len(copy.ids)] = 1
+    output = loaded.body(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
+    asked = batch.questions()
+    rows = [row * longest + column for row, column, _, _ in asked]
+    return head.ask(output[0].flatten(0, 1), output, rows, [target for _, _, target, _ in asked])
+
+
+@torch.inference_mode()
+def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | None:
+    """Largest difference between a small padded batch and transformers' own forward of each text of it."""
+    sample = [*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:]]
+    if not sample:
+        return None
+    batch = MaskedBatch(sample)
+    found = answers_of(loaded, head, batch)
+    alone = []
+    for row, position, target, _ in batch.questions():
+        ids = torch.tensor([sample[row].ids], device=loaded.device)
+        logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
+        alone.append(float(logits[target] - logits.logsumexp(-1)))
+    gaps = differences(list(zip(found.logprobs, alone, strict=True)))
+    if not len(gaps):
+        raise ModelError(
+            f"model {loaded.record['name']}: {NOTHING_BUT_NAN}: nan nats for every token tried. {MEND_NAN}"
+        )
+    difference = float(gaps.max())
+    full = loaded.dtype in (torch.float32, torch.float64)
+    if not difference <= NOISE[loaded.dtype] * (1 if full else 5):  # three tokens make no mean; NaN disagrees
+        raise ModelError(
+            f"model {loaded.record['name']}: scores in a batch and of one text alone differ by {difference:.2g} nats."
+        )
+    return difference

@@ -1,0 +1,210 @@
+"""From request rows to token paths: chat template, BOS, span, and what to leave out of a text that is too long."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vernacular.inference.model import rendering
+from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.tokenization import CannotAlign, Encoded, bos_policy, encode, span_tokens, with_bos
+from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+
+
+@dataclass
+class Prepared:
+    """One request, ready to be scored: tokens `ids[first:stop]` given all those before them."""
+
+    request_id: str
+    ids: list[int] = field(default_factory=list)  # to the span's end for a causal model, all for a masked one
+    offsets: list = field(default_factory=list)  # of the span's tokens
+    words: list = field(default_factory=list)  # the word each of `ids` is a piece of (masked models)
+    span: list[int] = field(default_factory=list)  # ids[first:stop], when all is done
+    first: int = 0
+    stop: int = 0  # stop == first: nothing to score
+    lead: int = 0  # special tokens before the text
+    tail: int = 0  # special tokens after it (masked models)
+    extras: frozenset[str] = frozenset()
+    rendered: str | None = None
+    flags: list[str] = field(default_factory=list)
+
+    @property
+    def flag(self) -> str | None:
+        return "; ".join(self.flags) or None
+
+    @property
+    def failed(self) -> bool:
+        """Is there nothing to ask the model, because of what the flag says?"""
+        return self.stop == self.first
+
+
+def prepare(loaded: LoadedModel, row: dict) -> Prepared:
+    """The token path of one row of kind "score". What goes wrong with a row is said in its flags, never raised."""
+    extras = frozenset(row["extras"] or ())
+    demonstrations = row["demonstrations"] or []
+    if "".join(demonstrations) != row["prefix"]:
+        demonstrations = []  # no cut that is sure to leave a well-formed prompt
+    policy = bos_policy(loaded)
+    left_out = 0
+    while True:
+        text, start, end, rendered = _text(loaded, row, demonstrations, left_out)
+        found = Prepared(row["request_id"], extras=extras, rendered=rendered)
+        if row["span_start"] >= row["span_end"] or start >= end:
+            found.flags.append("empty")
+            return found
+        try:
+            encoded = encode(loaded, text, specials=rendered is None)
+        except CannotAlign as error:
+            found.flags.append(f"error: the tokenizer tells no offsets, and {error}")
+            return found
+        _locate(loaded, found, encoded, text, start, end, policy)
+        too_many = _fed(loaded, found) - (loaded.max_length or _fed(loaded, found))
+        if found.failed or too_many <= 0 or left_out == len(demonstrations):
+            break
+        left_out += 1
+    if left_out:
+        found.flags.append(f"truncated: {left_out} demonstrations left out")
+        if rendered is None:
+            shift = len("".join(demonstrations[:left_out]))
+            found.offsets = [(a + shift, b + shift) for a, b in found.offsets]
+    if not found.failed and too_many > 0:
+        _cut(loaded, found, too_many)
+    if found.ids and max(found.ids) >= loaded.n_embeddings:
+        found.flags.append("error: a token is beyond the model's vocabulary")
+        found.stop = found.first
+    found.span = found.ids[found.first : found.stop]
+    unknown = loaded.tokenizer.unk_token_id
+    if unknown is not None and unknown in found.span:
+        found.flags.append("unknown token: part of the scored text is not in the vocabulary")
+    return found
+
+
+def _text(loaded: LoadedModel, row: dict, demonstrations: list[str], left_out: int) -> tuple[str, int, int, str | None]:
+    """(the whole text, span start, span end, the text again if a template made it), less some demonstrations."""
+    whole = row["prefix"] + row["text"]
+    if rendering.uses_chat(loaded, row["turns"], row["kind"]):
+        turns = rendering.without_demonstrations(row["turns"], left_out)
+        text, start = rendering.render_continuation(loaded, turns, whole[row["span_start"] : row["span_end"]])
+        return text, start, len(text), text
+    gone = len("".join(demonstrations[:left_out]))
+    return whole[gone:], row["span_start"] - gone, row["span_end"] - gone, None
+
+
+def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, end: int, policy: str) -> None:
+    """Put the BOS in place and find the span's tokens."""
+    span, straddles = span_tokens(text, encoded.offsets, start, end)
+    before = len(encoded.ids)
+    if loaded.kind == "causal" and (found.rendered is None or policy == "always"):
+        encoded = with_bos(loaded, encoded, policy, scored_from_start=bool(span) and span.start == encoded.lead)
+    moved = len(encoded.ids) - before
+    found.first, found.stop = span.start + moved, span.stop + moved
+    found.lead = encoded.lead
+    if loaded.kind == "causal":
+        found.ids = encoded.ids[: found.stop]
+    else:
+        found.ids, found.words = encoded.ids, encoded.words
+        found.tail = Encoded([], encoded.offsets[::-1], []).lead
+    found.offsets = encoded.offsets[found.first : found.stop]
+    if straddles:
+        found.flags.append("boundary")
+    if not span:
+        found.first = found.stop = 0
+        found.flags.append("empty")
+    elif loaded.kind == "causal" and found.stop == 1 and "word_end" not in found.extras:
+        found.stop = found.first
+        found.flags.append("error: the only token has nothing before it to be predicted from")
+
+
+def _fed(loaded: LoadedModel, found: Prepared) -> int:
+    """Tokens the model must read. A causal model need not read the last one, unless what follows it is asked for."""
+    if loaded.kind == "masked" or "word_end" in found.extras:
+        return len(found.ids)
+    return len(found.ids) - 1
+
+
+def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:
+    """Leave out `too_many` tokens: from the text's left, then (masked) its right; no special, none of the span.
+
+    Where no special stands in front, one token of context stays, for the span's first to be predicted from.
+    """
+    left = max(0, found.first - found.lead - (loaded.kind == "causal" and not found.lead))
+    right = max(0, len(found.ids) - found.tail - found.stop)
+    if too_many > left + right:
+        size = found.stop - found.first
+        found.flags.append(f"error: a span of {size} tokens does not fit in {loaded.max_length}")
+        found.stop = found.first
+        return
+    from_left = min(left, too_many)
+    if from_right := too_many - from_left:
+        edge = len(found.ids) - found.tail
+        found.ids = found.ids[: edge - from_right] + found.ids[edge:]
+        found.words = found.words[: edge - from_right] + found.words[edge:]
+    found.ids = found.ids[: found.lead] + found.ids[found.lead + from_left :]
+    found.words = found.words[: found.lead] + found.words[found.lead + from_left :]
+    found.first, found.stop = found.first - from_left, found.stop - from_left
+    found.flags.append(f"truncated: {too_many} tokens left out")
+
+
+# Measured: while a portion of this size is asked, it takes some 400 MB.
+PORTION = 100_000_000  # characters
+_OWN = 2_500  # what a request takes beside its text, in characters
+
+
+def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
+    """The rows of each portion, ascending; `masked`: a text is read once for each token of its span.
+
+    The cut follows from the requests alone, so that a resumed run makes the same one.
+    """
+    prefix, text = _lengths(requests["prefix"]), _lengths(requests["text"])
+    sizes = prefix + text
+    if masked:
+        spans = [pc.fill_null(requests[name], 0).to_numpy() for name in ("span_end", "span_start")]
+        sizes = sizes * np.maximum(1, (spans[0] - spans[1]) / CHARACTERS_PER_TOKEN)
+    sizes = sizes + _OWN
+    if sizes.sum() <= PORTION:
+        return [np.arange(requests.num_rows)]
+    shown = pa.table({"prefix": prefix, "text": requests["text"]})
+    order = pc.sort_indices(shown, [("prefix", "descending"), ("text", "ascending")]).to_numpy()
+    so_far = np.cumsum(sizes[order])
+    edges = [0]
+    while edges[-1] < len(order):
+        edges.append(_edge(shown, order, so_far, edges[-1]))
+    return [np.sort(order[low:high]) for low, high in itertools.pairwise(edges)]
+
+
+def _edge(shown: pa.Table, order: np.ndarray, so_far: np.ndarray, low: int) -> int:
+    """Where the portion ends that begins at `low`: as large as it may be, or all of one text that is larger."""
+
+    def cuts(edge: int) -> bool:
+        return edge < len(order) and all(
+            column[int(order[edge - 1])] == column[int(order[edge])] for column in shown.columns
+        )
+
+    before = so_far[low - 1] if low else 0
+    most = max(low + 1, int(np.searchsorted(so_far, before + PORTION, side="right")))
+    edge = most
+    while edge > low and cuts(edge):
+        edge -= 1
+    if edge > low:
+        return edge
+    while cuts(most):
+        most += 1
+    return most
+
+
+def together(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
+    """What was answered to each portion as one table, in the order of the requests."""
+    whole = pa.concat_tables(parts)
+    return whole if len(parts) == 1 else whole.take(np.argsort(np.concatenate(rows)))
+
+
+def _lengths(column: pa.ChunkedArray) -> np.ndarray:
+    """Characters of each text; a text that many rows share is counted once."""
+    found = [np.zeros(0, int)]
+    for chunk in column.chunks:
+        coded = pa.types.is_dictionary(chunk.type)
+        lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if coded else pc.utf8_length(chunk)
+        found.append(lengths.to_numpy(zero_copy_only=False))
+    return np.concatenate(found)

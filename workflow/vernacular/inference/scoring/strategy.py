@@ -1,0 +1,218 @@
+"""The strategy to score with: the fastest that a model can do, by its own answers to some of what it is to be asked."""
+
+import inspect
+from dataclasses import dataclass
+from itertools import takewhile
+from math import isfinite, isnan
+
+import torch
+
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.failures import is_out_of_memory
+from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.memory import release
+from vernacular.inference.scoring.forward import Body
+from vernacular.inference.scoring.head import Head, answer
+from vernacular.inference.scoring.plan import SHORTEST_BLOCK, STRATEGIES, Limits, plan
+from vernacular.inference.scoring.trie import Path, grow, size
+
+
+def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int) -> tuple[str, dict]:
+    """(the strategy to use, what the metadata says about the choice); `tokens`: those of the paths' trie."""
+    if wanted not in ("auto", *STRATEGIES):
+        raise ModelError(f'strategy is "{wanted}"; allowed: auto, {", ".join(STRATEGIES)}.')
+    facts = {"strategy_asked": wanted, "fallback": [], "self_check": {}, "head": "rows"}
+    if not paths:
+        return "plain", {**facts, "strategy": "plain"}
+    begin = 0 if wanted == "auto" else STRATEGIES.index(wanted)
+    asked = list(paths.values())
+    for strategy in STRATEGIES[begin:]:
+        reason = incapable(loaded, strategy)
+        if reason is None:
+            result = check(loaded, strategy, asked, tokens)
+            facts["self_check"][strategy] = result.facts()
+            if result.agrees:
+                return strategy, {**facts, "strategy": strategy}
+            reason = result.reason
+        facts["fallback"].append(f"{strategy}: {reason}")
+    # even plain batches differ: perhaps the head cannot be fed by itself, so let the model do all in one
+    result = check(loaded, "plain", asked, tokens, whole_head=True)
+    facts["self_check"]["plain, whole head"] = result.facts()
+    if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
+        healthy = with_numbers(loaded, paths)
+        if 0 < len(healthy) < len(paths):  # a broken token or two, and not a broken model
+            return choose(loaded, wanted, healthy, size(grow(list(healthy.values()))))
+        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
+    if not result.agrees:
+        raise ModelError(
+            f"model {loaded.record['name']}: scores in a batch disagree with one text at a time ({result.reason}); "
+            "its numbers would depend on the batch. Try dtype float32."
+        )
+    return "plain", {**facts, "strategy": "plain", "head": "whole"}
+
+
+def joined(engines: list[dict]) -> dict:
+    """What the metadata says of an evaluation: the slowest strategy, and the worst outcome of each check."""
+    slowest = max(engines, key=lambda facts: STRATEGIES.index(facts["strategy"]))
+    checks: dict[str, dict] = {}
+    for name, found in (pair for facts in engines for pair in facts["self_check"].items()):
+        checks[name] = max(checks.get(name, found), found, key=lambda f: (not f["agrees"], f["difference"] or 0.0))
+    whole = {**slowest, "self_check": checks}
+    whole["fallback"] = list(dict.fromkeys(reason for facts in engines for reason in facts["fallback"]))
+    if "head" in slowest:
+        whole["head"] = "whole" if any(facts["head"] == "whole" for facts in engines) else "rows"
+    if "pll" in slowest:
+        whole["pll"] = sorted({variant for facts in engines for variant in facts["pll"]})
+    return whole
+
+
+# Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
+_COUNTS_ROWS = {"gpt_neo"}
+_ATTENTION = {"full_attention", "sliding_attention"}
+
+# How far log-probabilities of tokens may differ (nats) and still be the same number: the largest difference in full
+# precision, the mean one in half, where single unlikely tokens differ by tenths from batch to batch whatever is done. A
+# wrong mask or position shifts most tokens of a text, by more.
+NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
+_SHORTEST_CHECK = 64  # tokens of a text
+NOTHING_BUT_NAN = "the model returns no numbers"
+MEND_NAN = "Its weights are damaged, or too large for float16: try dtype bfloat16 or float32."
+_SHARE = 0.05  # of the evaluation's tokens that the check may read again
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of comparing a strategy with the model asked one text at a time."""
+
+    strategy: str
+    agrees: bool
+    difference: float | None  # largest |difference| of a token's log-probability, nats; None: no number
+    tokens: int  # of the longest text compared
+    reason: str | None = None  # why it does not agree
+
+    def facts(self) -> dict:
+        """For the metadata."""
+        return {"agrees": self.agrees, "difference": self.difference, "tokens": self.tokens, "reason": self.reason}
+
+
+def incapable(loaded: LoadedModel, strategy: str) -> str | None:
+    """Why a model cannot take a strategy, or None where nothing known speaks against it."""
+    if strategy == "plain":
+        return None
+    model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
+    parameters = inspect.signature(loaded.body.forward).parameters
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
+        return f"{type(model).__name__} keeps a state instead of keys and values"
+    if other := sorted(kinds - _ATTENTION):
+        return f"{type(model).__name__} has {other[0]} layers"
+    if strategy == "prefix":
+        return None
+    if "position_ids" not in parameters or getattr(config, "alibi", False):
+        return f"{type(model).__name__} takes its positions from the order of tokens"
+    if config.model_type in _COUNTS_ROWS:
+        return f"{type(model).__name__} has local layers that count rows"
+    if config._attn_implementation not in ("sdpa", "eager"):
+        return f"{config._attn_implementation} takes no mask of ours"
+    return None
+
+
+def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, whole_head: bool = False) -> Check:
+    """Ask a few of the evaluation's own texts by `strategy` and one at a time, and compare; remembered per load.
+
+    The texts are cut (on the left) to what keeps the check to some percents of the evaluation's `tokens`. Raises
+    ModelError if there is not even memory for that.
+    """
+    longest = max(len(path.tokens) for path in paths)
+    length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
+    name = f"{strategy}, whole head" if whole_head else strategy
+    known = loaded.checks.get(name)
+    compared = known is not None and NOTHING_BUT_NAN not in (known.reason or "")
+    if not compared or (known.agrees and length > 2 * known.tokens):
+        loaded.checks[name] = _compare(loaded, strategy, paths, length, whole_head)
+    return loaded.checks[name]
+
+
+def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int, whole_head: bool) -> Check:
+    sample = _sample(paths, length)
+    behind = range(len(sample))[-2:]  # these stand behind others in their row
+    try:
+        found = _by_strategy(loaded, strategy, sample, whole_head)
+        alone = {who: _one_by_one(loaded, sample[who]) for who in behind}
+    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            return Check(strategy, False, None, length, f"{type(error).__name__}: {first_line(error)}")
+    else:
+        pairs = [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
+        return _judged(loaded, strategy, pairs, length)
+    release(loaded)
+    if length <= _SHORTEST_CHECK:
+        raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
+    return _compare(loaded, strategy, paths, max(_SHORTEST_CHECK, length // 2), whole_head)
+
+
+def with_numbers(loaded: LoadedModel, paths: dict[str, Path], tried: int = 16) -> dict[str, Path]:
+    """Of `tried` texts from all over `paths`, those to which the model gives a number, each asked alone."""
+    some = list(paths)[:: max(1, len(paths) // tried)]
+    return {who: paths[who] for who in some if any(not isnan(value) for value in _one_by_one(loaded, paths[who]))}
+
+
+def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:
+    """pairs: a token's log-probability by the strategy, and alone (NaN there is no number to agree with)."""
+    if not pairs:
+        return Check(strategy, True, None, length)
+    gaps = differences(pairs)
+    if not len(gaps):
+        return Check(strategy, False, None, length, f"{NOTHING_BUT_NAN}: nan nats for every token tried")
+    full = loaded.dtype in (torch.float32, torch.float64)
+    measure = float(gaps.max() if full else gaps.mean())
+    agrees = measure <= NOISE[loaded.dtype] and bool(gaps.isfinite().all())
+    reason = None if agrees else f"differs from one text at a time by {measure:.2g} nats a token"
+    largest = float(gaps.max())
+    return Check(strategy, agrees, largest if isfinite(largest) else None, length, reason)
+
+
+def differences(pairs: list[tuple[float, float]]) -> torch.Tensor:
+    """|a - b| of each (a, reference b) where b is a number: NaN where a alone is none, 0 where both are -inf.
+
+    >>> differences([(-1.0, -1.5), (-2.0, float("nan")), (float("-inf"), float("-inf"))]).tolist()
+    [0.5, 0.0]
+    """
+    a, b = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1)
+    return (a - b).abs().masked_fill(a == b, 0.0)[~b.isnan()]
+
+
+def _sample(paths: list[Path], length: int) -> list[Path]:
+    """Two neighbours in the trie and one from its end, cut to `length`, each asking all it can."""
+    ordered = sorted({path.tokens for path in paths})
+    middle = max(0, len(ordered) // 2 - 1)
+    chosen = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
+    shared = sum(1 for _ in takewhile(lambda same: same, (len(set(at)) == 1 for at in zip(*chosen, strict=False))))
+    # the same cut for all, and half of what is left still shared, so that blocks are checked too
+    cut = max(0, min(min(map(len, chosen)) - length, shared - length // 2))
+    texts = [tokens[cut : cut + length] for tokens in chosen]
+    return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
+
+
+def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_head: bool) -> list[list[float]]:
+    """Per text of the sample, the log-probabilities of its tokens but the first."""
+    roots = grow(sample)
+    shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= SHORTEST_BLOCK else 0
+    # just too short a row for all that branches off: so what is shared becomes a block, and two texts stand in one row
+    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared - 1, forward=1)
+    body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
+    found = [[0.0] * (len(path.tokens) - 1) for path in sample]
+    for batch in plan(roots, strategy, limits):
+        asked = batch.questions()
+        for (_, _, _, askers), value in zip(asked, answer(body, head, batch).logprobs, strict=True):
+            for who, index in askers:
+                found[who][index - 1] = value
+    return found
+
+
+@torch.inference_mode()
+def _one_by_one(loaded: LoadedModel, path: Path) -> list[float]:
+    """The reference: transformers' own forward of one text, every logit of it."""
+    ids = torch.tensor([path.tokens], device=loaded.device)
+    logits = loaded.model(input_ids=ids).logits[0, :-1].float()
+    return (logits.gather(-1, ids[0, 1:, None])[:, 0] - logits.logsumexp(-1)).tolist()

@@ -1,0 +1,167 @@
+"""Results in the Every Eval Ever format (evalevalai.com), which leaderboards and meta-analyses exchange.
+
+A file per model, under the path that its data store asks for: `data/vernacular/{owner}/{model}/{uuid}.json`. The uuid
+is made from the content, so that the same results are the same file. A model without a Hub id goes under `local/`, and
+no path of this machine is told. What the format cannot say (a value that is none, a metric with no better direction) is
+left out and counted in `source_metadata`.
+
+Follows the schema's version 0.3.0; nothing in it breaks 0.2.2, its last version before.
+"""
+
+import re
+import time
+import uuid
+from pathlib import Path
+
+import pandas as pd
+
+from vernacular import __version__
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.tables import plain_text
+from vernacular.interop.lm_eval_results import by_model, write_json
+from vernacular.summary.cells import finite
+
+SCHEMA_VERSION = "0.3.0"
+_BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; what is not here is unbounded or unknown
+_UNITS = {"share": "proportion"}  # their word for ours
+_HUB_ID = re.compile(r"([\w-][\w.-]*)/([\w.-]+)")
+
+
+def every_eval_ever(
+    long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
+) -> list[dict]:
+    """One record per model (with adapter and revision), of the values over all items.
+
+    `long` as `tables.collect` gives it; `models` have "name" and what is known of "source", "revision", "architecture",
+    "parameters", "fingerprint", "base", "adapter source" and "adapter revision"; `data_sets` as `notes.data_sets_of`
+    gives them; `when`, seconds since 1970, is now unless given.
+    """
+    known = {model["name"]: model for model in models}
+    # of one with and without a limit, the whole
+    found = {(row["task"], row["language"]): row for row in sorted(data_sets or [], key=lambda row: row["items"])}
+    stamp = f"{time.time() if when is None else when:.0f}"
+    return [_record(rows, known.get(rows[0]["model"], {}), found, stamp) for rows in by_model(long)]
+
+
+def write_every_eval_ever(
+    folder, long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
+) -> list[Path]:
+    """Write the record of each model below `folder`; returns the paths. Arguments as of `every_eval_ever`."""
+    Path(folder).mkdir(parents=True, exist_ok=True)  # there, and empty, where no model could be had
+    paths = []
+    for record in every_eval_ever(long, models, data_sets, when):
+        timeless = {key: value for key, value in record.items() if key not in ("evaluation_id", "retrieved_timestamp")}
+        name = uuid.UUID(hex=fingerprint(timeless)[:32], version=4)
+        place = Path(folder) / "data" / "vernacular" / record["model_info"]["id"]
+        paths.append(write_json(place / f"{name}.json", record))
+    return paths
+
+
+def _record(rows: list[dict], model: dict, data_sets: dict[tuple, dict], stamp: str) -> dict:
+    sayable = [row for row in rows if row["higher_is_better"] is not None and finite(row["value"])]
+    undirected = sum(row["higher_is_better"] is None for row in rows)
+    left_out = {
+        "left out, no better direction": undirected,
+        "left out, no value": len(rows) - len(sayable) - undirected,
+    }
+    about = _model(rows[0], model)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"vernacular/{about['id']}/{stamp}",
+        "retrieved_timestamp": stamp,
+        "source_metadata": {
+            "source_name": "Vernacular",
+            "source_type": "evaluation_run",
+            "source_organization_name": "not stated",
+            "evaluator_relationship": "other",
+            "additional_details": _texts(left_out),
+        },
+        "eval_library": {"name": "vernacular", "version": __version__},
+        "model_info": about,
+        "evaluation_results": [_result(row, data_sets.get((row["task"], row["language"]), {})) for row in sayable],
+    }
+
+
+def _model(row: dict, model: dict) -> dict:
+    name = plain_text(row["model"])
+    source = row["adapter"] or model.get("source") or ""
+    hub = _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
+    own = not hub or source.startswith("package:")
+    identity = f"local/{_folder_name(name)}" if own else f"{hub[1]}/{hub[2]}"
+    public = not own or source.startswith("package:")
+    details = {
+        "deployment_type": "self_deployed",
+        "model_availability": "open_weights" if public else "unknown",
+        "revision": row["model_revision"],
+        "source": source if public else None,
+        "base_model": row["base"],
+        **{key: model.get(key) for key in ("architecture", "parameters", "fingerprint")},
+    }
+    return {
+        "name": name,
+        "id": identity,
+        "developer": identity.partition("/")[0],
+        "additional_details": _texts(details),
+    }
+
+
+def _result(row: dict, data_set: dict) -> dict:
+    bounds = _BOUNDS.get(row["unit"])
+    metric = {
+        "evaluation_description": f"{row['metric']} on {row['task']} ({row['language']}), protocol {row['protocol']}, "
+        f"{row['shots']} demonstrations",
+        "metric_id": row["metric"] if row["metric"] == "accuracy" else f"vernacular.{row['metric']}",
+        "metric_name": row["metric"],
+        "lower_is_better": not row["higher_is_better"],
+        "additional_details": _texts({key: row[key] for key in ("signature", "chance", "majority")}),
+    }
+    if row["unit"]:
+        metric["metric_unit"] = _UNITS.get(row["unit"], row["unit"])
+    if bounds and bounds[0] <= row["value"] <= bounds[1]:
+        metric |= {"score_type": "continuous", "min_score": bounds[0], "max_score": bounds[1]}
+    asked = ("task", "language", "protocol", "shots", "seed", "style")
+    uncertainty = {"num_samples": row["n"]}
+    if finite(row["ci_low"]) and finite(row["ci_high"]):
+        interval = {"lower": row["ci_low"], "upper": row["ci_high"], "confidence_level": 0.95}
+        uncertainty["confidence_interval"] = interval
+    return {
+        "evaluation_result_id": f"{row['evaluation']}/{row['metric']}",
+        "evaluation_name": row["evaluation"],
+        "source_data": _source(row, data_set),
+        "metric_config": metric,
+        "score_details": {
+            "score": row["value"],
+            "details": _texts({key: row[key] for key in ("n_flagged", "n_ties")}),
+            "uncertainty": uncertainty,
+        },
+        "generation_config": {"additional_details": _texts({key: row[key] for key in asked})},
+    }
+
+
+def _source(row: dict, data_set: dict) -> dict:
+    """Where the items come from; of a file on this machine only that it is one."""
+    revision = {"revision": row["dataset_revision"], "licence": data_set.get("licence")}
+    samples = (row["dataset_revision"] or "").startswith("samples ")  # nobody should take those for the real set
+    name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if samples else "")
+    about = {"dataset_name": name, "additional_details": _texts(revision)}
+    if data_set.get("kind") == "hub":
+        about |= {"source_type": "hf_dataset", "hf_repo": data_set["from"]}
+        about |= {"samples_number": data_set["items"]}
+        return about | ({"hf_split": data_set["split"]} if data_set.get("split") else {})
+    if data_set.get("kind") == "url":
+        return about | {"source_type": "url", "url": [data_set["from"]]}
+    return about | {"source_type": "other"}
+
+
+def _texts(details: dict) -> dict[str, str]:
+    """The format wants text for every further detail; what is not known is left out."""
+    return {key: str(value) for key, value in details.items() if value is not None}
+
+
+def _folder_name(name: str) -> str:
+    """A portable name of a folder: letters, digits, `_`, `-`, and `.` inside.
+
+    >>> _folder_name("my model: v1/gl.")
+    'my_model_v1_gl'
+    """
+    return re.sub(r"[^\w.-]+", "_", name).strip("._")[:100].strip("._") or "unnamed"

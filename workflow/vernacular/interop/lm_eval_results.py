@@ -1,0 +1,92 @@
+"""Results in the layout of EleutherAI's lm-evaluation-harness, for the tools that read its results JSON.
+
+A file per model (with adapter and revision): `results` by evaluation, a metric under "name,none" (no filter) and its
+standard error under "name_stderr,none". The harness keeps no intervals, so the standard error is half the 95 % interval
+over 1.96; each interval itself stands unrounded in results.csv. What has no value is "N/A", as the harness writes it.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from statistics import NormalDist
+
+import pandas as pd
+
+from vernacular.core.artifacts import replacing
+from vernacular.core.tables import plain_text
+
+_Z = NormalDist().inv_cdf(0.975)
+_IDENTITY = ["model", "adapter", "model_revision"]
+
+
+def harness_results(long: pd.DataFrame) -> list[dict]:
+    """One harness-style result per model, from the rows over all items; `long` as `tables.collect` gives it."""
+    return [_one_model(rows) for rows in by_model(long)]
+
+
+def by_model(long: pd.DataFrame) -> list[list[dict]]:
+    """The rows over all items of each model (with adapter and revision), missing values None, models sorted by name."""
+    whole = long[long["category"].fillna("") == ""].astype(object)
+    models: dict[tuple, list[dict]] = {}
+    for row in whole.where(whole.notna(), None).to_dict("records"):
+        models.setdefault(tuple(row[name] or "" for name in _IDENTITY), []).append(row)
+    return [models[identity] for identity in sorted(models)]
+
+
+def write_harness(folder, long: pd.DataFrame) -> list[Path]:
+    """Write `results_{model}.json` per model into `folder`, names made safe and unique; returns the paths."""
+    Path(folder).mkdir(parents=True, exist_ok=True)  # there, and empty, where no model could be had
+    paths = []
+    for result in harness_results(long):
+        stem = "results_" + re.sub(r"[^\w.-]+", "__", plain_text(result["model_name"]))[:100]
+        path, count = Path(folder) / f"{stem}.json", 1
+        while str(path).casefold() in {str(taken).casefold() for taken in paths}:
+            count += 1
+            path = Path(folder) / f"{stem}_{count}.json"
+        paths.append(write_json(path, result))
+    return paths
+
+
+def write_json(path, content: dict) -> Path:
+    """Write strict JSON, whole or not at all; half of a surrogate pair in a name becomes an escape."""
+    with replacing(path) as temporary:
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+    return Path(path)
+
+
+def _one_model(rows: list[dict]) -> dict:
+    evaluations: dict[str, list[dict]] = {}
+    for row in sorted(rows, key=lambda row: (row["evaluation"], row["metric"])):
+        evaluations.setdefault(row["evaluation"], []).append(row)
+    first = {evaluation: values[0] for evaluation, values in evaluations.items()}
+    return {
+        "results": {name: {"alias": name} | _values(values) for name, values in evaluations.items()},
+        "group_subtasks": {name: [] for name in evaluations},
+        "configs": {name: _config(values) for name, values in evaluations.items()},
+        "versions": {name: row["dataset_revision"] for name, row in first.items()},
+        "n-shot": {name: row["shots"] for name, row in first.items()},
+        "higher_is_better": {
+            name: {row["metric"]: row["higher_is_better"] for row in values} for name, values in evaluations.items()
+        },
+        "n-samples": {name: {"effective": max(row["n"] for row in values)} for name, values in evaluations.items()},
+        "config": {"model": "vernacular", "model_args": {key: rows[0][key] for key in _IDENTITY}},
+        "model_name": rows[0]["model"],
+    }
+
+
+def _config(rows: list[dict]) -> dict:
+    setting = {name: rows[0][name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
+    signatures = {row["metric"]: row["signature"] for row in rows}
+    return setting | {"num_fewshot": setting["shots"], "signatures": signatures}
+
+
+def _values(rows: list[dict]) -> dict:
+    found = {}
+    for row in rows:
+        value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
+        error = (high - low) / (2 * _Z)
+        found[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
+        found[f"{row['metric']}_stderr,none"] = error if math.isfinite(error) else "N/A"
+    return found

@@ -1,0 +1,108 @@
+"""The result lines of the Serbian cloze scripts (ClozeTaskEvaluation), from cloze."""
+
+import json
+
+from vernacular.comparison.changes import same_item
+from vernacular.metrics.choice import choose, right_options
+from vernacular.metrics.schema import as_table
+
+README = """\
+Result lines in the layout of the Serbian cloze scripts: prompt, predicted, correct, is_correct.
+
+results.jsonl          the gap is filled with each candidate and the sentence scored.
+results_legacy.jsonl   only with `legacy: true`: the candidate follows the unfilled prompt, gap and full stop included,
+                       without a blank ("... kupila __ knjigu.novu"), as the scripts score it.
+
+Where a line differs from what the scripts would have written, this is why:
+- The scripts never fill the gap: they ask how likely the candidate is after the whole sentence.
+- They find the candidate by the length of the prompt tokenised alone. Where its first letters join the full stop in one
+  token, those letters are not scored, and a candidate that is joined whole scores 0, the highest score there is. With
+  the Llama 3 tokenizer that holds for 48 of the 440 candidates, and each of the 23 items with such a candidate is
+  answered with it, whatever the model. Here the candidate is found by its characters, and one without a token of its
+  own is an error of that item.
+- A tie has no prediction (null) and is not correct. The scripts give it to the first candidate, which is the right one
+  in 106 of their 110 items.
+- An item that could not be scored has no prediction (null).
+"""
+
+
+def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
+    """{file name: content}; `pairs` are items with their result rows."""
+    found = {"results.jsonl": "".join(_line(item, row["option_scores"]) for item, row in pairs)}
+    if any("loglik_legacy:0" in row["values"] for _, row in pairs):
+        found["results_legacy.jsonl"] = "".join(_line(item, _legacy(item, row)) for item, row in pairs)
+    return found
+
+
+def _line(item: dict, scores: list[float] | None) -> str:
+    choice = choose(scores, right_options(item))
+    texts = {item["choices"][i] for i in choice.predicted}
+    line = {
+        "prompt": item["context"],
+        "predicted": texts.pop() if len(texts) == 1 else None,
+        "correct": item["choices"][item["gold"][0]] if item["gold"] else None,
+        "is_correct": bool(choice.correct),
+    }
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _legacy(item: dict, row: dict) -> list[float] | None:
+    scores = [row["values"].get(f"loglik_legacy:{i}") for i in range(len(item["choices"]))]
+    return None if None in scores else scores
+
+
+def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> str | None:
+    """The file's text for one evaluation; None where no item has a right answer that is known.
+
+    baseline, candidate: TASK_RESULTS (table or list of rows). `order`: item_id -> source_row, so that examples stand in
+    the order of the data set as there; by item_id without it. As in the result lines that `compat` writes, a tie and
+    an item that could not be scored have no prediction (null) and are not correct.
+    """
+    before = {row["item_id"]: row for row in _rows(baseline)}
+    pairs = [
+        (before[now["item_id"]], now)
+        for now in sorted(_rows(candidate), key=lambda row: ((order or {}).get(row["item_id"], 0), row["item_id"]))
+        if now["item_id"] in before and same_item(before[now["item_id"]], now) and _right(now) is not None
+    ]
+    if not pairs:
+        return None
+    outcomes = [(bool(was["correct"]), bool(now["correct"])) for was, now in pairs]
+    adapter_only, base_only = outcomes.count((False, True)), outcomes.count((True, False))
+    summary = {
+        "total": len(pairs),
+        "base_correct": sum(base for base, _ in outcomes),
+        "adapter_correct": sum(adapter for _, adapter in outcomes),
+        "both_correct": outcomes.count((True, True)),
+        "both_wrong": outcomes.count((False, False)),
+        "adapter_only": adapter_only,
+        "base_only": base_only,
+        "net_gain": adapter_only - base_only,
+    }
+    examples = [
+        {
+            "prompt": now["prompt"],
+            "base_predicted": _predicted(was),
+            "adapter_predicted": _predicted(now),
+            "correct": _right(now),
+            "change": "adapter_fixed" if adapter else "adapter_wrong",
+        }
+        for (was, now), (base, adapter) in zip(pairs, outcomes, strict=True)
+        if base != adapter
+    ]
+    return json.dumps({"summary": summary, "examples": examples}, ensure_ascii=False, indent=2)
+
+
+def _rows(side) -> list[dict]:
+    return as_table(side).drop_columns(["values"]).to_pylist()
+
+
+def _right(row: dict) -> str | None:
+    return row["options"][row["gold"][0]] if row["options"] and row["gold"] else None
+
+
+def _predicted(row: dict) -> str | None:
+    """The text of the chosen option; None for a tie between texts, and where nothing was chosen."""
+    if row["predicted"] is None:
+        return row["prediction"]
+    texts = {row["options"][i] for i in row["predicted"]}
+    return texts.pop() if len(texts) == 1 else None

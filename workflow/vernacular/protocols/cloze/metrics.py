@@ -1,0 +1,69 @@
+"""cloze: which candidate, filled into the gap, makes the likeliest sentence?
+
+By the whole sentence, and by candidate and right context given the left context (the fill). In a causal model the two
+sums differ by the log-likelihood of the left context. They rank candidates alike where both or neither are read after a
+BOS: where the tokenizer adds one or has none, and with `bos: always`, `eos` or `never`. They need not with `bos: auto`
+and a tokenizer that has a BOS and adds none (GPT-2), where only what is scored from its first character gets one: the
+sentence, not the fill; nor where a token reaches across the start of the gap (flagged `boundary`), per token, character
+and byte, or in a masked model.
+"""
+
+from vernacular.metrics.choice import choose, right_options
+from vernacular.metrics.corpus import most_common_share
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.spans import asked, logliks, result
+from vernacular.protocols.options.metrics import by_unit
+
+METRICS = [
+    Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
+           about="the right candidate makes the likeliest sentence"),
+    Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="sentence, per token"),
+    Metric("accuracy_char", "share", True, "surprisal", proportion=True, about="sentence, per character"),
+    Metric("accuracy_byte", "share", True, "surprisal", proportion=True, about="sentence, per UTF-8 byte"),
+    Metric("accuracy_fill", "share", True, "surprisal", proportion=True,
+           about="candidate and right context, given the left context"),
+    Metric("accuracy_fill_token", "share", True, "surprisal", proportion=True, about="the same, per token"),
+    Metric("accuracy_fill_char", "share", True, "surprisal", proportion=True, about="the same, per character"),
+    Metric("accuracy_fill_byte", "share", True, "surprisal", proportion=True, about="the same, per UTF-8 byte"),
+    Metric("accuracy_legacy", "share", True, "surprisal", proportion=True,
+           about="candidate glued to the unfilled prompt, as the Serbian cloze scripts score it"),
+    Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
+           vectorised=True, about="accuracy of always taking the position where the right candidate stands most often"),
+    Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of the shortest candidate"),
+]  # fmt: skip
+
+
+def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+    """A row per item; `option_scores` are log-likelihoods (nats) of the filled sentences; the choice is by them."""
+    rows = []
+    for item, spans in asked(items, requests, scores):
+        n, right = len(item["choices"]), right_options(item)
+        whole = logliks(spans, "whole", n)
+        values = by_unit(spans, "whole", n, right) | by_unit(spans, "fill", n, right, "accuracy_fill")
+        legacy = logliks(spans, "legacy", n)
+        values |= choose(legacy, right).outcome("accuracy_legacy") | _baselines(item, right)
+        values |= {f"loglik_legacy:{i}": loglik for i, loglik in enumerate(legacy or ())}
+        twins = len({choice.strip() for choice in item["choices"]}) < n
+        rows.append(
+            result(
+                item,
+                spans,
+                values=values,
+                option_scores=whole,
+                choice=choose(whole, right),
+                prompt=item["context"],
+                flag="duplicate candidates" if twins else None,
+            )
+        )
+    return rows
+
+
+def _baselines(item: dict, right: list[int]) -> dict[str, float]:
+    if not right:
+        return {}
+    lengths = [len(choice.strip()) for choice in item["choices"]]
+    shortest = [i for i, length in enumerate(lengths) if length == min(lengths)]
+    return {
+        "gold_position": item["gold"][0],
+        "baseline_shortest": sum(i in right for i in shortest) / len(shortest),
+    }

@@ -1,0 +1,55 @@
+"""One evaluation's per-item results and values, from what the model returned: no model is loaded here."""
+
+from vernacular import __version__
+from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.metric import Metric
+from vernacular.protocols.acceptability import metrics as acceptability
+from vernacular.protocols.cloze import metrics as cloze
+from vernacular.protocols.generation import metrics as generation
+from vernacular.protocols.last_word import metrics as last_word
+from vernacular.protocols.letters import metrics as letters
+from vernacular.protocols.minimal_pair import metrics as minimal_pair
+from vernacular.protocols.options import metrics as options
+from vernacular.protocols.target_word import metrics as target_word
+
+PROTOCOLS = {
+    "acceptability": acceptability,
+    "cloze": cloze,
+    "generation": generation,
+    "last_word": last_word,
+    "letters": letters,
+    "minimal_pair": minimal_pair,
+    "options": options,
+    "target_word": target_word,
+}
+
+
+def evaluate(
+    protocol: str, items: list[dict], requests: list[dict], answers: list[dict], similarities: list[dict]
+) -> tuple[list[dict], list[Metric]]:
+    """(rows per TASK_RESULTS, the metrics they add up to). `answers` are scores, or generations with `similarities`."""
+    module = PROTOCOLS[protocol]
+    if protocol == "generation":
+        return module.per_item(items, requests, answers, similarities), module.METRICS
+    return module.per_item(items, requests, answers), module.METRICS
+
+
+def values(rows: list[dict], metrics: list[Metric], facts: dict, signatures: dict[str, str]) -> list[dict]:
+    """Rows per METRICS: what the items add up to, over all and by category.
+
+    facts: the columns that name the evaluation and the model. signatures: per similarity metric, from its encoder.
+    """
+    found = aggregate(rows, metrics, seed=0, categories=True)
+    return [{**facts, **row, "signature": signature(row["metric"], facts, signatures)} for row in found]
+
+
+def signature(metric: str, facts: dict, signatures: dict[str, str]) -> str:
+    """What has to be equal for two values to be compared: as sacrebleu prints it, `metric|key:value|…`.
+
+    >>> facts = {"protocol": "options", "shots": 5, "seed": 0, "style": "default"}
+    >>> signature("accuracy", facts, {})  # doctest: +ELLIPSIS
+    'accuracy|protocol:options|shots:5|seed:0|style:default|v:...'
+    """
+    encoder = next((text for name, text in signatures.items() if metric.startswith(f"{name}_")), None)
+    parts = [metric, *(f"{key}:{facts[key]}" for key in ("protocol", "shots", "seed", "style"))]
+    return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])

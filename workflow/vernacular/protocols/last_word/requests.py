@@ -1,0 +1,14 @@
+"""last_word (Calame): the surprisal of the word that ends a text, with the blank before it."""
+
+from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
+
+FEW_SHOT = False
+
+
+def requests(item: dict, setting: Setting) -> list[dict]:
+    """Role "word"; with `bow_correction` the scorer also reports how likely a word begins around it."""
+    if not item["context"].strip() or not (item["target"] or "").strip():
+        return [unasked(item, "no context or no last word")]
+    extras = ["word_end"] if setting.options.get("bow_correction") else []
+    before, span = continue_with(item["context"], item["target"].rstrip(), setting.language)
+    return [scored(item, "word", before, span, extras=extras)]

@@ -1,0 +1,89 @@
+"""letters: the probabilities of the offered letters, by softmax over them alone (as the PalmX script has it)."""
+
+from string import ascii_uppercase
+
+import numpy as np
+
+from vernacular.metrics.choice import best, choose, margin, probabilities, right_options
+from vernacular.metrics.corpus import expected_calibration_error, most_common_share
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.spans import asked, logliks, result
+
+METRICS = [
+    Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
+           about="the likeliest letter is a right one (PalmX 2025)"),
+    Metric("probability", "share", True, "surprisal", about="probability of the right letters among those offered"),
+    Metric("brier", "score", False, "surprisal", about="sum over letters of (probability - truth)^2 (Brier 1950)"),
+    Metric("ece", "share", False, "surprisal", corpus=expected_calibration_error, needs=("confidence", "accuracy"),
+           vectorised=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
+    Metric("accuracy_orders", "share", True, "surprisal", about="accuracy, mean over the rotations of the options"),
+    Metric("right_in_every_order", "share", True, "surprisal", proportion=True, about="right in all rotations"),
+    Metric("same_in_every_order", "share", True, "surprisal", proportion=True,
+           about="one and the same option is chosen in all rotations"),
+    Metric("most_chosen_letter", "share", None, "surprisal", corpus=most_common_share, needs=("chosen_position",),
+           vectorised=True, about="share of the letter chosen most often: 1/n without a bias of position"),
+    Metric("baseline_letter", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
+           vectorised=True, about="accuracy of always answering with the most common right letter"),
+]  # fmt: skip
+
+
+def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+    """A row per item, its options, gold, choice and scores in the order in which the prompt shows the options.
+
+    `option_scores` are log-likelihoods (nats) of the letters A, B, …
+    """
+    return [_row(item, spans) for item, spans in asked(items, requests, scores)]
+
+
+def _row(item: dict, spans: dict) -> dict:
+    first = {role.removeprefix("choice:"): span.text for role, span in spans.items() if role.startswith("choice:")}
+    order = sorted((letter, int(option)) for option, letter in first.items() if "@" not in option)
+    item = _shown(item, [option for _, option in order] or list(range(len(item["choices"]))))
+    prompt = spans["choice:0"].before if "choice:0" in spans else None
+    n, right = len(item["choices"]), right_options(item)
+    scores = logliks(spans, "choice", n)
+    if scores is None:
+        return result(item, spans, values={}, choice=choose(None, right), prompt=prompt)
+    scores = [scores[option] for _, option in order]
+    choice = choose(scores, right)
+    probability = probabilities(scores)
+    values = {
+        **choice.outcome(),
+        "confidence": probability.max(),
+        "margin": margin(scores, right),
+        **_orders(spans, order, right),
+    }
+    if len(choice.predicted) == 1:
+        values["chosen_position"] = choice.predicted[0]
+    if right:
+        truth = np.isin(np.arange(n), right) / len(right)
+        values["probability"] = probability[right].sum()
+        values["brier"] = ((probability - truth) ** 2).sum()
+        values["gold_position"] = min(item["gold"])
+    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted)
+    return result(item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=prompt)
+
+
+def _shown(item: dict, order: list[int]) -> dict:
+    """The item with its options in the order of their letters."""
+    return item | {
+        "choices": [item["choices"][i] for i in order],
+        "gold": sorted(order.index(i) for i in item["gold"] if i in order),
+    }
+
+
+def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
+    """Order sensitivity; {} where the options were shown in one order only, or an order could not be scored."""
+    rotations = {role.partition("@")[2] for role in spans if "@" in role}
+    if not rotations:
+        return {}
+    suffixes = ["", *(f"@{rotation}" for rotation in rotations)]
+    asked_as = [[spans[f"choice:{option}{suffix}"].loglik for _, option in order] for suffix in suffixes]
+    if any(loglik is None for each in asked_as for loglik in each):
+        return {}
+    chosen = [best(each) for each in asked_as]
+    values = {"same_in_every_order": all(len(c) == 1 and c == chosen[0] for c in chosen)}
+    if right:
+        correct = [set(c) <= set(right) for c in chosen]
+        values |= {"accuracy_orders": sum(correct) / len(correct), "right_in_every_order": all(correct)}
+    return values

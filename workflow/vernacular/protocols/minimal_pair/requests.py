@@ -1,0 +1,24 @@
+"""minimal_pair: which of two texts (good and bad sentence, two endings, two solutions) is likelier?
+
+Where the item has a context the texts are scored after it, and a second time without it ("bare"), as Simil-Eval scores
+Global PIQA.
+"""
+
+from vernacular.protocols.acceptability.requests import pll
+from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
+
+FEW_SHOT = False
+
+
+def requests(item: dict, setting: Setting) -> list[dict]:
+    """Roles "choice:i", and "bare:i" where there is a context; the span is the text with its leading blank."""
+    context = "\n".join(part for part in (item["context"], item["question"]) if part.strip())
+    if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
+        return [unasked(item, "fewer than two texts to compare")]
+    rows = []
+    for i, choice in enumerate(item["choices"]):
+        before, span = continue_with(context, choice, setting.language)
+        rows.append(scored(item, f"choice:{i}", before, span, extras=pll(setting)))
+        if context:
+            rows.append(scored(item, f"bare:{i}", "", choice, extras=pll(setting)))
+    return rows

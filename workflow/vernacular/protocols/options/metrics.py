@@ -1,0 +1,71 @@
+"""options: the log-likelihood of each option's text after the question, plain, normalised, and minus its own."""
+
+from vernacular.metrics.choice import choose, margin, probabilities, right_options
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.spans import asked, logliks, result
+
+UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}
+
+METRICS = [
+    Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
+           about="the likeliest option is a right one (lm-eval's acc)"),
+    Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="by log-likelihood per token"),
+    Metric("accuracy_char", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood per character (lm-eval's acc_norm)"),
+    Metric("accuracy_byte", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood per UTF-8 byte (lm-eval's acc_bytes)"),
+    Metric("accuracy_pmi", "share", True, "surprisal", proportion=True,
+           about="by log-likelihood minus that after the cue alone (Holtzman et al. 2021; lm-eval's acc_mutual_info)"),
+    Metric("probability", "share", True, "surprisal",
+           about="probability of the right options among all (TruthfulQA's MC2)"),
+    Metric("surprisal_right", "nats", False, "surprisal", about="surprisal of the likeliest right option"),
+]  # fmt: skip
+
+
+def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+    """A row per item; `option_scores` are plain log-likelihoods (nats), and so is the choice shown."""
+    return [_row(item, spans) for item, spans in asked(items, requests, scores)]
+
+
+def _row(item: dict, spans: dict) -> dict:
+    n, right = len(item["choices"]), right_options(item)
+    scores, alone = logliks(spans, "choice", n), logliks(spans, "uncond", n)
+    choice = choose(scores, right)
+    prompt = spans["choice:0"].before if "choice:0" in spans else None
+    if scores is None:
+        return result(item, spans, values={}, choice=choice, prompt=prompt)
+    # an option's own length, as the set has it: the blank between it and the question is not the option's
+    values = by_unit(spans, "choice", n, right, sizes=sizes(item["choices"]))
+    if alone:
+        pmi = [after - before for after, before in zip(scores, alone, strict=True)]
+        values |= choose(pmi, right).outcome("accuracy_pmi")
+    if right:
+        values["probability"] = probabilities(scores)[right].sum()
+        values["surprisal_right"] = -max(scores[i] for i in right)
+        values["margin"] = margin(scores, right)
+    return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)
+
+
+def by_unit(
+    spans: dict, role: str, n: int, right: list[int], name: str = "accuracy", sizes: dict[str, list[int]] | None = None
+) -> dict[str, float]:
+    """Accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}.
+
+    `sizes` gives the lengths of the n texts by unit, where they are not those of the spans.
+    """
+    values = {}
+    for suffix, unit in UNITS.items():
+        scores = logliks(spans, role, n, unit)
+        if sizes and unit in sizes and (sums := logliks(spans, role, n)):
+            known = all(sizes[unit])
+            scores = [score / size for score, size in zip(sums, sizes[unit], strict=True)] if known else None
+        values |= choose(scores, right).outcome(name + suffix)
+    return values
+
+
+def sizes(choices: list[str]) -> dict[str, list[int]]:
+    """Characters and UTF-8 bytes of each option, its own outer blanks included (as lm-eval counts them)."""
+    return {
+        "char": [len(choice) for choice in choices],
+        "byte": [len(choice.encode("utf-8", "surrogatepass")) for choice in choices],
+    }

@@ -1,0 +1,32 @@
+"""options: how likely is the text of each option after the question? The options themselves are not shown.
+
+Each option is also scored after the answer cue alone, for pointwise mutual information (Holtzman et al. 2021).
+"""
+
+from vernacular.protocols.prompts import answer, cue, demonstration, query
+from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
+
+FEW_SHOT = True
+
+
+def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
+    """A demonstration as text and as chat turns."""
+    text = query(item, setting.layout, setting.labels, None)
+    return demonstration(text, answer(item), setting.language), [turn("user", text), turn("assistant", answer(item))]
+
+
+def requests(item: dict, setting: Setting) -> list[dict]:
+    """Roles "choice:i" (option i after the question) and "uncond:i" (after the cue alone, without demonstrations)."""
+    if len(item["choices"]) < 2:
+        return [unasked(item, "fewer than two options")]
+    if not (item["context"] or item["question"]):
+        return [unasked(item, "neither context nor question")]
+    text = query(item, setting.layout, setting.labels, None)
+    alone = cue(setting.layout, setting.labels)
+    rows = []
+    for i, option in enumerate(item["choices"]):
+        rows.append(
+            scored(item, f"choice:{i}", *continue_with(text, option, setting.language), setting=setting, user=text)
+        )
+        rows.append(scored(item, f"uncond:{i}", *continue_with(alone, option, setting.language)))
+    return rows

@@ -1,0 +1,61 @@
+"""verbatim_match: lm-eval's exact_match, for items that bring that tool's wording along (data/lm_eval).
+
+Theirs compares what was generated before the first stop string, outer blanks and all, with the right answers, letter by
+letter; but for the filters and the exceptions that the task's file names.
+"""
+
+import json
+import re
+import string
+
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.spans import extra
+
+METRICS = [
+    Metric("verbatim_match", "share", True, "similarity", proportion=True,
+           about="the answer is a right one letter by letter, as the task's file has it (lm-eval's exact_match)"),
+]  # fmt: skip
+
+_FILTERS = {"remove_whitespace": str.lstrip, "lowercase": str.lower, "uppercase": str.upper}
+
+
+def values(item: dict, raw: str | None) -> dict[str, float]:
+    """{"verbatim_match": 0 or 1} of an item with lm-eval's wording and a known answer; {} of any other."""
+    known = extra(item)
+    if raw is None or "ask" not in known or "targets" not in known:
+        return {}
+    ask = json.loads(known["ask"])
+    given = cut(raw, ask["until"])
+    for name in ask["filters"]:
+        given = _FILTERS[name](given)
+    given = compared(given, ask["exact"])
+    return {
+        "verbatim_match": float(any(given == compared(right, ask["exact"]) for right in json.loads(known["targets"])))
+    }
+
+
+def cut(raw: str, until: list[str]) -> str:
+    """What was generated before the first stop string.
+
+    >>> cut(" 42\\nQ: next", ["\\n"])
+    ' 42'
+    """
+    for stop in until:
+        raw = raw.split(stop)[0]
+    return raw
+
+
+def compared(text: str, options: dict) -> str:
+    """`text` less what the options of exact_match say to ignore (as Hugging Face's `evaluate` has them).
+
+    >>> compared("Yes, 2!", {"ignore_case": True, "ignore_punctuation": True, "ignore_numbers": True})
+    'yes '
+    """
+    for pattern in options.get("regexes_to_ignore") or ():
+        text = re.sub(pattern, "", text)
+    if options.get("ignore_case"):
+        text = text.lower()
+    for name, letters in (("ignore_punctuation", string.punctuation), ("ignore_numbers", string.digits)):
+        if options.get(name):
+            text = text.translate(str.maketrans("", "", letters))
+    return text

@@ -1,0 +1,85 @@
+"""verbatim: the wording that the source of a task brings along (lm-evaluation-harness), asked to the byte.
+
+The model reads description, solved examples and query as one string, and then what is scored or generated:
+
+    {before}{example}…{query}{delimiter}{option}
+
+As in lm-eval, blanks at the end of the context are scored with what follows. Items: see data/lm_eval/items.py.
+"""
+
+import json
+from dataclasses import replace
+
+from vernacular.core.errors import ConfigError
+from vernacular.protocols import fewshot
+from vernacular.protocols.request_rows import Setting, generated, spanned, unasked
+
+PROTOCOLS = ("options", "last_word", "generation")
+
+
+def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shots: int) -> tuple[list[dict], list[str]]:
+    """(rows per REQUESTS, item ids of the solved examples that were shown), each item with examples of its own.
+
+    Raises ConfigError where there are too few rows to draw `shots` from.
+    """
+    evaluated = [item for item in items if not item["demonstration"]]
+    pool = sorted((item for item in items if item["demonstration"]), key=lambda item: item["source_row"])
+    extras = {item["item_id"]: dict(item["extra"] or ()) for item in items}
+    ask = json.loads(extras[evaluated[0]["item_id"]]["ask"]) if evaluated else {}
+    drawn = fewshot.sample_as_lm_eval(
+        {item["source_row"]: extras[item["item_id"]]["row"] for item in evaluated},
+        [extras[item["item_id"]]["row"] for item in pool],
+        shots=shots,
+        seed=setting.seed,
+        first=ask.get("sampler") == "first_n",
+        exclude=ask.get("exclude", False),
+        task=task,
+    )
+    rows: list[dict] = []
+    for item in evaluated:
+        examples = [pool[place] for place in drawn[item["source_row"]]]
+        cannot = [reason for e in examples if (reason := extras[e["item_id"]].get("cannot"))]
+        if cannot:
+            rows.append(unasked(item, f"one of its solved examples cannot be shown ({cannot[0]})"))
+            continue
+        before = extras[item["item_id"]].get("before", "")
+        own = replace(setting, demonstrations=tuple(filter(None, (before, *(e["context"] for e in examples)))))
+        rows += _requests(item, extras[item["item_id"]], ask, own, protocol)
+    shown = dict.fromkeys(place for places in drawn.values() for place in places)
+    return rows, [pool[place]["item_id"] for place in sorted(shown)]
+
+
+def _requests(item: dict, extra: dict, ask: dict, setting: Setting, protocol: str) -> list[dict]:
+    """Roles as in the protocol: "choice:i" (and "uncond:i" for acc_mutual_info), "word", or "answer"."""
+    if protocol == "generation":
+        if not setting.prefix + item["context"]:
+            return [unasked(item, "an empty prompt")]
+        kwargs = {"stop": ask["until"], "max_new_tokens": ask["max_gen_toks"]}
+        return [generated(item, item["context"], setting=setting, turns=None, **kwargs)]
+    if protocol == "last_word":
+        return [_scored(item, "word", item["context"], item["target"], setting)]
+    rows = []
+    for i, choice in enumerate(item["choices"]):
+        if "continuation" in extra:
+            context = choice + extra.get("prefix", "")
+            rows.append(_scored(item, f"choice:{i}", context, extra["continuation"], setting))
+            continue
+        option = extra.get("delimiter", "") + choice
+        rows.append(_scored(item, f"choice:{i}", item["context"], option, setting))
+        if ask["pmi"]:
+            rows.append(_scored(item, f"uncond:{i}", "", option, replace(setting, demonstrations=())))
+    return rows or [unasked(item, "no options")]
+
+
+def _scored(item: dict, role: str, context: str, span: str, setting: Setting) -> dict:
+    """A request for `span`, and for the blanks that the context before it ends in."""
+    start = len((setting.prefix + context).rstrip())
+    return spanned(item, role, context + span, start, setting=setting)
+
+
+def check(task: dict, *, protocol: str, style: str) -> None:
+    """Raises ConfigError for what a task with its own wording cannot be asked."""
+    if style != "default":
+        raise ConfigError(f'Task {task["task"]} has its own wording and no style "{style}"; leave styles out.')
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f'Task {task["task"]} has its own wording, which "{protocol}" cannot ask.')

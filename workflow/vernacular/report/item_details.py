@@ -1,0 +1,227 @@
+"""What the report shows of an item: the prompt sent, the outcome and margin, the surprisal of each token."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vernacular.core.tables import values_of
+from vernacular.protocols.schema import REQUESTS
+
+# How an item came out. The last two are no judgement: which sort of sentence it is, where sentences are only scored.
+WRONG, RIGHT, TIE, UNJUDGED, ACCEPTABLE, UNACCEPTABLE = range(6)
+
+MARGIN = "margin"  # best right option's score minus best wrong one's
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One model's items of one evaluation, all lists n items long, in the order of its rows."""
+
+    item_ids: list[str]
+    outcomes: list[int]
+    measure: str | None  # the per-item value that items are sorted by and whose distribution is drawn
+    higher_is_better: bool
+    measured: list[float | None]  # that value
+    badness: list[float | None]  # higher = worse; what "worst first" sorts by
+    flagged: list[bool]
+
+
+def judged(rows: list[dict]) -> Answers:
+    """Read the rows of a task-results file (maps as dicts)."""
+    outcomes = [_outcome(row) for row in rows]
+    measure, higher, measured = _measure(rows)
+    return Answers(
+        [row["item_id"] for row in rows],
+        outcomes,
+        measure,
+        higher,
+        measured,
+        _badness(outcomes, measured, higher),
+        [row["flag"] is not None for row in rows],
+    )
+
+
+def margin(row: dict) -> float | None:
+    """Best right option's score minus best wrong option's; None where either is missing.
+
+    >>> margin({"option_scores": [-3.0, -1.0, None], "gold": [0]})
+    -2.0
+    """
+    scores, gold = row["option_scores"] or [], set(row["gold"])
+    right = [score for i, score in enumerate(scores) if i in gold and _finite(score)]
+    wrong = [score for i, score in enumerate(scores) if i not in gold and _finite(score)]
+    return max(right) - max(wrong) if right and wrong else None
+
+
+def _outcome(row: dict) -> int:
+    if row["correct"] is not None:
+        return RIGHT if row["correct"] else TIE if row["tie"] else WRONG
+    label = row["values"].get("label")
+    if label is not None:
+        return ACCEPTABLE if label else UNACCEPTABLE
+    return UNJUDGED
+
+
+def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
+    margins = [margin(row) for row in rows]
+    if any(value is not None for value in margins):
+        return MARGIN, True, margins
+    # sentences differ in length: per token where that is known
+    for name, higher in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
+        values = [row["values"].get(name) for row in rows]
+        if any(map(_finite, values)):
+            return name, higher, [value if _finite(value) else None for value in values]
+    return None, True, [None] * len(rows)
+
+
+def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[float | None]:
+    """An unacceptable sentence is the worse the less it surprises; all else the worse the worse its value is."""
+    values = np.array([np.nan if value is None else value for value in measured], dtype=float)
+    middle = np.nanmedian(values) if np.isfinite(values).any() else 0.0
+    bad = middle - values if higher else values - middle
+    bad = np.where(np.array(outcomes) == UNACCEPTABLE, -bad, bad)
+    # whatever is wrong stands before whatever is right, by margins also between them
+    return [float(value) if np.isfinite(value) else None for value in bad]
+
+
+def _finite(value) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+# The roles whose tokens are drawn: whole sentences or options, not the same text a second time without its context.
+_DRAWN = re.compile(r"(choice|whole|sentence|token):\d+|sentence|word")
+COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role", "prefix", "text", "span_start",
+                                                              "span_end", "turns", "kind")]  # fmt: skip
+
+
+@dataclass
+class Asked:
+    """The items of one evaluation in the order they are shown, and where each stands.
+
+    items     per item [item_id, category, prompt, options, gold, sent, prefix, message, spans]:
+              `sent` the text after the few-shot block up to the scored span, None where it is the prompt;
+              `prefix` the position of its few-shot block in `prefixes`, None where there is none;
+              `message` the last chat turn's content, None where it is `sent`; `spans` a list of [role, text]
+    """
+
+    items: list[list] = field(default_factory=list)
+    position: dict[str, int] = field(default_factory=dict)
+    prefixes: list[str] = field(default_factory=list)
+    spans: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # (item, role): text and start
+    _requests: dict[str, list[dict]] = field(default_factory=dict)
+
+    def add_requests(self, rows: list[dict]) -> None:
+        """Take the rows of a requests file (the columns `COLUMNS`) in; call it before `add_items`."""
+        by_item: dict[str, list[dict]] = {}
+        for row in rows:
+            if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span: it was not asked
+                by_item.setdefault(row["item_id"], []).append(row)
+        for item, asked in by_item.items():
+            self._requests[item] = asked
+            for row in _drawn(asked):
+                whole = row["prefix"] + row["text"]
+                self.spans[item, row["role"]] = (whole[row["span_start"] : row["span_end"]], row["span_start"])
+
+    def add_items(self, rows: list[dict]) -> None:
+        """Take in the items of a task-results file that no other model's file had yet."""
+        for row in rows:
+            item = row["item_id"]
+            if item not in self.position:
+                self.position[item] = len(self.items)
+                head = [item, row["category"] or "", row["prompt"], row["options"], row["gold"]]
+                self.items.append([*head, *self._as_sent(item, row["prompt"])])
+
+    def own_text(self, item: str) -> str | None:
+        """What a chat template wraps: the last turn's content, or the text as sent without one."""
+        if item not in self.position:
+            return None
+        _, _, prompt, _, _, sent, _, message, _ = self.items[self.position[item]]
+        return next(text for text in (message, sent, prompt) if text is not None)
+
+    @property
+    def roles(self) -> set[str]:
+        return {role for _, role in self.spans}
+
+    def _as_sent(self, item: str, prompt: str) -> list:
+        asked = self._requests.get(item)
+        if not asked:
+            return [None, None, None, []]
+        drawn = _drawn(asked)
+        first = (drawn or asked)[0]
+        end = None if first["span_start"] is None else first["span_start"] - len(first["prefix"])
+        sent = first["text"] if end is None else first["text"][: max(end, 0)]
+        message = first["turns"][-1]["content"] if first["turns"] else None
+        return [
+            None if sent == prompt or (not sent and drawn) else sent,
+            self._prefix(first["prefix"]),
+            None if message in (None, sent) else message,
+            [[row["role"], self.spans[item, row["role"]][0]] for row in drawn],
+        ]
+
+    def _prefix(self, text: str) -> int | None:
+        if not text:
+            return None
+        if text not in self.prefixes:
+            self.prefixes.append(text)
+        return self.prefixes.index(text)
+
+
+def _drawn(asked: list[dict]) -> list[dict]:
+    """The requests whose tokens are drawn; a masked word alone only where its sentence was not scored whole."""
+    rows = [row for row in asked if row["kind"] == "score" and _DRAWN.fullmatch(row["role"])]
+    whole = [row for row in rows if not row["role"].startswith("token:")]
+    return whole or rows
+
+
+UNSCORED = -1  # nothing stood before the token, so it has no probability
+
+
+def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tuple[str, int] | None]) -> dict:
+    """item_id -> [[role, skip, lengths, hundredths], …] for the rows of a scores table whose role is in `roles`.
+
+    `span_of(item_id, role)` gives the span's text and where it starts in the request. `lengths` are in characters
+    (code points); 0 where a token shares its character with the one before. `skip` is how many characters of the span
+    come before the first token, or the text the tokens cover where a chat template made it another than the span's.
+    Rows without tokens are left out: their flag says why.
+    """
+    table = scores.filter(pc.is_in(scores["role"], value_set=pa.array(sorted(roles), pa.string())))
+    if not table.num_rows:
+        return {}
+    offsets, logprobs = table["offsets"].combine_chunks(), table["logprobs"].combine_chunks()
+    at, at_logprobs = offsets.offsets.to_numpy(), logprobs.offsets.to_numpy()
+    # (T, 2) characters of every token of the file, one row after another
+    edges = offsets.values.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2) if len(offsets.values) else None
+    if edges is None:
+        return {}
+    ends = edges[:, 1].astype(int)
+    lengths = np.diff(ends, prepend=0)
+    filled = at[:-1][np.diff(at) > 0]
+    lengths[filled] = ends[filled] - edges[filled, 0]
+    lengths = np.maximum(lengths, 0).tolist()
+    nats = logprobs.values.to_numpy(zero_copy_only=False).astype(float)
+    hundredths = np.where(np.isfinite(nats), np.round(-100 * np.nan_to_num(nats)), UNSCORED).astype(int)
+    hundredths = np.where(np.isfinite(nats), np.maximum(hundredths, 0), UNSCORED).tolist()
+    found: dict[str, list] = {}
+    items, of_roles, texts = (values_of(table[name]) for name in ("item_id", "role", "rendered"))
+    begins, firsts, lasts = edges[:, 0].tolist(), at[:-1].tolist(), at[1:].tolist()
+    from_, upto = at_logprobs[:-1].tolist(), at_logprobs[1:].tolist()
+    for row, (item, role, rendered, first, last) in enumerate(zip(items, of_roles, texts, firsts, lasts, strict=True)):
+        span = span_of(item, role)
+        if first == last or span is None or upto[row] - from_[row] != last - first:
+            continue
+        skip = _skip(span, rendered, begins[first], ends[first:last])
+        found.setdefault(item, []).append([role, skip, lengths[first:last], hundredths[from_[row] : upto[row]]])
+    return found
+
+
+def _skip(span: tuple[str, int], rendered: str | None, first: int, ends: np.ndarray) -> int | str:
+    text, start = span
+    if rendered is None:
+        return first - start if first >= start else 0  # a token that straddles the start is drawn from the start on
+    covered = rendered[first : int(ends.max())]
+    return len(text) - len(covered) if text.endswith(covered) else covered
