@@ -15,8 +15,9 @@ from soak import examples, seed
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.validate import schema
-from vernacular.data import lm_eval
 from vernacular.data.lm_eval import templates
+from vernacular.data.lm_eval.items import lay_out
+from vernacular.data.lm_eval.settings import translate
 
 CASES = examples(150)  # of each kind of file
 CHOICE = {
@@ -43,9 +44,9 @@ def laid_out(folder, content, rows=ROWS, **source):
         (folder / "theirs.yaml").write_text(content, "utf-8")
     else:
         write(folder / "theirs.yaml", content)
-    data, found = lm_eval.translate({"lm-eval": "theirs.yaml", **source}, folder)
+    data, found = translate({"lm-eval": "theirs.yaml", **source}, folder)
     json.dumps([data, found], allow_nan=False, ensure_ascii=False).encode()  # goes on as a rule's parameter
-    items, counts, _, _ = lm_eval.lay_out(rows, [], found, folder, {"kind": "file", "file": "a.jsonl"})
+    items, counts, _, _ = lay_out(rows, [], found, folder, {"kind": "file", "file": "a.jsonl"})
     return [item for item in items if not item["demonstration"]], counts
 
 

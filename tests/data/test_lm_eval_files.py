@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 from vernacular.core.errors import ConfigError
-from vernacular.data import lm_eval
 from vernacular.data.lm_eval import task_file
+from vernacular.data.lm_eval.settings import translate
 from vernacular.data.tasks import load_task
 
 SMALL = """
@@ -29,7 +29,7 @@ def write(folder, name, text):
 
 def settings(folder, text, **source):
     write(folder, "theirs.yaml", text)
-    return lm_eval.translate({"lm-eval": "theirs.yaml", **source}, folder)
+    return translate({"lm-eval": "theirs.yaml", **source}, folder)
 
 
 def complaint(folder, text, **source) -> str:
@@ -169,7 +169,7 @@ def test_data_files_lie_beside_their_file(tmp_path):
         "there/theirs.yaml",
         SMALL.replace("owner/set", "json") + "    dataset_kwargs: {data_files: {test: a.json}}",
     )
-    data, _ = lm_eval.translate({"lm-eval": "there/theirs.yaml"}, tmp_path)
+    data, _ = translate({"lm-eval": "there/theirs.yaml"}, tmp_path)
     assert data["file"] == "there/a.json"
 
 

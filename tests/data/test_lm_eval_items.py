@@ -5,8 +5,8 @@ import json
 import pytest
 from test_lm_eval_files import settings, write
 from vernacular.core.errors import ConfigError, DataError
-from vernacular.data import lm_eval
 from vernacular.data.lm_eval import functions, task_file, templates
+from vernacular.data.lm_eval.items import lay_out
 from vernacular.data.lm_eval.templates import CannotLayOut
 
 FILE = {"kind": "file", "file": "x.jsonl"}
@@ -14,7 +14,7 @@ FILE = {"kind": "file", "file": "x.jsonl"}
 
 def laid_out(folder, text, rows, shots=(), provenance=FILE, **source):
     _, found = settings(folder, text, **source)
-    return lm_eval.lay_out(rows, list(shots), found, folder, provenance)
+    return lay_out(rows, list(shots), found, folder, provenance)
 
 
 def text(**keys):

@@ -23,8 +23,9 @@ import tempfile
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
-from vernacular.checkpoints.limits import bounded_build, check_layers, check_size
+from vernacular.checkpoints.limits import check_layers, check_size
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of

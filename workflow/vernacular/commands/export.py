@@ -1,9 +1,14 @@
-"""Command `compat`: per-item results -> the files of the source tools."""
+"""Command `compat`: per-item results -> the files of the source tools, in their columns and order."""
+
+from pathlib import Path
 
 from vernacular.commands.common import items_in, why_missing
 from vernacular.core import artifacts
-from vernacular.metrics.compat import write
+from vernacular.core.artifacts import replacing
+from vernacular.interop import grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
+
+TOOLS = {"letters": palmx, "cloze": serbian_cloze, "target_word": grew_tse}
 
 
 def compat(args) -> str:
@@ -22,3 +27,24 @@ def compat(args) -> str:
             args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
         )
     return f"compat: {len(written)} files in {args.out}"
+
+
+def write(folder: Path, protocol: str, items: list[dict], rows: list[dict]) -> list[Path]:
+    """Write the source tool's files of one evaluation, and a README of differences; [] where there is no such tool.
+
+    items: rows per ITEMS; rows: what `per_item` of the protocol gave, or the rows of the task results file.
+    """
+    if protocol not in TOOLS:
+        return []
+    found = {row["item_id"]: {**row, "values": dict(row["values"])} for row in rows}
+    order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
+    pairs = [(item, found[item["item_id"]]) for item in order if item["item_id"] in found]
+    texts = TOOLS[protocol].files(pairs) | {"README.txt": TOOLS[protocol].README}
+    paths = []
+    for name, text in texts.items():
+        path = Path(folder) / name
+        with replacing(path) as temporary:
+            # not as text: Windows would turn line ends into others than the tools write
+            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+        paths.append(path)
+    return paths

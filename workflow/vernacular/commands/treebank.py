@@ -1,9 +1,10 @@
 """Command `treebank`: treebanks and patterns -> minimal pairs, explained or as CSV."""
 
 from vernacular.core import artifacts
-from vernacular.data.treebank.explain import csv_text, explain
+from vernacular.data.treebank.pairs import MASK, Pairs, around
 from vernacular.data.treebank.patterns import load_pattern
-from vernacular.data.treebank.source import extract
+from vernacular.data.treebank.source import Extracted, extract
+from vernacular.interop.grew_tse import pairs_csv
 
 
 def treebank(args) -> str:
@@ -11,8 +12,56 @@ def treebank(args) -> str:
     found = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         with artifacts.replacing(args.csv) as temporary:
-            temporary.write_text(csv_text(found.rows), "utf-8")
+            temporary.write_text(pairs_csv(found.rows), "utf-8")
     if args.explain or not args.csv:
         print(explain(found, examples=args.examples))
     matches = sum(pairs.related for pairs in found.pairs)
     return f"treebank: {len(found.rows)} pairs of {matches} matches in {found.sentences} sentences"
+
+
+def explain(found: Extracted, examples: int = 5) -> str:
+    """The steps of every pattern with their counts, `examples` pairs, and a few matches lost at each step."""
+    lines = [f"{found.sentences:,} sentences, {found.words:,} words"]
+    if found.mismatches:
+        shown = ", ".join(found.mismatches[:5]) + (", …" if len(found.mismatches) > 5 else "")
+        lines.append(
+            f"{len(found.mismatches)} of them where `# text` is not the tokens put together ({shown}); the tokens count"
+        )
+    for name, reasons in found.unused.items():
+        lines.append(f"{name}: lines left out: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    for pairs in found.pairs:
+        lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_lost(pairs, min(examples, 3))]
+    return "\n".join(lines)
+
+
+def _steps(pairs: Pairs) -> list[str]:
+    pattern = pairs.pattern
+    lines = [f"{pattern['pattern']} ({pattern['phenomenon']})"]
+    if "grew" in pattern:
+        lines.append(f"{pairs.related:9,}  matches of the GREW request")
+    else:
+        lines.append(f"{pairs.targets:9,}  words fit the target")
+        lines.append(f"{pairs.related - pairs.targets:9,}    without the words related to it, or with a word forbidden")
+        lines.append(f"{pairs.related:9,}  matches")
+    lines += [f"{-n:9,}    {reason}" for reason, n in pairs.left_out.most_common()]
+    return [*lines, f"{len(pairs.rows):9,}  pairs, {len({row['lemma'] for row in pairs.rows}):,} lemmas"]
+
+
+def _pairs(pairs: Pairs, examples: int) -> list[str]:
+    """Evenly spread over the treebank, so that a longer look shows other texts."""
+    step = max(1, len(pairs.rows) // examples) if examples else 1
+    lines = []
+    for row in pairs.rows[::step][:examples]:
+        wrong = [text for name, text in row.items() if name.startswith("form_ungrammatical")]
+        forms = f"[[{row['form_grammatical']}|{'|'.join(wrong)}]]"
+        before, after = row["masked_text"].split(MASK, 1)
+        lines.append(f"    {row['sentence_id']}  {around(before, forms, after)}")
+        lines.append(f"        {row['lemma']}: {row['features']} -> {row['swapped']}")
+    return lines
+
+
+def _lost(pairs: Pairs, examples: int) -> list[str]:
+    lines = []
+    for reason, texts in pairs.lost.items() if examples else ():
+        lines += [f"  {reason}, such as", *(f"    {text}" for text in texts[:examples])]
+    return lines

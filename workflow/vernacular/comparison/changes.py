@@ -100,11 +100,6 @@ def worst_first(table: pa.Table) -> pa.Table:
     return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
 
 
-def same_item(one: dict, other: dict) -> bool:
-    """Both sides were asked the same, and the same was right."""
-    return all(one[name] == other[name] for name in ("prompt", "options", "gold"))
-
-
 def _right(options: list[str], gold: list[int]) -> list[int]:
     texts = {options[i].strip() for i in gold}
     return [i for i, option in enumerate(options) if option.strip() in texts]

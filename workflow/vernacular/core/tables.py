@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -132,3 +133,8 @@ def csv_text(columns: list[str], rows: list[list]) -> str:
     for row in (columns, *rows):
         writer.writerow([formula_safe(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
+
+
+def is_finite(value) -> bool:
+    """Whether there is a number to show."""
+    return value is not None and math.isfinite(value)

@@ -7,9 +7,9 @@ from pathlib import Path
 from vernacular.core.errors import ConfigError, DataError, closest
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
-from vernacular.data import lm_eval
 from vernacular.data.columns import check_columns
 from vernacular.data.items import make_items, sample
+from vernacular.data.lm_eval.items import lay_out as lm_eval_items
 from vernacular.data.readers import form_of, read_rows
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
@@ -67,7 +67,7 @@ def _laid_out(
 ) -> tuple[list[dict], dict, list[dict], dict]:
     """(items, what became of the rows, solved examples, what became of those)."""
     if "lm_eval" in entry:
-        return lm_eval.lay_out(rows, shots, entry["lm_eval"], Path(task["folder"]), provenance)
+        return lm_eval_items(rows, shots, entry["lm_eval"], Path(task["folder"]), provenance)
     solved = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
     return (*make_items(rows, task["prompt"], entry["columns"]), *solved)
 

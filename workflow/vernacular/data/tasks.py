@@ -5,7 +5,7 @@ from pathlib import Path
 from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError
 from vernacular.core.paths import WORKFLOW
-from vernacular.data import lm_eval
+from vernacular.data.lm_eval.settings import PROTOCOLS, translate
 from vernacular.data.treebank import patterns as treebank
 
 _KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
@@ -109,8 +109,8 @@ def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> t
             raise ConfigError(f"{where}: {key} has no meaning {'beside' if named else 'without'} lm-eval.")
     if not named:
         return sources, {}
-    source, settings = lm_eval.translate(named[0], path.parent)
-    protocol = lm_eval.PROTOCOLS[settings["output_type"]]
+    source, settings = translate(named[0], path.parent)
+    protocol = PROTOCOLS[settings["output_type"]]
     if content["protocols"] != [protocol]:
         raise ConfigError(f"{where}: its output_type {settings['output_type']} is asked with protocols: [{protocol}].")
     return [source], {"lm_eval": settings}

@@ -17,9 +17,8 @@ import pandas as pd
 
 from vernacular import __version__
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.tables import plain_text
+from vernacular.core.tables import is_finite, plain_text
 from vernacular.interop.lm_eval_results import by_model, write_json
-from vernacular.summary.cells import finite
 
 SCHEMA_VERSION = "0.3.0"
 _BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; what is not here is unbounded or unknown
@@ -58,7 +57,7 @@ def write_every_eval_ever(
 
 
 def _record(rows: list[dict], model: dict, data_sets: dict[tuple, dict], stamp: str) -> dict:
-    sayable = [row for row in rows if row["higher_is_better"] is not None and finite(row["value"])]
+    sayable = [row for row in rows if row["higher_is_better"] is not None and is_finite(row["value"])]
     undirected = sum(row["higher_is_better"] is None for row in rows)
     left_out = {
         "left out, no better direction": undirected,
@@ -121,7 +120,7 @@ def _result(row: dict, data_set: dict) -> dict:
         metric |= {"score_type": "continuous", "min_score": bounds[0], "max_score": bounds[1]}
     asked = ("task", "language", "protocol", "shots", "seed", "style")
     uncertainty = {"num_samples": row["n"]}
-    if finite(row["ci_low"]) and finite(row["ci_high"]):
+    if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
         interval = {"lower": row["ci_low"], "upper": row["ci_high"], "confidence_level": 0.95}
         uncertainty["confidence_interval"] = interval
     return {

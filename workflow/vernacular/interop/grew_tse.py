@@ -1,5 +1,7 @@
 """Grew-TSE's evaluation CSV, from target_word."""
 
+import csv
+import io
 import json
 import math
 
@@ -73,3 +75,24 @@ def _columns(item: dict) -> dict[str, int]:
     if len(names) != len(item["choices"]):
         names = [f"form_{i}" for i in range(len(item["choices"]))]
     return {name: i for i, of_one in enumerate(names) for name in ([of_one] if isinstance(of_one, str) else of_one)}
+
+
+_TEXTS = ["original_text", "masked_text", "prompt_text"]
+_BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]
+
+
+def pairs_csv(rows: list[dict]) -> str:
+    """Rows as a CSV file in Grew-TSE's columns, ours behind them."""
+    forms = _columns(rows, "form_ungrammatical")
+    columns = ["sentence_id", "match_id", "form_grammatical", *_TEXTS, *forms]
+    columns += [*_BESIDE, *_columns(rows, "ungrammatical_text")]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _columns(rows: list[dict], start: str) -> list[str]:
+    """The columns that begin so, as many as the row with most alternatives has."""
+    return max(([name for name in row if name.startswith(start)] for row in rows), key=len, default=[start])

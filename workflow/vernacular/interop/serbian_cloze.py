@@ -2,9 +2,8 @@
 
 import json
 
-from vernacular.comparison.changes import same_item
 from vernacular.metrics.choice import choose, right_options
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import as_table, same_item
 
 README = """\
 Result lines in the layout of the Serbian cloze scripts: prompt, predicted, correct, is_correct.

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from vernacular.metrics.baselines import chance_level, chance_shares
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 
@@ -15,7 +16,6 @@ MEAN_RESAMPLES = 10_000
 CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
 FEWEST_RESAMPLES = 1_000
 DRAWS = 50_000_000  # items drawn in all; beyond 5,000 items an interval is steady with fewer resamples
-CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name, whatever the items
 
 
 def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
@@ -56,7 +56,7 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
         "n": len(used),
         "n_flagged": sum(row["flag"] is not None for row in rows),
         "n_ties": _ties(metric, used, keyed),
-        "chance": _chance(metric, used),
+        "chance": chance_level(metric.name, chance_shares(used)),
         "unit": metric.unit,
         "family": metric.family,
         "higher_is_better": metric.higher_is_better,
@@ -95,14 +95,6 @@ def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
     if keyed:
         return sum(f"tie:{metric.name}" in row["values"] for row in rows)
     return sum(bool(row["tie"]) for row in rows)
-
-
-def _chance(metric: Metric, rows: list[dict]) -> float | None:
-    if (kind := metric.name.partition("_")[0]) in CHANCE:
-        return CHANCE[kind]
-    accuracy = metric.name == "accuracy" or metric.name.startswith("accuracy_") or metric.name.endswith("_accuracy")
-    shares = [len(row["gold"]) / len(row["options"]) for row in rows if row["options"] and row["gold"]]
-    return float(np.mean(shares)) if accuracy and shares else None
 
 
 def _finite(value: float) -> float | None:

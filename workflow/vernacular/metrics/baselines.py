@@ -4,8 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from vernacular.metrics.aggregate import CHANCE
 from vernacular.metrics.schema import as_table
+
+CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name, whatever the items
 
 # protocols whose options stand in an order that a model, or its reader, could lean on; in a minimal pair and among
 # forms of a word the right one stands first by the layout of our own files
@@ -22,6 +23,13 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
     accuracy = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
     known = chances[~np.isnan(chances)]
     return float(known.mean()) if accuracy and len(known) else None
+
+
+def chance_shares(rows) -> np.ndarray:
+    """(n,) share of correct options among those offered, per TASK_RESULTS row; NaN where there are none."""
+    return np.array(
+        [len(row["gold"]) / len(row["options"]) if row["options"] and row["gold"] else np.nan for row in rows]
+    )
 
 
 def majority_baseline(protocol: str, rows) -> float | None:

@@ -91,3 +91,8 @@ def as_table(rows) -> pa.Table:
 
 # results/summary/results.parquet: the rows of all models' metrics.parquet
 RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # `tables.collect` checks identity
+
+
+def same_item(one: dict, other: dict) -> bool:
+    """Both sides were asked the same, and the same was right."""
+    return all(one[name] == other[name] for name in ("prompt", "options", "gold"))

@@ -111,11 +111,6 @@ def p_shown(value: float) -> str:
     return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
-def finite(value) -> bool:
-    """Whether there is a number to show."""
-    return value is not None and math.isfinite(value)
-
-
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
     """A metric's name with unit and direction.
 

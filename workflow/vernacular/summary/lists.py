@@ -8,7 +8,7 @@ from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.core.tables import plain_text
+from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary.cells import (
     BOLD,
     TOP,
@@ -17,7 +17,6 @@ from vernacular.summary.cells import (
     Styles,
     change,
     comment,
-    finite,
     metric_title,
     number_format,
     print_landscape,
@@ -69,7 +68,7 @@ def _size(value: float, unit) -> str:
 
 def _number(value) -> float | None:
     """None for whatever is missing or no finite number."""
-    return float(value) if finite(value) else None
+    return float(value) if is_finite(value) else None
 
 
 class _Column(NamedTuple):

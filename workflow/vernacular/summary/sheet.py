@@ -9,7 +9,7 @@ from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.core.tables import plain_text
+from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary import cells as looks
 from vernacular.summary import marks
 from vernacular.summary.cells import CENTRED, comment, direction, metric_title, put_text, shown, style_header
@@ -89,8 +89,8 @@ def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
     lines += [", ".join(levels)] if levels else []
     named = {"n": "items", "n_flagged": "flagged", "n_ties": "ties"}
     lines.append(", ".join(f"{name} {here[key]:.0f}" for key, name in named.items() if here[key] > 0 or key == "n"))
-    if place and place["best"] != place["model"] and looks.finite(place["difference"]):
-        p = f", {looks.p_shown(place['p_holm'])} (Holm)" if looks.finite(place["p_holm"]) else ""
+    if place and place["best"] != place["model"] and is_finite(place["difference"]):
+        p = f", {looks.p_shown(place['p_holm'])} (Holm)" if is_finite(place["p_holm"]) else ""
         lines.append(f"{looks.change(place['difference'], unit)} against the best, {plain_text(place['best'])[:80]}{p}")
     return "\n".join(lines)
 

@@ -12,10 +12,8 @@ from pathlib import Path
 import yaml
 
 from vernacular.core.errors import DataError
-from vernacular.data.treebank.patterns import READY
+from vernacular.data.treebank.patterns import TAGS
 from vernacular.data.treebank.sentences import Sentence, Word
-
-TAGS = READY / "unimorph" / "tags.yaml"
 
 
 class Inflections:

@@ -7,10 +7,10 @@ from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
-from vernacular.data.treebank.forms import TAGS
 
 _SCHEMA = WORKFLOW / "schemas" / "pattern.schema.yaml"
 READY = WORKFLOW / "patterns"
+TAGS = READY / "unimorph" / "tags.yaml"  # what a UniMorph tag is in UD
 
 
 def load_pattern(name: str, folder=".", *, where: str = "") -> dict:

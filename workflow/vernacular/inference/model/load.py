@@ -16,7 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.limits import bounded_build
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import MachineError, ModelError, closest
 from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
 

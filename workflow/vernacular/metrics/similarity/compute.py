@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.limits import bounded_build
+from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, closest
 from vernacular.core.failures import LibraryError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore

@@ -1,0 +1,67 @@
+"""A bound on the model that a config asks for: in modules, and in parameters compared with the weights on disk.
+
+transformers builds a model without memory for its parameters before it reads the weights. What the config claims is
+counted meanwhile, so that a size that no weights justify is refused before it is allocated.
+"""
+
+import contextlib
+from pathlib import Path
+
+from vernacular.checkpoints.files import read_json
+from vernacular.core.errors import ModelError
+
+MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
+_SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
+_TIMES = 2  # parameters per number on disk; tied embeddings count twice
+_TIMES_PACKED = 32  # where many are packed into one number
+_TIMES_BYTE = 8  # parameters per byte, where the number on disk is unknown (pickles, GGUF of 1 bit)
+
+
+@contextlib.contextmanager
+def bounded_build(record: dict):
+    """Raise ModelError if what is built inside exceeds what the weights of a model's record justify."""
+    from torch.nn.modules import module as torch_modules
+
+    folder, most = Path(record["folder"]), _parameters(record)
+    modules, parameters, claimed = 0, set(), 0
+
+    def add_module(parent, name, child) -> None:
+        nonlocal modules
+        modules += 1
+        if modules > MAX_MODULES:
+            raise ModelError(
+                f"model {record['name']}: {folder} asks for more than {MAX_MODULES} modules. Correct the numbers of "
+                "layers and experts in its config."
+            )
+
+    def add_parameter(parent, name, parameter) -> None:
+        nonlocal claimed
+        if parameter is None or (id(parent), name) in parameters:  # loading puts the weights in the same places
+            return
+        parameters.add((id(parent), name))
+        claimed += parameter.numel()
+        if most is not None and claimed > most:
+            raise ModelError(
+                f"model {record['name']}: the config in {folder} asks for more than {claimed:.3g} parameters, and its "
+                f"weights justify {most:.3g} at most. Correct the sizes in the config."
+            )
+
+    hooks = [
+        torch_modules.register_module_module_registration_hook(add_module),
+        torch_modules.register_module_parameter_registration_hook(add_parameter),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _parameters(record: dict) -> int | None:
+    """How many parameters the weights can stand for; None where nothing is known of them."""
+    path = Path(record["folder"]) / "config.json"
+    if count := record.get("parameters"):
+        config = read_json(record["name"], path) if path.exists() else {}
+        packed = isinstance(config, dict) and config.get("quantization_config")
+        return (_TIMES_PACKED if packed else _TIMES) * count + _SLACK
+    return _TIMES_BYTE * record["bytes"] + _SLACK if record.get("bytes") else None
