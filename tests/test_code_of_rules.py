@@ -23,13 +23,13 @@ AROUND = {
     "vernacular.commands.treebank": "is run by hand",
     "vernacular.config": "is empty",
     "vernacular.config.dependencies": "computes the values in the keys",
-    "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.load": "its result is in the keys",
-    "vernacular.config.models": "its result is in the keys",
+    "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
     "vernacular.config.unavailable": "deletes files when a run has ended",
+    "vernacular.data.lm_eval.settings": "its result is in the keys",
+    "vernacular.data.lm_eval.task_file": "its result is in the keys",
     "vernacular.data.tasks": "its result is in the keys",
-    "vernacular.data.treebank.explain": "prints",
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vernacular.config import load as config
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.build import PROTOCOLS
+from vernacular.protocols.registry import PROTOCOLS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

@@ -12,7 +12,7 @@ from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts
 from vernacular.metrics.corpus import auc
 from vernacular.protocols.acceptability import metrics as acceptability
-from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 from vernacular.protocols.options import metrics as options
 
 

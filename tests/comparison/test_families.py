@@ -7,12 +7,10 @@ import pyarrow as pa
 import pytest
 from result_rows import FACTS, compare, row, rows
 from vernacular.comparison.align import align, as_table
-from vernacular.comparison.compare import compare_all, with_families
+from vernacular.comparison.compare import compare_all, standings, with_families
 from vernacular.comparison.overall import _interval, _ranks, overall
 from vernacular.comparison.pairwise import compare_sides
-from vernacular.comparison.standings import standings
-from vernacular.metrics.baselines import chance_level, majority_baseline
-from vernacular.metrics.metric import Metric
+from vernacular.metrics.metric import Metric, chance_level, majority_baseline
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)
@@ -61,13 +59,12 @@ def test_majorities():
     def gold(*each):
         return [row(str(i), options="abc", gold=one) for i, one in enumerate(each)]
 
-    for protocol in ("cloze", "generation", "letters", "options"):
-        assert majority_baseline(protocol, gold((0,), (2,), (2, 2), ())) == 2 / 3  # the last withholds its answer
-    assert majority_baseline("options", gold((), ())) is None
-    assert majority_baseline("options", [*gold((0,)), row("x", options=(), gold=(0,))]) == 1.0
+    assert majority_baseline("position", gold((0,), (2,), (2, 2), ())) == 2 / 3  # the last withholds its answer
+    assert majority_baseline("position", gold((), ())) is None
+    assert majority_baseline("position", [*gold((0,)), row("x", options=(), gold=(0,))]) == 1.0
     labels = [row(str(i), options=(), gold=(), **({} if label is None else {"label": label})) for i, label in
               enumerate([0.0, 0.0, 1.0, None])]  # fmt: skip
-    assert majority_baseline("acceptability", labels) == 2 / 3
+    assert majority_baseline("label", labels) == 2 / 3
 
 
 def placed(tables, metrics=(ACCURACY,), **given):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from result_rows import row
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.baselines import chance_level, majority_baseline
-from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.metrics.metric import chance_level, majority_baseline
+from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
@@ -18,24 +18,23 @@ def test_chance_is_that_of_the_results_table(protocol):
 
 def test_majority_is_the_commonest_place_of_a_right_option():
     rows = [row(f"i{i}", options="abc", gold=gold) for i, gold in enumerate([[0], [2], [2], [0, 2]])]
-    assert majority_baseline("letters", rows) == 0.75
-    assert majority_baseline("options", rows) == 0.75
+    assert majority_baseline("position", rows) == 0.75
+    assert majority_baseline("position", rows) == 0.75
 
 
 def test_majority_needs_the_same_number_of_options():
     rows = [row("a", options="abc"), row("b", options="ab")]
-    assert majority_baseline("options", rows) is None
+    assert majority_baseline("position", rows) is None
 
 
 def test_majority_of_labels():
     rows = [row(f"i{i}", options=(), gold=(), label=label) for i, label in enumerate([1.0, 1.0, 0.0])]
-    assert majority_baseline("acceptability", rows) == pytest.approx(2 / 3)
+    assert majority_baseline("label", rows) == pytest.approx(2 / 3)
 
 
 def test_where_the_layout_puts_the_right_one_first_there_is_no_majority():
     rows = [row("a"), row("b")]
-    assert majority_baseline("minimal_pair", rows) is None
-    assert majority_baseline("target_word", rows) is None
-    assert majority_baseline("last_word", [row("a", options=(), gold=())]) is None
-    assert majority_baseline("letters", []) is None
+    assert majority_baseline(None, rows) is None
+    assert majority_baseline(None, [row("a", options=(), gold=())]) is None
+    assert majority_baseline("position", []) is None
     assert majority_baseline("acceptability", [row("a", options=(), gold=())]) is None

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from result_rows import FACTS, row, rows
 from vernacular.comparison.align import align
+from vernacular.comparison.compare import standings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.comparison.schema import OVERALL, STANDINGS
-from vernacular.comparison.standings import standings
 from vernacular.core import artifacts
 from vernacular.protocols.acceptability import metrics as acceptability
 from vernacular.protocols.last_word import metrics as last_word

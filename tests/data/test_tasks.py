@@ -4,8 +4,8 @@ import pytest
 from vernacular.core.errors import ConfigError
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.build import takes_words
 from vernacular.protocols.prompts import FOLDER as PROMPTS
+from vernacular.protocols.registry import takes_prompt_lines
 
 SHIPPED = task_names([WORKFLOW / "tasks"])
 
@@ -136,6 +136,6 @@ def test_every_way_to_ask_a_shipped_task_has_its_prompt_lines():
         for task in map(load_task, SHIPPED.values())
         for language in task["languages"]
         for protocol in task["protocols"]
-        if takes_words(protocol, task["prompt"], "default") and not (PROMPTS / f"{language}.yaml").exists()
+        if takes_prompt_lines(protocol, task["prompt"], "default") and not (PROMPTS / f"{language}.yaml").exists()
     }
     assert wordless == set()

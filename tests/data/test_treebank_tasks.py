@@ -5,15 +5,16 @@ import io
 import re
 
 import pytest
+from vernacular.commands.treebank import explain
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
-from vernacular.data.treebank.explain import csv_text, explain
 from vernacular.data.treebank.patterns import load_pattern, local_files
 from vernacular.data.treebank.source import extract
+from vernacular.interop.grew_tse import pairs_csv
 
 # counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
 AGREEMENT = {
@@ -260,7 +261,7 @@ def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
 def test_csv_is_read_back_by_a_task_of_the_kind_target_word(tmp_path):
     (tmp_path / "gl.conllu").write_text(TREEBANK, "utf-8")
     found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number")])
-    text = csv_text(found.rows)
+    text = pairs_csv(found.rows)
     assert text.splitlines()[0].startswith(
         "sentence_id,match_id,form_grammatical,original_text,masked_text,prompt_text,form_ungrammatical,"
     )

@@ -6,8 +6,8 @@ import json
 import huggingface_hub
 import pytest
 from hub_server import HubServer
+from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError
-from vernacular.data import web
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 
@@ -31,7 +31,7 @@ def cache(tmp_path, monkeypatch):
     folder = tmp_path / "assets"
     monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(folder))
     monkeypatch.setattr(huggingface_hub.utils._cache_assets, "HF_ASSETS_CACHE", str(folder))
-    monkeypatch.setattr(web.time, "sleep", lambda _: None)
+    monkeypatch.setattr(hub_snapshot.time, "sleep", lambda _: None)
     return folder
 
 
@@ -55,29 +55,29 @@ def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
 
 def test_fetched_once_it_is_read_with_the_server_gone(server):
     address = f"{server.address}/calame.json"
-    first = web.fetch(address, SHA256)
+    first = hub_snapshot.fetch(address, SHA256)
     server.plain.clear()
-    assert web.fetch(address, SHA256) == first
-    assert web.fetch(address, None) == first
+    assert hub_snapshot.fetch(address, SHA256) == first
+    assert hub_snapshot.fetch(address, None) == first
 
 
 def test_wrong_checksum_leaves_no_file(server, cache):
     with pytest.raises(DataError, match=f"wrong checksum \\(sha256 {SHA256}, the task file says 0000"):
-        web.fetch(f"{server.address}/calame.json", "0" * 64)
+        hub_snapshot.fetch(f"{server.address}/calame.json", "0" * 64)
     assert kept(cache) == []
 
 
 def test_file_of_another_pin_is_fetched_again(server):
     address = f"{server.address}/calame.json"
-    path, _ = web.fetch(address, SHA256)
+    path, _ = hub_snapshot.fetch(address, SHA256)
     server.plain["/calame.json"] = b"[]"
     new = hashlib.sha256(b"[]").hexdigest()
-    assert web.fetch(address, new) == (path, new)
+    assert hub_snapshot.fetch(address, new) == (path, new)
 
 
 def test_connection_that_drops_half_way_is_tried_again(server, cache):
     server.drops["/calame.json"] = 2
-    path, found = web.fetch(f"{server.address}/calame.json", SHA256)
+    path, found = hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
     assert (found, path.read_text()) == (SHA256, ROWS)
     assert kept(cache) == ["calame.json"]
 
@@ -85,20 +85,20 @@ def test_connection_that_drops_half_way_is_tried_again(server, cache):
 def test_connection_that_always_drops_leaves_no_half_file(server, cache):
     server.drops["/calame.json"] = 99
     with pytest.raises(DataError, match="cannot be fetched \\(IncompleteRead\\)"):
-        web.fetch(f"{server.address}/calame.json", SHA256)
+        hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
     assert kept(cache) == []
 
 
 def test_busy_server_is_asked_again_and_a_missing_file_is_not(server):
     server.errors["/calame.json"] = [503, 429]
-    assert web.fetch(f"{server.address}/calame.json", None)[1] == SHA256
+    assert hub_snapshot.fetch(f"{server.address}/calame.json", None)[1] == SHA256
     server.log.clear()
     with pytest.raises(DataError, match="the server answers 404"):
-        web.fetch(f"{server.address}/gone.json", None)
+        hub_snapshot.fetch(f"{server.address}/gone.json", None)
     assert len(server.log) == 1
 
 
 def test_no_server_is_named_with_what_to_do():
     with pytest.raises(DataError, match=r"http://127.0.0.1:9/x.json: cannot be fetched \(.*refused.*\)") as error:
-        web.fetch("http://127.0.0.1:9/x.json", None)
+        hub_snapshot.fetch("http://127.0.0.1:9/x.json", None)
     assert "machine with internet" in str(error.value)

@@ -78,7 +78,7 @@ def test_the_base_is_the_same_to_the_bit_after_any_adapters(place):
 def test_a_base_and_its_adapters_share_one_load_and_the_answers_are_told_apart(place, tmp_path):
     folder, base = place
     table = tiny.score_requests(TEXTS)
-    note = {"protocol": "acceptability", "causal_only": False, "fingerprint": "f"}
+    note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"}
     path = artifacts.write(tmp_path / "e.parquet", REQUESTS, table, note)
     records = [base, *(resolve_adapter(name, str(folder / name), base) for name in ("one", "two"))]
     done, failed = run_group(records, {"e": path}, tmp_path / "store")
@@ -106,7 +106,7 @@ def test_an_adapter_that_cannot_be_put_on_costs_itself_alone(place, tmp_path):
     odd = resolve_adapter("odd", str(tmp_path / "odd"), base)
     path = artifacts.write(
         tmp_path / "e.parquet", REQUESTS, tiny.score_requests(TEXTS),
-        {"protocol": "acceptability", "causal_only": False, "fingerprint": "f"},
+        {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"},
     )  # fmt: skip
     one = resolve_adapter("one", str(folder / "one"), base)
     done, failed = run_group([base, odd, one], {"e": path}, tmp_path / "store")

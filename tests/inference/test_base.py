@@ -59,7 +59,7 @@ def outputs(base: Base, record: dict) -> list[list[float]]:
 
 
 def requests_file(folder, table=TABLE):
-    note = {"protocol": "acceptability", "causal_only": False, "fingerprint": "f"}
+    note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"}
     return artifacts.write(folder / "e.parquet", REQUESTS, table, note)
 
 

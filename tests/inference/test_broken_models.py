@@ -40,7 +40,12 @@ def whole(tmp_path_factory):
         tiny.save(arch, folder / arch)
     for name, table in (("s.options", tiny.score_requests(TEXTS)), ("g.generation", to_generate())):
         protocol = name.partition(".")[2]
-        note = {"protocol": protocol, "causal_only": protocol == "generation", "fingerprint": name}
+        note = {
+            "protocol": protocol,
+            "request_kind": "generate" if protocol == "generation" else "score",
+            "causal_only": protocol == "generation",
+            "fingerprint": name,
+        }
         artifacts.write(folder / f"{name}.parquet", REQUESTS, table, note)
     return folder
 

@@ -50,7 +50,7 @@ def whole(tmp_path_factory):
 def place(whole, tmp_path):
     for name in ("llama", "adapter"):
         shutil.copytree(whole / name, tmp_path / name)
-    note = {"protocol": "options", "causal_only": False, "fingerprint": "s"}
+    note = {"protocol": "options", "request_kind": "score", "causal_only": False, "fingerprint": "s"}
     artifacts.write(tmp_path / "s.options.parquet", REQUESTS, tiny.score_requests([("A casa é grande", 7, 15)]), note)
     return tmp_path
 

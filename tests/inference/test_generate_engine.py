@@ -210,7 +210,7 @@ def test_a_row_of_zero_new_tokens_is_empty():
 def test_items_that_could_not_be_asked_come_back_flagged():
     unasked = row(9, "-", kind="score", span_start=1, span_end=1) | {"role": "unasked: no question"}
     found, _ = run(tiny.loaded("llama"), [*rows(TEXTS[:1]), unasked])
-    assert found["i9"]["flag"] == "error: unasked: no question"
+    assert found["i9"]["flag"] == "error: no question"
     assert found["i9"]["raw"] is None
 
 

@@ -21,7 +21,7 @@ def test_a_store_that_cannot_be_written_ends_the_job_before_more_is_asked_in_vai
     paths = {}
     for name in ("a", "b"):
         requests = tiny.score_requests([(f"A casa {name}", 0, 8)])
-        note = {"protocol": "acceptability", "causal_only": False, "fingerprint": name}
+        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
         paths[name] = artifacts.write(tmp_path / f"{name}.parquet", REQUESTS, requests, note)
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "journal").write_text("a file where a folder should be")
@@ -39,7 +39,7 @@ def test_many_evaluations_in_one_job_leave_nothing_behind_in_memory(tmp_path, mo
     paths = {}
     for number in range(12):
         requests = tiny.score_requests([(f"A casa {number} é {i}", 0, 8) for i in range(4)])
-        note = {"protocol": "acceptability", "causal_only": False, "fingerprint": f"{number}"}
+        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": f"{number}"}
         paths[f"e{number}"] = artifacts.write(tmp_path / f"e{number}.parquet", REQUESTS, requests, note)
     objects = []
     put = Store.put

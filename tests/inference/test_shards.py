@@ -49,7 +49,7 @@ def asked(tmp_path_factory):
     paths = {}
     for name, texts in (("a", ["A casa é", "O can", "As flores son azuis"]), ("b", ["Un neno come pan e queixo"])):
         requests = tiny.score_requests([(text, 0, len(text)) for text in texts])
-        note = {"protocol": "acceptability", "causal_only": False, "fingerprint": name}
+        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
         paths[name] = artifacts.write(folder / f"{name}.parquet", REQUESTS, requests, note)
     return record, paths
 

@@ -43,7 +43,12 @@ def job(tmp_path_factory):
         generated = generated.set_column(place, REQUESTS.schema.field(name), column)
     paths = {}
     for name, table, protocol in (("a", scored, "acceptability"), ("b", generated, "generation")):
-        note = {"protocol": protocol, "causal_only": False, "fingerprint": name}
+        note = {
+            "protocol": protocol,
+            "request_kind": "generate" if protocol == "generation" else "score",
+            "causal_only": False,
+            "fingerprint": name,
+        }
         paths[name] = artifacts.write(folder / f"{name}.parquet", REQUESTS, table, note)
     return record, paths
 
@@ -72,7 +77,7 @@ def strike(monkeypatch, place: str, *, number: int = signal.SIGINT, on_call: int
 def batches(monkeypatch) -> list:
     """Of all batches that the model is asked from now on, a mark each."""
     begun = []
-    for module, name in (("execute", "_attempt"), ("generate", "decode")):
+    for module, name in (("scoring.execute", "_attempt"), ("generation.generate", "decode")):
         holder = importlib.import_module(f"vernacular.inference.{module}")
         real = getattr(holder, name)
         monkeypatch.setattr(holder, name, lambda *given, _real=real: begun.append(1) or _real(*given))
@@ -80,9 +85,9 @@ def batches(monkeypatch) -> list:
 
 
 BEFORE_A_BATCH = {
-    "a": ["run.questions", "base.load", "load._read_weights", "score.prepare", "score.grow", "choose.check",
-          "capability._compare", "causal.plan"],
-    "b": ["generate_prompts.prompt_of", "generate.strategy", "generate.batches"],
+    "a": ["job.run.questions", "model.base.load", "model.load._read_weights", "scoring.score.prepare", "scoring.score.grow", "scoring.strategy.check",
+          "scoring.strategy._compare", "scoring.execute.plan"],
+    "b": ["generation.prepare.prompt_of", "generation.generate.strategy", "generation.generate.batches"],
 }  # fmt: skip
 
 
@@ -103,7 +108,7 @@ def test_before_a_batch_a_signal_ends_the_job_there(job, evaluation, place, numb
 
 def test_a_batch_in_work_is_finished_and_kept(job, tmp_path, monkeypatch):
     record, paths = job
-    for evaluation, place in (("a", "execute._attempt"), ("b", "generate.decode")):
+    for evaluation, place in (("a", "scoring.execute._attempt"), ("b", "generation.generate.decode")):
         with monkeypatch.context() as patched:
             calls = strike(patched, f"vernacular.inference.{place}", number=signal.SIGTERM)
             with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batches are kept; the next"):
@@ -142,7 +147,9 @@ def refuse():
 
 
 @pytest.mark.parametrize("swallowed", [lambda: None, refuse])
-@pytest.mark.parametrize("place", ["load._read_weights", "load._refuse_bidirectional", "capability._by_strategy"])
+@pytest.mark.parametrize(
+    "place", ["model.load._read_weights", "model.load._refuse_bidirectional", "scoring.strategy._by_strategy"]
+)
 def test_what_a_library_makes_of_an_interruption_is_no_failure_of_the_model(
     job, place, swallowed, tmp_path, monkeypatch
 ):

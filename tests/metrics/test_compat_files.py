@@ -5,7 +5,7 @@ import math
 
 import pytest
 from scoring import ask, item, score, scored
-from vernacular.metrics.compat import write
+from vernacular.commands.export import write
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.letters import metrics as letters
 from vernacular.protocols.target_word import metrics as target_word

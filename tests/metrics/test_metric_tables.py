@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scoring import ask, item, score
 from vernacular.metrics.corpus import mcc_cross_validated
-from vernacular.protocols.evaluate import PROTOCOLS, evaluate, values
+from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
+from vernacular.protocols.evaluate import evaluate, values
 
 CHOICES = ["can", "pan", "luz", "mar"]  # of one length: normalised, they rank as they are
 QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}

@@ -10,8 +10,8 @@ import tiny
 from scoring import ask, item
 from vernacular.inference.scoring.score import score
 from vernacular.metrics.aggregate import aggregate
-from vernacular.protocols.build import CAUSAL_ONLY
-from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
+from vernacular.protocols.registry import CAUSAL_ONLY
 from vernacular.protocols.schema import REQUESTS
 
 QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])

@@ -1,3 +1,4 @@
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report.item_details import Asked
 
 
@@ -12,8 +13,8 @@ def item(prompt, options=()):
     return {"item_id": "a", "category": None, "prompt": prompt, "options": list(options), "gold": [0]}
 
 
-def asked(requests, prompt, options=()):
-    found = Asked()
+def asked(requests, prompt, options=(), drawn=("choice",)):
+    found = Asked(drawn)
     found.add_requests(requests)
     found.add_items([item(prompt, options)])
     return found
@@ -46,8 +47,8 @@ def test_the_same_text_scored_without_its_context_is_not_drawn():
 
 def test_a_masked_word_is_drawn_in_its_sentence_where_that_was_scored():
     both = [request("token:0", "", "ido u ", "skolu"), request("sentence:0", "", "", "ido u skolu")]
-    assert asked(both, "ido u [MASK]").roles == {"sentence:0"}
-    assert asked(both[:1], "ido u [MASK]").roles == {"token:0"}
+    assert asked(both, "ido u [MASK]", drawn=PROTOCOLS["target_word"].drawn).roles == {"sentence:0"}
+    assert asked(both[:1], "ido u [MASK]", drawn=PROTOCOLS["target_word"].drawn).roles == {"token:0"}
 
 
 def test_an_item_that_was_not_asked_has_no_prompt_but_its_own():

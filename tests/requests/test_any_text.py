@@ -5,7 +5,7 @@ from asking import ask, item
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import examples
-from vernacular.protocols.build import PROTOCOLS
+from vernacular.protocols.build import REQUESTS as PROTOCOLS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     ["__", "[MASK]", "a __ b", " ", "🙂"]

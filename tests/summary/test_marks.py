@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from vernacular.summary.marks import by_key, judge, near_chance, standing
+from vernacular.summary.grid import by_key, judge, near_chance, standing
 
 NAN = float("nan")
 

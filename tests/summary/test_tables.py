@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
+from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
-from vernacular.summary.grid import collect, grid, to_arrow, to_frame, wide, write_csv
+from vernacular.summary.grid import collect, grid, to_arrow, wide
 
 
 def test_long_table_has_every_column_of_the_contract_and_every_row(metrics_table):

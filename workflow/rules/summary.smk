@@ -47,8 +47,7 @@ rule summary:
         table("similarity_summary", "Excel"),
         table("surprisal_summary", "Excel"),
         table("leaderboard", "Excel"),
-        directory("results/summary/harness"),
-        directory("results/summary/every_eval_ever"),
+        directory(expand("results/summary/{tool}", tool=settings.SUMMARY_EXPORTS)),
         notes=table("notes", "CSV"),
     log:
         "logs/summary/summary.log",

@@ -13,9 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from vernacular.core import supervise
-from vernacular.core.errors import MachineError, UserError, first_line, is_contained, without_secrets
-from vernacular.core.writing import refusal, writing
+from vernacular.core import processes
+from vernacular.core.errors import MachineError, UserError, first_line, is_contained, refusal, without_secrets, writing
 
 log = logging.getLogger("vernacular")
 
@@ -39,10 +38,10 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     if not (supervised and args.contained):
         return _run(args)
     for _ in range(_MOST_DEATHS):
-        status = supervise.in_child()
+        status = processes.in_child()
         if status is None:
             return _run(args)
-        if (reason := supervise.death(status)) is None:
+        if (reason := processes.death(status)) is None:
             return status
         _log_to(args.log)
         if not _is_last(args):

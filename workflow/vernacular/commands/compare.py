@@ -16,9 +16,14 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError
 from vernacular.core.processes import pool
-from vernacular.interop.serbian_cloze import serbian_json
+from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-from vernacular.summary.grid import to_frame, write_csv
+
+try:
+    from vernacular.interop import EXPORTS
+    from vernacular.interop.serbian_cloze import serbian_json
+except ModuleNotFoundError:  # the formats of other tools can be deleted
+    EXPORTS = {}
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
 
@@ -92,7 +97,7 @@ def _write_changes(
         sides = lay_out({side: results[side][evaluation] for side in named})
         for baseline, candidate in there:
             found[baseline, candidate].append(changes(sides[baseline], sides[candidate], evaluation))
-        if there and what["protocol"] == "cloze":
+        if there and EXPORTS.get(what["protocol"]) == "serbian_cloze":
             order = {
                 item["item_id"]: item["source_row"] for item in items_in(items_folder / f"{what['items']}.parquet")
             }

@@ -5,10 +5,10 @@ from pathlib import Path
 from vernacular.commands.common import items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.interop import grew_tse, palmx, serbian_cloze
+from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
 
-TOOLS = {"letters": palmx, "cloze": serbian_cloze, "target_word": grew_tse}
+TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
 
 def compat(args) -> str:
@@ -34,12 +34,13 @@ def write(folder: Path, protocol: str, items: list[dict], rows: list[dict]) -> l
 
     items: rows per ITEMS; rows: what `per_item` of the protocol gave, or the rows of the task results file.
     """
-    if protocol not in TOOLS:
+    if protocol not in EXPORTS:
         return []
     found = {row["item_id"]: {**row, "values": dict(row["values"])} for row in rows}
     order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
     pairs = [(item, found[item["item_id"]]) for item in order if item["item_id"] in found]
-    texts = TOOLS[protocol].files(pairs) | {"README.txt": TOOLS[protocol].README}
+    tool = TOOLS[EXPORTS[protocol]]
+    texts = tool.files(pairs) | {"README.txt": tool.README}
     paths = []
     for name, text in texts.items():
         path = Path(folder) / name

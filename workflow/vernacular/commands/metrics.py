@@ -11,10 +11,10 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.aggregate import CHANCE
-from vernacular.metrics.baselines import majority_baseline
+from vernacular.metrics.metric import CHANCE, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.protocols.evaluate import evaluate, values
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
@@ -58,7 +58,7 @@ class _Inputs:
 
     def __init__(self, args, evaluation: str, what: dict):
         self.evaluation, self.what = evaluation, what
-        self.kind = GENERATIONS if what["protocol"] == "generation" else SCORES
+        self.kind = GENERATIONS if PROTOCOLS[what["protocol"]].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
         self.similar = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
         self.items = args.items_folder / f"{what['items']}.parquet"
@@ -98,7 +98,7 @@ def _measured(args, inputs: _Inputs, record: dict) -> tuple[list[dict], dict]:
     facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
     facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}
     facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
-    majority = majority_baseline(what["protocol"], rows)
+    majority = majority_baseline(PROTOCOLS[what["protocol"]].majority, rows)
     long = []
     for row in values(rows, known, facts, found.get("signatures", {})):
         # of accuracies, and over all items, which it was counted over

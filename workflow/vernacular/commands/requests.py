@@ -4,7 +4,7 @@ import logging
 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
-from vernacular.protocols.build import CAUSAL_ONLY, build
+from vernacular.protocols.build import build, evaluated_by
 from vernacular.protocols.schema import REQUESTS, request_size
 
 log = logging.getLogger("vernacular")
@@ -33,5 +33,5 @@ def give_up(args, reason: str) -> str:
 def _about(args, source: dict) -> dict:
     spec = args.spec
     about = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
-    about |= {"task": spec["task"]["task"], "items": source, "causal_only": spec["protocol"] in CAUSAL_ONLY}
+    about |= {"task": spec["task"]["task"], "items": source} | evaluated_by(spec["protocol"])
     return about | {"fingerprint": artifacts.made_of(spec, args.items)}

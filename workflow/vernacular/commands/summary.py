@@ -2,12 +2,17 @@
 
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
-from vernacular.interop.every_eval_ever import write_every_eval_ever
-from vernacular.interop.lm_eval_results import write_harness
+from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
-from vernacular.summary.grid import collect, to_arrow, wide, write_csv
+from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
+
+try:
+    from vernacular.interop.every_eval_ever import write_every_eval_ever
+    from vernacular.interop.lm_eval_results import write_harness
+except ModuleNotFoundError:  # the formats of other tools can be deleted
+    write_every_eval_ever = write_harness = None
 
 
 def summary(args) -> str:
@@ -29,8 +34,9 @@ def summary(args) -> str:
     write_csv(args.out / "wide.csv", wide(long))
     write_csv(args.out / "notes.csv", as_frame(notes))
     data_sets = {(row["task"], row["language"], row["limit"]): row for note in of_models for row in data_sets_of(note)}
-    write_harness(args.out / "harness", long)
-    write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
+    if write_harness:
+        write_harness(args.out / "harness", long)
+        write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
     provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
     standings = compared["standings"]
     write_similarity(args.out / "similarity_summary.xlsx", long, provenance, standings=standings)

@@ -4,13 +4,14 @@ from vernacular.core import artifacts
 from vernacular.data.treebank.pairs import MASK, Pairs, around
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.source import Extracted, extract
-from vernacular.interop.grew_tse import pairs_csv
 
 
 def treebank(args) -> str:
     """The minimal pairs that patterns find in treebanks: explained, or as a CSV file, or both."""
     found = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
+        from vernacular.interop.grew_tse import pairs_csv
+
         with artifacts.replacing(args.csv) as temporary:
             temporary.write_text(pairs_csv(found.rows), "utf-8")
     if args.explain or not args.csv:

@@ -16,11 +16,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
-from vernacular.metrics.baselines import chance_level
-from vernacular.metrics.metric import Metric
+from vernacular.metrics.metric import Metric, chance_level
 from vernacular.statistics.intervals import resampled
-from vernacular.statistics.multiple import holm, places
-from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, resampled_means
+from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, holm, places, resampled_means
 
 RESAMPLES = 1_000
 _SAME_BUT_SEED = ("task", "language", "protocol", "shots", "style")

@@ -8,19 +8,23 @@ from pathlib import Path
 from snakemake.utils import validate
 
 from vernacular.comparison.external.records import files_in
-from vernacular.config.evaluations import Evaluation, expand
-from vernacular.config.models import check_models, check_name, pairs, with_bases
+from vernacular.config.evaluations import Evaluation, check_models, check_name, expand, pairs, with_bases
 from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError, DataError, closest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.build import PROTOCOLS
+from vernacular.protocols.registry import GENERATED, SCORED
 
+try:
+    from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
+except ModuleNotFoundError:  # nothing depends on the formats of other tools
+    EXPORTS, SUMMARY_EXPORTS = {}, ()
+
+__all__ = ["COMPAT", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
+
+COMPAT = EXPORTS.keys()  # protocols whose results are also written as other tools write them
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
-SCORED = set(PROTOCOLS) - {"generation"}
-GENERATED = {"generation"}
-COMPAT = {"letters", "cloze", "target_word"}  # whose results are also written as other tools write them
 _STORE = "results/store"  # the only store that may be among what the workflow writes
 _WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
 

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core import digests
-from vernacular.core.errors import ArtifactError, first_line
+from vernacular.core.errors import ArtifactError, first_line, writing
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.writing import writing
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
 _AT_A_TIME = 5_000  # rows

@@ -7,10 +7,12 @@ imports are read and followed, and no list of files has to be kept. Comments, do
 import ast
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 
 
 def fingerprint(value) -> str:
@@ -38,13 +40,11 @@ NO_EFFECT = {
     "vernacular.core.fingerprint": "computes keys; keys that come out otherwise are other keys",
     "vernacular.core.contents": "decides when a file is hashed again; the hash enters the keys",
     "vernacular.core.digests": "how damage of files is noticed",
-    "vernacular.core.errors": "messages",
     "vernacular.core.failures": "which errors are whose fault, and messages",
     "vernacular.core.paths": "where the workflow's directory is",
-    "vernacular.core.processes": "pools of processes, and when a job stops",
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
-    "vernacular.core.supervise": "processes that report the death of others",
-    "vernacular.core.writing": "messages about files that cannot be written",
+    "vernacular.core.processes": "pools of processes, when a job stops, and who reports the death of a process",
+    "vernacular.core.errors": "messages",
 }
 
 # Libraries that decide no result, and why.
@@ -58,7 +58,7 @@ NO_EFFECT_LIBRARIES = {
 def code_fingerprint(*modules: str) -> str:
     """Return 16 hex digits that change with what `modules`, or any module in their import closure, do.
 
-    >>> code_fingerprint("vernacular.statistics.paired") != code_fingerprint("vernacular.statistics.multiple")
+    >>> code_fingerprint("vernacular.statistics.paired") != code_fingerprint("vernacular.statistics.intervals")
     True
     """
     names = sorted(set().union(*map(closure, modules)))
@@ -81,6 +81,30 @@ def libraries(*modules: str) -> dict[str, str | None]:
     """Return the version of each library that the import closure of `modules` imports; None: not installed."""
     names = set().union(*(_parsed(name)[2] for module in modules for name in closure(module)))
     return {name: version_of(name) for name in sorted(names - NO_EFFECT_LIBRARIES.keys())}
+
+
+def import_each(pattern: str) -> dict[str, ModuleType]:
+    """Import the modules whose files match a pattern; by the name that stands for its `*`.
+
+    What a package finds by itself is part of the keys like what it names: `closure` reads the patterns of these calls,
+    which must be literal.
+
+    >>> sorted(import_each("vernacular/statistics/p*red.py"))
+    ['ai']
+    """
+    return {name: importlib.import_module(module) for name, module in _matching(pattern).items()}
+
+
+def _matching(pattern: str) -> dict[str, str]:
+    """The names of modules by what stands for the `*` in `pattern`."""
+    before, after = pattern.split("*")
+    found = {}
+    for path in sorted(_ROOT.parent.glob(pattern)):
+        relative = path.relative_to(_ROOT.parent).as_posix()
+        name = relative.removeprefix(before).removesuffix(after)
+        if not name.startswith("__"):
+            found[name] = relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return found
 
 
 @functools.cache
@@ -122,6 +146,8 @@ def _imported(tree: ast.Module, module: str) -> set[str]:
             if node.level:
                 raise ValueError(f"{module}: relative imports are not followed; write the full name.")
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == import_each.__name__:
+            names |= set(_matching(ast.literal_eval(node.args[0])).values())
     return names
 
 

@@ -1,18 +1,22 @@
-"""Files of a repository on the Hugging Face Hub, data set or model, at one commit, in the Hub's own cache.
+"""Downloads: repositories of the Hugging Face Hub at one commit, and single files by URL, checked against their sha256.
 
-`huggingface_hub` does the work: it resumes, keeps whole files only, reads what is cached without a network, and takes
-the token from the environment or HF_HOME. Here is what it lacks: a time limit, another try where the trouble may pass,
-and one sentence for each way to fail.
+`huggingface_hub` does the work for repositories: it resumes, stores only complete files, reads what is cached without a
+network, and takes the token from the environment or HF_HOME. Added here: a time limit, another attempt where the
+failure may pass, and one sentence for each way to fail. A file by URL is stored once in the Hub's assets cache.
 """
 
+import http.client
 import sys
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import huggingface_hub
-from huggingface_hub import constants
+from huggingface_hub import cached_assets_path, constants
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -24,10 +28,13 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils._http import default_client_factory
 
-from vernacular.core.errors import UserError
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import DataError, UserError
+from vernacular.core.fingerprint import file_fingerprint, fingerprint
 
-_ATTEMPTS = 3
+_ATTEMPTS = 4
 _TIMEOUT = 30  # seconds without a byte
+_TRANSIENT = (408, 429, 500, 502, 503, 504)  # HTTP statuses of failures that pass by themselves within seconds
 
 
 def snapshot(
@@ -128,7 +135,7 @@ def _limit_time(request: httpx2.Request) -> None:
 def _may_pass(error) -> bool:
     """Is this the kind of failure that goes away by itself within seconds?"""
     if isinstance(error, HfHubHTTPError):
-        return error.response.status_code in (408, 429, 500, 502, 503, 504)
+        return error.response.status_code in _TRANSIENT
     return isinstance(error, httpx2.TimeoutException | httpx2.RemoteProtocolError | httpx2.ReadError)
 
 
@@ -139,3 +146,45 @@ def _why(error) -> str:
     if isinstance(error, OfflineModeIsEnabled) or isinstance(cause, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
     return type(cause or error).__name__
+
+
+def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
+    """(path on disk, sha256) of the file at `url`; what is there already is not fetched again.
+
+    Raises DataError with the sentence to show; a file that is cut short or has the wrong checksum is never kept.
+    """
+    folder = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
+    path = folder / (Path(urlsplit(url).path).name or "file")
+    if path.exists():
+        found = file_fingerprint(path)
+        if sha256 in (None, found):
+            return path, found
+    with replacing(path) as temporary:
+        _download(url, temporary)
+        found = file_fingerprint(temporary)
+        if sha256 not in (None, found):
+            raise DataError(
+                f"{url}: wrong checksum (sha256 {found}, the task file says {sha256}).\n"
+                "It has changed upstream or was damaged on the way; check it, then correct sha256 in the task file."
+            )
+    return path, found
+
+
+def _download(url: str, path: Path) -> None:
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+                data = answer.read()  # raises IncompleteRead where the connection drops half way
+            path.write_bytes(data)
+            return
+        except urllib.error.HTTPError as error:
+            if error.code not in _TRANSIENT or attempt == _ATTEMPTS:
+                raise DataError(f"{url}: the server answers {error.code} ({error.reason}).") from None
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            if attempt == _ATTEMPTS:
+                reason = getattr(error, "reason", None) or type(error).__name__
+                raise DataError(
+                    f"{url}: cannot be fetched ({reason}). "
+                    "Fetch it on a machine with internet: `snakemake --until items`."
+                ) from None
+        time.sleep(2 ** (attempt - 1))

@@ -2,16 +2,19 @@
 
 import csv
 import io
-import itertools
 import math
 import re
-from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-_ROWS_AT_A_TIME = 500
+from vernacular.core.artifacts import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd  # half a second, which commands without tables do not spend
 
 
 def rows_of(table: pa.Table) -> list[dict]:
@@ -49,20 +52,6 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list:
 
 def _edges(column) -> pairwise:
     return pairwise(column.offsets.to_numpy().tolist())
-
-
-def iter_rows(table: pa.Table) -> Iterator[dict]:
-    """Yield the rows of `table` as dicts; few exist at a time."""
-    for start in range(0, table.num_rows, _ROWS_AT_A_TIME):
-        yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
-
-
-def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
-    """Return `rows` as a table of that schema; few exist as Python objects at a time."""
-    parts = [schema.empty_table()]
-    while some := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
-        parts.append(pa.Table.from_pylist(some, schema=schema))
-    return pa.concat_tables(parts)
 
 
 CELL_LIMIT = 32_767  # characters of one Excel cell
@@ -138,3 +127,33 @@ def csv_text(columns: list[str], rows: list[list]) -> str:
 def is_finite(value) -> bool:
     """Whether there is a number to show."""
     return value is not None and math.isfinite(value)
+
+
+def to_frame(table: pa.Table) -> "pd.DataFrame":
+    """`table` in pandas, with whole numbers and booleans still so where some are missing."""
+    return table.to_pandas(types_mapper=_pandas_type)
+
+
+def write_csv(path, frame: "pd.DataFrame") -> Path:
+    """Write `frame` as UTF-8 CSV, numbers unrounded, missing values empty, text safe from being read as a formula."""
+    import pandas as pd
+
+    safe = frame.rename(columns=formula_safe)
+    for position, (_, column) in enumerate(frame.items()):
+        if pd.api.types.is_string_dtype(column.dtype) or column.dtype == object:
+            texts = {text: formula_safe(text) for text in column.dropna().unique()}
+            safe.isetitem(position, column.map(texts))
+    with replacing(path) as temporary:
+        safe.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
+    return Path(path)
+
+
+def _pandas_type(kind: pa.DataType):
+    """Nullable whole numbers and booleans: one missing seed must not turn every other into 42.0."""
+    import pandas as pd
+
+    if kinds.is_int32(kind):
+        return pd.Int32Dtype()
+    if kinds.is_int64(kind):
+        return pd.Int64Dtype()
+    return pd.BooleanDtype() if kinds.is_boolean(kind) else None

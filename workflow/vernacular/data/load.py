@@ -100,9 +100,9 @@ def _fetch(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
 
         return fetch(source, folder)
     if "url" in source:
-        from vernacular.data import web
+        from vernacular.core import hub_snapshot
 
-        path, digest = web.fetch(source["url"], source.get("sha256"))
+        path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
         provenance = {
             "kind": "url",
             "url": source["url"],

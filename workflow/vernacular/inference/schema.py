@@ -7,6 +7,9 @@ used, fallback and why, self-check), tokenizer policy (bos, truncation), counter
 trie needs, model loads, seconds).
 """
 
+import itertools
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
@@ -60,3 +63,25 @@ GENERATIONS = Kind(
     required=("request_id",),
     place=3,
 )
+
+
+def outputs_of(requests: dict) -> Kind:
+    """The schema of the outputs to requests of which this is the metadata."""
+    return GENERATIONS if requests["request_kind"] == "generate" else SCORES
+
+
+_ROWS_AT_A_TIME = 500
+
+
+def iter_rows(table: pa.Table) -> Iterator[dict]:
+    """Yield the rows of `table` as dicts; few exist at a time."""
+    for start in range(0, table.num_rows, _ROWS_AT_A_TIME):
+        yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
+
+
+def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
+    """Return `rows` as a table of that schema; few exist as Python objects at a time."""
+    parts = [schema.empty_table()]
+    while some := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
+        parts.append(pa.Table.from_pylist(some, schema=schema))
+    return pa.concat_tables(parts)

@@ -1,0 +1,11 @@
+"""Formats of other tools, for people whose scripts read them; the package can be deleted as a block.
+
+Per-item results are written by protocol; values as lm-evaluation-harness and Every Eval Ever have them.
+"""
+
+EXPORTS = {
+    "letters": "palmx",
+    "cloze": "serbian_cloze",
+    "target_word": "grew_tse",
+}  # protocol: the module that writes it
+SUMMARY_EXPORTS = ("harness", "every_eval_ever")  # directories beside the tables of all models

@@ -83,9 +83,9 @@ _BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenom
 
 def pairs_csv(rows: list[dict]) -> str:
     """Rows as a CSV file in Grew-TSE's columns, ours behind them."""
-    forms = _columns(rows, "form_ungrammatical")
+    forms = _columns_of(rows, "form_ungrammatical")
     columns = ["sentence_id", "match_id", "form_grammatical", *_TEXTS, *forms]
-    columns += [*_BESIDE, *_columns(rows, "ungrammatical_text")]
+    columns += [*_BESIDE, *_columns_of(rows, "ungrammatical_text")]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -93,6 +93,6 @@ def pairs_csv(rows: list[dict]) -> str:
     return text.getvalue()
 
 
-def _columns(rows: list[dict], start: str) -> list[str]:
+def _columns_of(rows: list[dict], start: str) -> list[str]:
     """The columns that begin so, as many as the row with most alternatives has."""
     return max(([name for name in row if name.startswith(start)] for row in rows), key=len, default=[start])

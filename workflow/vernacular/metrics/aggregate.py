@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 
-from vernacular.metrics.baselines import chance_level, chance_shares
-from vernacular.metrics.metric import Metric
+from vernacular.metrics.metric import Metric, chance_level, chance_shares
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 
 MEAN_RESAMPLES = 10_000

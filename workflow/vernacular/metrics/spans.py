@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vernacular.metrics.choice import Choice
-
-UNASKED = "unasked: "  # role of a request that only records why its item could not be asked
+from vernacular.types import Role, skipped_reason
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ def _span(request: dict, score: dict | None) -> Span:
     before = whole[len(request["prefix"]) : request["span_start"]]
     # a null stands for a first token without anything before it, which a model without BOS cannot score
     logprobs = tuple(value for value in (score or {}).get("logprobs") or () if value is not None)
-    if request["role"].startswith(UNASKED):
-        loglik, flag = None, f"error: {request['role'].removeprefix(UNASKED)}"
+    if (reason := skipped_reason(request["role"])) is not None:
+        loglik, flag = None, f"error: {reason}"
     elif score is None:
         loglik, flag = None, "error: not scored"
     else:
@@ -86,7 +85,8 @@ def _joined(*flags: str | None) -> str:
 
 def logliks(spans: dict[str, Span], role: str, n: int, unit: str = "sum") -> list[float] | None:
     """Log-likelihoods of the roles "{role}:0" … "{role}:n-1"; None if one of them is missing."""
-    values = [spans[f"{role}:{i}"].per(unit) if f"{role}:{i}" in spans else None for i in range(n)]
+    roles = [str(Role(role, i)) for i in range(n)]
+    values = [spans[each].per(unit) if each in spans else None for each in roles]
     return None if any(value is None for value in values) else values
 
 

@@ -3,46 +3,17 @@
 from dataclasses import replace
 
 from vernacular.core.errors import ConfigError, closest
-from vernacular.core.fingerprint import fingerprint
+from vernacular.core.fingerprint import fingerprint, import_each
 from vernacular.protocols import fewshot
-from vernacular.protocols.acceptability import requests as acceptability
-from vernacular.protocols.cloze import requests as cloze
-from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.generation import simil_eval
-from vernacular.protocols.last_word import requests as last_word
-from vernacular.protocols.letters import requests as letters
-from vernacular.protocols.minimal_pair import requests as minimal_pair
-from vernacular.protocols.options import requests as options_protocol
 from vernacular.protocols.prompts import LAYOUTS, load_labels
-from vernacular.protocols.request_rows import UNASKED, Setting
-from vernacular.protocols.target_word import requests as target_word
+from vernacular.protocols.registry import OPTIONS, PROTOCOLS, takes_prompt_lines, takes_shots
+from vernacular.protocols.request_rows import Setting
 from vernacular.protocols.verbatim import requests as verbatim
+from vernacular.types import skipped_reason
 
-PROTOCOLS = {
-    "generation": generation,
-    "letters": letters,
-    "options": options_protocol,
-    "acceptability": acceptability,
-    "minimal_pair": minimal_pair,
-    "last_word": last_word,
-    "cloze": cloze,
-    "target_word": target_word,
-}
-CAUSAL_ONLY = {"generation", "letters", "options", "last_word"}  # a masked model cannot be asked these
-FEW_SHOT = {name for name, protocol in PROTOCOLS.items() if protocol.FEW_SHOT}
-STYLES = {name: ("default",) for name in PROTOCOLS} | {
-    "generation": ("default", "open", "simil-eval", "simil-eval-open"),
-}
-# options: what a protocol lets a person choose; a tuple names the values allowed, a type anything of it
-OPTIONS = {
-    "permutations": int,  # letters: in how many rotations the options are shown
-    "bow_correction": bool,  # last_word: ask for the beginning-of-word correction (Pimentel & Meister 2024)
-    "legacy": bool,  # cloze: score also as the source's scripts do
-    "pll": ("original", "within_word_l2r"),  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023
-    "mask_token": str,  # target_word: how the file writes the masked word
-    "evaluation_type": target_word.LEVELS,
-    "task_type": target_word.TASK_TYPES,
-}
+_MODULES = import_each("vernacular/protocols/*/requests.py")
+REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
 def build(
@@ -56,13 +27,13 @@ def build(
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
     facts = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
-    facts |= {"task": task["task"], "options": options}
+    facts |= {"task": task["task"], "options": options} | evaluated_by(protocol)
     if task["prompt"] == "verbatim":
         setting = Setting(task["prompt"], language, seed, style, options)
         rows, shown = verbatim.build(items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots)
         return rows, facts | _told(rows, shown, set(), setting)
-    module = PROTOCOLS[protocol]
-    labels = load_labels(language) if takes_words(protocol, task["prompt"], style) else {}
+    module = REQUESTS[protocol]
+    labels = load_labels(language) if takes_prompt_lines(protocol, task["prompt"], style) else {}
     setting = Setting(task["prompt"], language, seed, style, options, labels)
     drawn, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     shown = [module.demonstrate(item, setting) for item in drawn]
@@ -76,14 +47,10 @@ def build(
     return rows, facts | _told(rows, [item["item_id"] for item in drawn], held_out, setting)
 
 
-def takes_shots(protocol: str, layout: str) -> bool:
-    """Can solved examples stand before what is asked? In a wording that the source brings along they always can."""
-    return protocol in FEW_SHOT or layout == "verbatim"
-
-
-def takes_words(protocol: str, layout: str, style: str) -> bool:
-    """Does it take the language's prompt lines, or bring its own wording or none?"""
-    return protocol in FEW_SHOT and layout != "verbatim" and not style.startswith("simil-eval")
+def evaluated_by(protocol: str) -> dict:
+    """What inference has to know of a protocol, as metadata of the requests."""
+    declared = PROTOCOLS[protocol]
+    return {"causal_only": declared.causal_only, "request_kind": "generate" if declared.generates else "score"}
 
 
 def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:
@@ -93,7 +60,7 @@ def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setti
         "held_out": sorted(held_out),
         "prefix": setting.prefix,
         "prompts": fingerprint(setting.labels),
-        "unasked": {r["item_id"]: r["role"].removeprefix(UNASKED) for r in rows if r["role"].startswith(UNASKED)},
+        "unasked": {row["item_id"]: why for row in rows if (why := skipped_reason(row["role"])) is not None},
     }
 
 
@@ -107,8 +74,8 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         verbatim.check(task, protocol=protocol, style=style)
     elif task["prompt"] not in LAYOUTS:
         raise ConfigError(f'{where}: there is no prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
-    if style not in STYLES[protocol]:
-        raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, STYLES[protocol])}')
+    if style not in PROTOCOLS[protocol].styles:
+        raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, PROTOCOLS[protocol].styles)}')
     if style.startswith("simil-eval") and task["prompt"] not in simil_eval.LAYOUTS:
         raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
     if style == "simil-eval-open" and task["prompt"] == "summary":

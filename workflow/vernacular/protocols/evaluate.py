@@ -1,35 +1,21 @@
 """One evaluation's per-item results and values, from what the model returned: no model is loaded here."""
 
 from vernacular import __version__
+from vernacular.core.fingerprint import import_each
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.acceptability import metrics as acceptability
-from vernacular.protocols.cloze import metrics as cloze
-from vernacular.protocols.generation import metrics as generation
-from vernacular.protocols.last_word import metrics as last_word
-from vernacular.protocols.letters import metrics as letters
-from vernacular.protocols.minimal_pair import metrics as minimal_pair
-from vernacular.protocols.options import metrics as options
-from vernacular.protocols.target_word import metrics as target_word
+from vernacular.protocols.registry import PROTOCOLS
 
-PROTOCOLS = {
-    "acceptability": acceptability,
-    "cloze": cloze,
-    "generation": generation,
-    "last_word": last_word,
-    "letters": letters,
-    "minimal_pair": minimal_pair,
-    "options": options,
-    "target_word": target_word,
-}
+_MODULES = import_each("vernacular/protocols/*/metrics.py")
+PROTOCOL_METRICS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
 def evaluate(
     protocol: str, items: list[dict], requests: list[dict], answers: list[dict], similarities: list[dict]
 ) -> tuple[list[dict], list[Metric]]:
     """(rows per TASK_RESULTS, the metrics they add up to). `answers` are scores, or generations with `similarities`."""
-    module = PROTOCOLS[protocol]
-    if protocol == "generation":
+    module = PROTOCOL_METRICS[protocol]
+    if PROTOCOLS[protocol].generates:
         return module.per_item(items, requests, answers, similarities), module.METRICS
     return module.per_item(items, requests, answers), module.METRICS
 

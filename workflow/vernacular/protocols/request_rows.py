@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-
-UNASKED = "unasked: "  # role of the row that stands for an item which could not be asked, followed by the reason
+from vernacular.types import skipped_role
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,16 @@ def generated(
 
 def unasked(item: dict, reason: str) -> dict:
     """A row with nothing to score, so that an item that cannot be asked is still counted, and its reason shown."""
-    return _row(item, UNASKED + reason, kind="score", prefix="", text="-", span_start=1, span_end=1)
+    return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)
 
 
 def turn(role: str, content: str) -> dict:
     return {"role": role, "content": content}
+
+
+def pll_extra(setting: Setting, default: str = "original") -> list[str]:
+    """The extra that says how a masked model takes its pseudo-log-likelihood; a causal model does not read it."""
+    return [f"pll:{setting.options.get('pll', default)}"]
 
 
 def _row(item: dict, role: str, **content) -> dict:

@@ -15,6 +15,7 @@ from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.item_details import COLUMNS, Answers, Asked, judged, packed
 from vernacular.report.pieces import short, shorts, write_piece
@@ -30,8 +31,9 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     Returns (content of the task piece, position of each item, facts of each model's run); one model's rows are held at
     a time, beside the prompts of the evaluation.
     """
-    asked, facts, task = Asked(), {}, {"outcomes": [], "distributions": [], "models": []}
     requests = results / "requests" / f"{evaluation}.parquet"
+    drawn = PROTOCOLS[artifacts.metadata(requests)["protocol"]].drawn
+    asked, facts, task = Asked(drawn), {}, {"outcomes": [], "distributions": [], "models": []}
     asked.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
     measured = {}
     for model, name in models.items():

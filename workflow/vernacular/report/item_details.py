@@ -1,7 +1,6 @@
 """What the report shows of an item: the prompt sent, the outcome and margin, the surprisal of each token."""
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from vernacular.core.tables import values_of
 from vernacular.protocols.schema import REQUESTS
+from vernacular.types import Role, skipped_reason
 
 # How an item came out. The last two are no judgement: which sort of sentence it is, where sentences are only scored.
 WRONG, RIGHT, TIE, UNJUDGED, ACCEPTABLE, UNACCEPTABLE = range(6)
@@ -93,8 +93,6 @@ def _finite(value) -> bool:
     return value is not None and math.isfinite(value)
 
 
-# The roles whose tokens are drawn: whole sentences or options, not the same text a second time without its context.
-_DRAWN = re.compile(r"(choice|whole|sentence|token):\d+|sentence|word")
 COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role", "prefix", "text", "span_start",
                                                               "span_end", "turns", "kind")]  # fmt: skip
 
@@ -109,6 +107,7 @@ class Asked:
               `message` the last chat turn's content, None where it is `sent`; `spans` a list of [role, text]
     """
 
+    drawn: tuple[str, ...] = ()  # kinds of the roles whose tokens are drawn; the last is preferred
     items: list[list] = field(default_factory=list)
     position: dict[str, int] = field(default_factory=dict)
     prefixes: list[str] = field(default_factory=list)
@@ -123,7 +122,7 @@ class Asked:
                 by_item.setdefault(row["item_id"], []).append(row)
         for item, asked in by_item.items():
             self._requests[item] = asked
-            for row in _drawn(asked):
+            for row in _drawn(asked, self.drawn):
                 whole = row["prefix"] + row["text"]
                 self.spans[item, row["role"]] = (whole[row["span_start"] : row["span_end"]], row["span_start"])
 
@@ -151,7 +150,7 @@ class Asked:
         asked = self._requests.get(item)
         if not asked:
             return [None, None, None, []]
-        drawn = _drawn(asked)
+        drawn = _drawn(asked, self.drawn)
         first = (drawn or asked)[0]
         end = None if first["span_start"] is None else first["span_start"] - len(first["prefix"])
         sent = first["text"] if end is None else first["text"][: max(end, 0)]
@@ -171,10 +170,12 @@ class Asked:
         return self.prefixes.index(text)
 
 
-def _drawn(asked: list[dict]) -> list[dict]:
+def _drawn(asked: list[dict], kinds: tuple[str, ...]) -> list[dict]:
     """The requests whose tokens are drawn; a masked word alone only where its sentence was not scored whole."""
-    rows = [row for row in asked if row["kind"] == "score" and _DRAWN.fullmatch(row["role"])]
-    whole = [row for row in rows if not row["role"].startswith("token:")]
+    scored = [row for row in asked if row["kind"] == "score" and skipped_reason(row["role"]) is None]
+    roles = {row["role"]: Role.parse(row["role"]) for row in scored}
+    rows = [row for row in scored if roles[row["role"]].kind in kinds and not roles[row["role"]].rotation]
+    whole = [row for row in rows if roles[row["role"]].kind != kinds[0]] if len(kinds) > 1 else []
     return whole or rows
 
 

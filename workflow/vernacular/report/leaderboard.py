@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 import pyarrow as pa
 
-from vernacular.protocols.evaluate import PROTOCOLS
+from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.pieces import short
 
 BEST, SHARED = 2, 1
@@ -55,7 +55,7 @@ class Numbers:
 
 def _facts(row) -> dict:
     """What a reader should know of a metric; `about` is null for one that another version computed."""
-    module = PROTOCOLS.get(row["protocol"])
+    module = PROTOCOL_METRICS.get(row["protocol"])
     declared = {metric.name: metric for metric in module.METRICS} if module else {}
     name = row["metric"]
     unit, higher, headline = (None if pd.isna(row[key]) else row[key] for key in _DESCRIBED)

@@ -16,10 +16,9 @@ from tqdm import tqdm
 from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
+from vernacular.core.errors import ArtifactError, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
-from vernacular.core.writing import writing
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs

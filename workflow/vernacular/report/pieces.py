@@ -10,7 +10,7 @@ import math
 import re
 from pathlib import Path
 
-from vernacular.core.writing import writing
+from vernacular.core.errors import writing
 
 # "<" could end a script element, "&" start an entity in XHTML, U+2028 and U+2029 end a line in old engines, and half a
 # surrogate pair is not UTF-8. They stand inside JSON strings alone, where all may be escaped.

@@ -13,13 +13,13 @@ from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import plain_text
-from vernacular.summary import marks
+from vernacular.summary import grid
 
 _FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: in the cell, in a comment
 _OTHER_FORMAT = ("0.000", "{:.3f}")
 # a mark is part of the number's format, so the cell still holds a number; the others leave as much room, "_x" is as
 # wide as x
-_MARKED = {marks.BEST: '" ●"', marks.SHARED: '" ○"', marks.NONE: "_ _●"}
+_MARKED = {grid.BEST: '" ●"', grid.SHARED: '" ○"', grid.NONE: "_ _●"}
 
 _FONT = {"name": "Calibri", "size": 11}  # a Font without a name falls back to a serif one in LibreOffice
 BOLD, GREY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")

@@ -1,22 +1,86 @@
-"""From the models' metrics to one long table, and from that to grids of runs × columns.
+"""The grid of a worksheet: runs down, columns across, as positions in the long table; and which values stand out.
 
-A *run* is a model as it was asked: model, adapter, revision, shots, seed, style. Two runs are two rows, everywhere.
-A *column* is what was measured: task, language, protocol, metric.
+Two rules mark values. Where paired standings compare the runs of a column on the same items, those decide. Elsewhere no
+test is needed: the best is the highest value (the lowest where lower is better), and a value whose own 95 % interval
+holds the best value is not told apart from it. That rule errs on the side of sharing the place less often than
+overlapping intervals would.
 """
 
-import csv
+from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.types as arrow
 
-from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError
-from vernacular.core.tables import formula_safe
+from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import METRICS
+
+NONE, SHARED, BEST = 0, 1, 2
+
+Key = tuple[str, str, str]  # model, evaluation, metric
+
+
+def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
+    """(R,) of NONE, SHARED or BEST for the values of one column, all arrays (R,), NaN where missing.
+
+    Nothing stands out where neither direction is better, where fewer than two runs have a value, or where all values
+    are the same. Equal bests are all BEST. A value without an interval is BEST or NONE.
+
+    >>> standing([0.70, 0.66, 0.50, float("nan")], [0.65, 0.61, 0.45, 0], [0.75, 0.71, 0.55, 1], True).tolist()
+    [2, 1, 0, 0]
+    """
+    values, low, high = (np.asarray(array, dtype=float) for array in (values, low, high))
+    marks = np.full(len(values), NONE)
+    known = np.isfinite(values)
+    if higher_is_better is None or len(np.unique(values[known])) < 2:
+        return marks
+    best = values[known].max() if higher_is_better else values[known].min()
+    marks[known & (low <= best) & (best <= high)] = SHARED
+    marks[values == best] = BEST
+    return marks
+
+
+def by_key(standings: list[dict] | None) -> dict[Key, dict]:
+    """Rows of the standings by model, evaluation and metric."""
+    return {(row["model"], row["evaluation"], row["metric"]): row for row in standings or []}
+
+
+def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, dict]) -> tuple[np.ndarray, np.ndarray]:
+    """`marks` of one column (R,) as `standing` gave them, mended where a paired test knows better: (marks, paired).
+
+    `keys` says whose value each is (None: no value), `paired` (R,) is True where the mark rests on `places`. A test
+    decides only against the best of the whole column: runs asked otherwise than that one (other shots, seed, style)
+    were not compared with it, and where the standings name another best they speak of other values.
+
+    >>> places = by_key([
+    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "shares_best": True},
+    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "shares_best": False},
+    ... ])
+    >>> marks, paired = judge([("a", "e", "m"), ("b", "e", "m")], [0.7, 0.69], np.array([BEST, SHARED]), places)
+    >>> marks.tolist(), paired.tolist()
+    ([2, 0], [True, True])
+    """
+    marks, paired = marks.copy(), np.zeros(len(marks), dtype=bool)
+    best = {keys[run] for run in np.flatnonzero(marks == BEST)}
+    known = np.isfinite(np.asarray(values, dtype=float))
+    times = Counter(keys)
+    for run in np.flatnonzero(known):
+        place = places.get(keys[run])
+        if place is None or times[keys[run]] > 1 or (place["best"], *keys[run][1:]) not in best:
+            continue
+        paired[run] = True
+        if marks[run] != BEST:
+            marks[run] = SHARED if place["shares_best"] else NONE
+    return marks, paired
+
+
+def near_chance(low, high, chance) -> np.ndarray:
+    """(R,) True where the interval holds the chance level: so few items do not show that the model knows anything."""
+    low, high, chance = (np.asarray(array, dtype=float) for array in (low, high, chance))
+    return (low <= chance) & (chance <= high)
+
 
 RUN = ["model", "adapter", "shots", "seed", "style", "model_revision"]
 COLUMN = ["task", "language", "protocol", "metric"]
@@ -62,11 +126,6 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     return _with_order(long).sort_values(order, key=sortable, ignore_index=True)[METRICS.schema.names]
 
 
-def to_frame(table: pa.Table) -> pd.DataFrame:
-    """`table` in pandas, with whole numbers and booleans still so where some are missing."""
-    return table.to_pandas(types_mapper=_pandas_type)
-
-
 def to_arrow(long: pd.DataFrame) -> pa.Table:
     """The long table as `artifacts.write(path, RESULTS, …)` takes it."""
     return pa.Table.from_pandas(long, schema=METRICS.schema, preserve_index=False).replace_schema_metadata(None)
@@ -108,27 +167,6 @@ def wide(long: pd.DataFrame) -> pd.DataFrame:
     )
     values = pd.DataFrame(layout.take(long["value"]), columns=list(names))
     return pd.concat([layout.runs, values], axis=1)
-
-
-def write_csv(path, frame: pd.DataFrame) -> Path:
-    """Write `frame` as UTF-8 CSV, numbers unrounded, missing values empty, text safe from being read as a formula."""
-    safe = frame.rename(columns=formula_safe)
-    for position, (_, column) in enumerate(frame.items()):
-        if pd.api.types.is_string_dtype(column.dtype) or column.dtype == object:
-            texts = {text: formula_safe(text) for text in column.dropna().unique()}
-            safe.isetitem(position, column.map(texts))
-    with replacing(path) as temporary:
-        safe.to_csv(temporary, index=False, encoding="utf-8", lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
-    return Path(path)
-
-
-def _pandas_type(kind: pa.DataType):
-    """Nullable whole numbers and booleans: one missing seed must not turn every other into 42.0."""
-    if arrow.is_int32(kind):
-        return pd.Int32Dtype()
-    if arrow.is_int64(kind):
-        return pd.Int64Dtype()
-    return pd.BooleanDtype() if arrow.is_boolean(kind) else None
 
 
 def sortable(column: pd.Series) -> pd.Series:

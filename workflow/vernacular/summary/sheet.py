@@ -11,13 +11,13 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary import cells as looks
-from vernacular.summary import marks
+from vernacular.summary import grid
 from vernacular.summary.cells import CENTRED, comment, direction, metric_title, put_text, shown, style_header
 from vernacular.summary.grid import RUN, Grid
 
 _FROZEN = RUN.index("shots") + 1  # run columns that stay in view
-_FONTS = {marks.BEST: looks.BOLD_GREEN, marks.SHARED: looks.GREEN}
-_GREY_FONTS = {marks.BEST: looks.BOLD_GREY}
+_FONTS = {grid.BEST: looks.BOLD_GREEN, grid.SHARED: looks.GREEN}
+_GREY_FONTS = {grid.BEST: looks.BOLD_GREY}
 _FLOATS = ("value", "ci_low", "ci_high", "chance", "majority", "n", "n_flagged", "n_ties")
 
 
@@ -28,7 +28,7 @@ def write_grid(
     *,
     levels: list[str],
     comments: bool,
-    places: Mapping[marks.Key, dict],
+    places: Mapping[grid.Key, dict],
 ) -> None:
     """Fill `sheet` with the runs and columns of `layout`, whose cells are positions in `long`.
 
@@ -46,12 +46,12 @@ def write_grid(
         some = at[at >= 0][0]
         unit, better = units[some], looks.direction(directions[some])
         column = {name: grid[:, position] for name, grid in numbers.items()}
-        by_interval = marks.standing(column["value"], column["ci_low"], column["ci_high"], better)
+        by_interval = grid.standing(column["value"], column["ci_low"], column["ci_high"], better)
         names = [keys[cell] for cell in at]
-        standing, paired = marks.judge(names, column["value"], by_interval, places)
+        standing, paired = grid.judge(names, column["value"], by_interval, places)
         rules.append(_rule(standing, paired, column["value"]))
-        at_chance = marks.near_chance(column["ci_low"], column["ci_high"], column["chance"])
-        at_chance |= marks.near_chance(column["ci_low"], column["ci_high"], column["majority"])
+        at_chance = grid.near_chance(column["ci_low"], column["ci_high"], column["chance"])
+        at_chance |= grid.near_chance(column["ci_low"], column["ci_high"], column["majority"])
         marked = bool(standing.any())
         border, letter = looks.GROUP_START if starts[position] else None, len(RUN) + position + 1
         for run in range(len(layout.runs)):

@@ -14,9 +14,8 @@ from openpyxl import Workbook
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
-from vernacular.summary.grid import grid
+from vernacular.summary.grid import by_key, grid
 from vernacular.summary.lists import write_across, write_comparisons
-from vernacular.summary.marks import by_key
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 

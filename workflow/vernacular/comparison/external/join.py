@@ -18,6 +18,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, closest
 from vernacular.core.validate import shown
 from vernacular.metrics.schema import TASK_RESULTS, as_table
+from vernacular.protocols.registry import PROTOCOLS
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,15 @@ def _protocols(answers: list[Answer], sampled: bool) -> tuple[str, ...]:
     """Protocols that ask for answers of this kind; a line without its scores says nothing of the kind."""
     scored = [answer for answer in answers if answer.scores]
     if not scored:
-        return ("generation",) if sampled else tuple(name for name in JUDGED if name != "last_word")
+        return _judged_as("text") if sampled else _judged_as("text", "options")
     if all(len(answer.scores) == 1 for answer in scored):
-        return ("last_word",)
-    if all(len(continuation.strip()) == 1 for answer in scored for _, continuation in answer.asked):
-        return ("letters",)
-    return ("cloze", "minimal_pair", "options", "target_word")
+        return _judged_as("word")
+    letters = all(len(continuation.strip()) == 1 for answer in scored for _, continuation in answer.asked)
+    return tuple(name for name in _judged_as("options") if PROTOCOLS[name].letters == letters)
+
+
+def _judged_as(*kinds: str) -> tuple[str, ...]:
+    return tuple(name for name in JUDGED if PROTOCOLS[name].external in kinds)
 
 
 def _told(file: Path, evaluation: str, matched: Matched) -> str:

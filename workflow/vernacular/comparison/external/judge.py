@@ -10,10 +10,10 @@ from string import ascii_uppercase
 from vernacular.comparison.external.records import Answer
 from vernacular.metrics.choice import Choice, choose
 from vernacular.protocols.generation.metrics import normalised, textual
+from vernacular.protocols.registry import PROTOCOLS
 
-# protocols whose results another tool can have too; of acceptability nothing but raw surprisals would be comparable
-JUDGED = ("cloze", "generation", "last_word", "letters", "minimal_pair", "options", "target_word")
-_BY_LENGTH = ("minimal_pair", "options")  # the continuation scored is the option itself
+# of acceptability nothing but raw surprisals would be comparable
+JUDGED = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
 
 
 def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
@@ -24,15 +24,16 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
     row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
     row |= {"option_scores": None, "prediction": answer.prediction, "predicted": None, "correct": None, "tie": None}
     row |= {"values": {}, "flag": None}
-    if protocol == "last_word":
+    external = PROTOCOLS[protocol].external
+    if external == "word":
         _of_a_word(row, answer)
-    elif protocol == "generation":
+    elif external == "text":
         _of_a_text(row, answer)
     else:
         _of_options(row, answer, protocol)
     if not row["values"] and row["flag"] is None:
         row["flag"] = "error: no answer that can be judged"
-    judged = row["values"].get("exact_match" if protocol == "generation" else "accuracy")
+    judged = row["values"].get("exact_match" if external == "text" else "accuracy")
     return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
 
 
@@ -71,7 +72,7 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
         choice = choose(scores, right)
         row["option_scores"] = scores
         row["values"] = choice.outcome()
-        if protocol in _BY_LENGTH:
+        if PROTOCOLS[protocol].by_length:
             for unit, size in (("char", len), ("byte", lambda text: len(text.encode("utf-8", "surrogatepass")))):
                 sizes = [size(option.strip()) for option in row["options"]]
                 if all(sizes):
@@ -87,7 +88,7 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
     row |= {"predicted": choice.predicted or None, "tie": choice.tie}
     row["correct"] = None if "accuracy" not in row["values"] else bool(row["values"]["accuracy"])
     if row["prediction"] is None and choice.predicted:
-        names = ascii_uppercase if protocol == "letters" else row["options"]
+        names = ascii_uppercase if PROTOCOLS[protocol].letters else row["options"]
         row["prediction"] = " | ".join(names[i] for i in choice.predicted)
 
 
@@ -99,7 +100,7 @@ def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice
         if chosen and len({as_written(row["options"][i]) for i in chosen}) == 1:
             return choose([float(i == chosen[0]) for i in range(len(row["options"]))], right)
     letter = said.strip().rstrip(".)").upper()
-    if protocol == "letters" and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
+    if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
         place = ascii_uppercase.index(letter)
         return choose([float(i == place) for i in range(len(row["options"]))], right)
     return Choice([], None)

@@ -19,7 +19,6 @@ from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from vernacular.core.errors import first_line
-from vernacular.data.lm_eval import templates
 
 # what code written for a row of another shape raises, or with a slip in it
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
@@ -44,11 +43,11 @@ _OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 def check(template: str) -> str | None:
     """What is wrong with a template, on one line; None for a sound one."""
     try:
-        with templates.limits():  # what stands in it without a column is worked out now
+        with limits():  # what stands in it without a column is worked out now
             read = _JINJA.parse(template)
             _template(template)
-    except templates.Endless:
-        return f"it takes more than {limits.SECONDS} seconds to read"
+    except Endless:
+        return f"it takes more than {SECONDS} seconds to read"
     except jinja2.TemplateError as error:
         return first_line(error)
     except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:  # Python's own limits

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.validate import shown
-from vernacular.data import web
 from vernacular.data.treebank import source
 from vernacular.data.treebank.forms import Forms, Inflections
 from vernacular.data.treebank.match import Match
@@ -79,7 +79,7 @@ def _sentences(rows: list[dict]) -> list[dict]:
 
 def _had(entry: dict) -> dict:
     if "url" in entry:
-        path, digest = web.fetch(entry["url"], entry["sha256"])
+        path, digest = hub_snapshot.fetch(entry["url"], entry["sha256"])
         return {"path": path, "name": entry["url"], "sha256": digest, "pinned": entry["sha256"] is not None}
     path = entry["file"]
     try:

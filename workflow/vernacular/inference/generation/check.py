@@ -11,8 +11,8 @@ from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.generation.cache import Prefix, can_share_prefix
 from vernacular.inference.generation.decode import Forward, Work
 from vernacular.inference.generation.prepare import Prompt
+from vernacular.inference.model.base import release
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.memory import release
 
 # How far log-probabilities of the likeliest next tokens may differ (nats): the largest difference in full precision,
 # the mean one in half, where any change of the batch's shape moves single tokens by tenths.

@@ -14,14 +14,13 @@ from tqdm import tqdm
 
 from vernacular.core.failures import is_out_of_memory
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.tables import iter_rows, rows_to_table
 from vernacular.inference.generation.cache import Prefix, shared_start
 from vernacular.inference.generation.check import strategy
 from vernacular.inference.generation.decode import Work, decode
 from vernacular.inference.generation.prepare import Prompt, check_can_generate, prompts_of, row_of
+from vernacular.inference.model.base import release, token_budget
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.memory import release, token_budget
-from vernacular.inference.schema import GENERATIONS
+from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError
-from vernacular.core.tables import iter_rows
 from vernacular.inference.model.load import LoadedModel
 from vernacular.inference.model.rendering import render, uses_chat, without_demonstrations
 from vernacular.inference.model.tokenization import bos_policy
+from vernacular.inference.schema import iter_rows
+from vernacular.types import skipped_reason
 
 MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
 DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
@@ -173,7 +174,7 @@ def row_of(row: dict, prompts: dict[str, Prompt], found: dict[str, dict]) -> dic
     same = {"request_id": row["request_id"], "item_id": row["item_id"], "role": row["role"]}
     prompt = prompts.get(row["request_id"])
     if prompt is None:
-        return same | {"flag": f"error: {row['role']}"}
+        return same | {"flag": f"error: {skipped_reason(row['role'])}"}
     outcome = found.get(row["request_id"], {"error": None})
     flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
     return same | {

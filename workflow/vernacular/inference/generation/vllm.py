@@ -11,7 +11,6 @@ import torch
 
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.tables import iter_rows, rows_to_table
 from vernacular.inference.generation.prepare import (
     Prompt,
     answer_of,
@@ -22,7 +21,7 @@ from vernacular.inference.generation.prepare import (
     stop_at,
 )
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.schema import GENERATIONS
+from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 PART = 512  # prompts between two entries of the journal
 

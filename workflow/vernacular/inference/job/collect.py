@@ -9,7 +9,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import Question, impossible, questions
-from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.inference.schema import outputs_of
 
 log = logging.getLogger("vernacular")
 
@@ -40,7 +40,7 @@ def lay_out(
         elif why:
             counts["not possible"] += 1
         if why:
-            kind = GENERATIONS if notes[evaluation]["protocol"] == "generation" else SCORES
+            kind = outputs_of(notes[evaluation])
             _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
     whole = [question for question in questions(record, asked) if question.evaluation not in (failed or {})]
     shares: dict[str, list[Question]] = {}

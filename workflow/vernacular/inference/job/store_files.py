@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ArtifactError
-from vernacular.core.writing import WriteError
+from vernacular.core.errors import ArtifactError, WriteError
 
 ATTEMPTS = 5  # to write where a user removes directories, or to read what is being replaced
 VANISHED = (errno.ENOENT, errno.ESTALE)  # NFS reports a removed file that is open as stale

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
-from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.inference.schema import outputs_of
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, REQUESTS
 
 _KEY = ["item_id", "role", "request_id"]
@@ -49,7 +49,7 @@ def questions(record: dict, asked: dict[str, Path], shard: tuple[int, int] = (0,
     for evaluation, path in asked.items():
         note = artifacts.metadata(path)
         if impossible(record, note) is None:
-            kinds[evaluation] = GENERATIONS if note["protocol"] == "generation" else SCORES
+            kinds[evaluation] = outputs_of(note)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
     found = []
     for evaluation, shares in cut(tables, count).items():

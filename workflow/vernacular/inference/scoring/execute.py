@@ -8,8 +8,8 @@ from tqdm import tqdm
 
 from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.journal import Journal
+from vernacular.inference.model.base import SMALLEST_BUDGET, release
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.memory import SMALLEST_BUDGET, release
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Answers, Head, answer
 from vernacular.inference.scoring.plan import Batch, Limits, plan

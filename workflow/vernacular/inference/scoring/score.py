@@ -11,12 +11,11 @@ from collections import Counter
 import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
-from vernacular.core.tables import iter_rows, rows_to_table
 from vernacular.inference.journal import Journal, MemoryJournal
+from vernacular.inference.model.base import token_budget
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.memory import token_budget
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES
+from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
 from vernacular.inference.scoring.execute import Counters, ask_causal, path_of
 from vernacular.inference.scoring.head import EXTRAS, Answers
 from vernacular.inference.scoring.masked import ask_masked

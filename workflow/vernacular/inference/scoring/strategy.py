@@ -9,8 +9,8 @@ import torch
 
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import is_out_of_memory
+from vernacular.inference.model.base import release
 from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.memory import release
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Head, answer
 from vernacular.inference.scoring.plan import SHORTEST_BLOCK, STRATEGIES, Limits, plan

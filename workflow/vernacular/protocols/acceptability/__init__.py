@@ -1,0 +1,9 @@
+"""acceptability (CoLA): the surprisal of whole sentences, acceptable and not."""
+
+from vernacular.protocols.base import PLL, Protocol
+
+PROTOCOL = Protocol(
+    options=PLL,
+    majority="label",
+    drawn=("sentence",),
+)

@@ -1,9 +1,6 @@
 """cloze: a sentence with one gap; the gap is filled with each candidate, and the sentence scored."""
 
-from vernacular.protocols.acceptability.requests import pll
-from vernacular.protocols.request_rows import GAP, Setting, fill, one, scored, unasked
-
-FEW_SHOT = False
+from vernacular.protocols.request_rows import GAP, Setting, fill, one, pll_extra, scored, unasked
 
 
 def requests(item: dict, setting: Setting) -> list[dict]:
@@ -20,8 +17,8 @@ def requests(item: dict, setting: Setting) -> list[dict]:
     rows = []
     for i, choice in enumerate(item["choices"]):
         before, word, after = fill(item["context"], gap, choice, capital=True)
-        rows.append(scored(item, f"whole:{i}", "", before + word + after, extras=pll(setting)))
-        rows.append(scored(item, f"fill:{i}", before, word + after, extras=pll(setting)))
+        rows.append(scored(item, f"whole:{i}", "", before + word + after, extras=pll_extra(setting)))
+        rows.append(scored(item, f"fill:{i}", before, word + after, extras=pll_extra(setting)))
         if setting.options.get("legacy"):
-            rows.append(scored(item, f"legacy:{i}", item["context"], choice, extras=pll(setting)))
+            rows.append(scored(item, f"legacy:{i}", item["context"], choice, extras=pll_extra(setting)))
     return rows

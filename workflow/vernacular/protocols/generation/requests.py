@@ -8,8 +8,6 @@ from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import answer, demonstration, query, shown_order
 from vernacular.protocols.request_rows import Setting, continue_with, generated, turn, unasked
 
-FEW_SHOT = True
-
 
 def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""

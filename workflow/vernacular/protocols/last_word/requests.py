@@ -2,8 +2,6 @@
 
 from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
 
-FEW_SHOT = False
-
 
 def requests(item: dict, setting: Setting) -> list[dict]:
     """Role "word"; with `bow_correction` the scorer also reports how likely a word begins around it."""

@@ -1,0 +1,13 @@
+"""letters: the log-probability of each option's letter after the question (PalmX 2025)."""
+
+from vernacular.protocols.base import Protocol
+
+PROTOCOL = Protocol(
+    causal_only=True,
+    few_shot=True,
+    options={"permutations": int},  # in how many rotations the options are shown
+    majority="position",
+    external="options",
+    letters=True,
+    drawn=("choice",),
+)

@@ -8,6 +8,7 @@ from vernacular.metrics.choice import best, choose, margin, probabilities, right
 from vernacular.metrics.corpus import expected_calibration_error, most_common_share
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
+from vernacular.types import Role, skipped_reason
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -36,8 +37,8 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
 
 
 def _row(item: dict, spans: dict) -> dict:
-    first = {role.removeprefix("choice:"): span.text for role, span in spans.items() if role.startswith("choice:")}
-    order = sorted((letter, int(option)) for option, letter in first.items() if "@" not in option)
+    letters = {role: span.text for text, span in spans.items() if (role := _choice(text))}
+    order = sorted((letter, role.index) for role, letter in letters.items() if not role.rotation)
     item = _shown(item, [option for _, option in order] or list(range(len(item["choices"]))))
     prompt = spans["choice:0"].before if "choice:0" in spans else None
     n, right = len(item["choices"]), right_options(item)
@@ -72,13 +73,18 @@ def _shown(item: dict, order: list[int]) -> dict:
     }
 
 
+def _choice(role: str) -> Role | None:
+    """The role of an option's letter; None for any other, and for an item that is not evaluated."""
+    parsed = None if skipped_reason(role) is not None else Role.parse(role)
+    return parsed if parsed and parsed.kind == "choice" else None
+
+
 def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
     """Order sensitivity; {} where the options were shown in one order only, or an order could not be scored."""
-    rotations = {role.partition("@")[2] for role in spans if "@" in role}
-    if not rotations:
+    rotations = sorted({role.rotation for text in spans if (role := _choice(text))})
+    if len(rotations) < 2:
         return {}
-    suffixes = ["", *(f"@{rotation}" for rotation in rotations)]
-    asked_as = [[spans[f"choice:{option}{suffix}"].loglik for _, option in order] for suffix in suffixes]
+    asked_as = [[spans[str(Role("choice", option, r))].loglik for _, option in order] for r in rotations]
     if any(loglik is None for each in asked_as for loglik in each):
         return {}
     chosen = [best(each) for each in asked_as]

@@ -10,8 +10,7 @@ import string
 
 from vernacular.protocols.prompts import answer_index, demonstration, shown_order
 from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
-
-FEW_SHOT = True
+from vernacular.types import Role
 
 
 def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
@@ -36,7 +35,7 @@ def requests(item: dict, setting: Setting) -> list[dict]:
         shown = order[rotation:] + order[:rotation]
         text = prompt(item, [item["choices"][i] for i in shown], setting.labels["letter"])
         for letter, choice in zip(string.ascii_uppercase, shown, strict=False):
-            role = f"choice:{choice}@{rotation}" if rotation else f"choice:{choice}"
+            role = str(Role("choice", choice, rotation))
             before, span = continue_with(text, letter, setting.language)
             rows.append(scored(item, role, before, span, setting=setting, user=text))
     return rows

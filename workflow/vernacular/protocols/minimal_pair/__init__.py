@@ -1,0 +1,10 @@
+"""minimal_pair: which of two texts is more probable."""
+
+from vernacular.protocols.base import PLL, Protocol
+
+PROTOCOL = Protocol(
+    options=PLL,
+    external="options",
+    by_length=True,
+    drawn=("choice",),
+)

@@ -4,10 +4,7 @@ Where the item has a context the texts are scored after it, and a second time wi
 Global PIQA.
 """
 
-from vernacular.protocols.acceptability.requests import pll
-from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
-
-FEW_SHOT = False
+from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, scored, unasked
 
 
 def requests(item: dict, setting: Setting) -> list[dict]:
@@ -18,7 +15,7 @@ def requests(item: dict, setting: Setting) -> list[dict]:
     rows = []
     for i, choice in enumerate(item["choices"]):
         before, span = continue_with(context, choice, setting.language)
-        rows.append(scored(item, f"choice:{i}", before, span, extras=pll(setting)))
+        rows.append(scored(item, f"choice:{i}", before, span, extras=pll_extra(setting)))
         if context:
-            rows.append(scored(item, f"bare:{i}", "", choice, extras=pll(setting)))
+            rows.append(scored(item, f"bare:{i}", "", choice, extras=pll_extra(setting)))
     return rows

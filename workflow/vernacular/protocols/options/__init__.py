@@ -1,0 +1,13 @@
+"""options: the log-probability of each option's text after the question."""
+
+from vernacular.protocols.base import Protocol
+
+PROTOCOL = Protocol(
+    causal_only=True,
+    few_shot=True,
+    own_wording=True,
+    majority="position",
+    external="options",
+    by_length=True,
+    drawn=("choice",),
+)

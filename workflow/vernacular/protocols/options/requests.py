@@ -6,8 +6,6 @@ Each option is also scored after the answer cue alone, for pointwise mutual info
 from vernacular.protocols.prompts import answer, cue, demonstration, query
 from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
 
-FEW_SHOT = True
-
 
 def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""

@@ -6,12 +6,7 @@ The sentence is filled and read whole. `token-level` scores the form in it, `sen
 
 import re
 
-from vernacular.protocols.acceptability.requests import pll
-from vernacular.protocols.request_rows import MASK, Setting, fill, one, scored, unasked
-
-FEW_SHOT = False
-LEVELS = ("token-level", "sentence-level", "both")
-TASK_TYPES = ("mlm", "ntp", "both")
+from vernacular.protocols.request_rows import MASK, Setting, fill, one, pll_extra, scored, unasked
 
 
 def requests(item: dict, setting: Setting) -> list[dict]:
@@ -24,7 +19,7 @@ def requests(item: dict, setting: Setting) -> list[dict]:
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
         return [unasked(item, "fewer than two forms, or an empty one")]
     level = setting.options.get("evaluation_type", "both")
-    masked = [] if setting.options.get("task_type") == "ntp" else pll(setting, "within_word_l2r")
+    masked = [] if setting.options.get("task_type") == "ntp" else pll_extra(setting, "within_word_l2r")
     rows = []
     for i, form in enumerate(item["choices"]):
         before, word, after = fill(item["context"], place, form, capital=False)

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from vernacular.core.errors import ConfigError
 from vernacular.protocols import fewshot
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.request_rows import Setting, generated, spanned, unasked
-
-PROTOCOLS = ("options", "last_word", "generation")
 
 
 def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shots: int) -> tuple[list[dict], list[str]]:
@@ -51,12 +50,12 @@ def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shot
 
 def _requests(item: dict, extra: dict, ask: dict, setting: Setting, protocol: str) -> list[dict]:
     """Roles as in the protocol: "choice:i" (and "uncond:i" for acc_mutual_info), "word", or "answer"."""
-    if protocol == "generation":
+    if PROTOCOLS[protocol].generates:
         if not setting.prefix + item["context"]:
             return [unasked(item, "an empty prompt")]
         kwargs = {"stop": ask["until"], "max_new_tokens": ask["max_gen_toks"]}
         return [generated(item, item["context"], setting=setting, turns=None, **kwargs)]
-    if protocol == "last_word":
+    if PROTOCOLS[protocol].external == "word":
         return [_scored(item, "word", item["context"], item["target"], setting)]
     rows = []
     for i, choice in enumerate(item["choices"]):
@@ -81,5 +80,5 @@ def check(task: dict, *, protocol: str, style: str) -> None:
     """Raises ConfigError for what a task with its own wording cannot be asked."""
     if style != "default":
         raise ConfigError(f'Task {task["task"]} has its own wording and no style "{style}"; leave styles out.')
-    if protocol not in PROTOCOLS:
+    if not PROTOCOLS[protocol].own_wording:
         raise ConfigError(f'Task {task["task"]} has its own wording, which "{protocol}" cannot ask.')

@@ -1,0 +1,152 @@
+"""The vocabulary of the package: the rows that stages exchange, and the role of a request.
+
+Rows are dicts, as `pyarrow.Table.to_pylist` gives them; the TypedDicts name their keys. Their Arrow schemas, which are
+checked on every write, are in the `schema.py` of the stage that writes them.
+"""
+
+from typing import NamedTuple, TypedDict
+
+_SKIPPED = "unasked: "
+
+
+class Role(NamedTuple):
+    """What the output to a request is for: `kind`, or `kind:index`, or `kind:index@rotation`.
+
+    >>> Role.parse("choice:2@1")
+    Role(kind='choice', index=2, rotation=1)
+    >>> str(Role("choice", 2)), str(Role("answer"))
+    ('choice:2', 'answer')
+    """
+
+    kind: str  # "choice", "sentence", "answer", …
+    index: int | None = None  # of the option or form; None where a request is about the item itself
+    rotation: int = 0  # of the order in which options are shown; 0 = the item's own order
+
+    def __str__(self) -> str:
+        index = "" if self.index is None else f":{self.index}"
+        return f"{self.kind}{index}" + (f"@{self.rotation}" if self.rotation else "")
+
+    @classmethod
+    def parse(cls, text: str) -> "Role":
+        """The role that `str` wrote. Raises ValueError if `text` is none."""
+        kind, _, rest = text.partition(":")
+        index, _, rotation = rest.partition("@")
+        return cls(kind, int(index) if index else None, int(rotation) if rotation else 0)
+
+
+def skipped_role(reason: str) -> str:
+    """The role of a row that stands for an item which is not evaluated; the item is counted, and the reason shown."""
+    return _SKIPPED + reason
+
+
+def skipped_reason(role: str) -> str | None:
+    """Why an item is not evaluated, by the role of its row; None for the role of a request.
+
+    >>> skipped_reason(skipped_role("no context")), skipped_reason("choice:0")
+    ('no context', None)
+    """
+    return role.removeprefix(_SKIPPED) if role.startswith(_SKIPPED) else None
+
+
+class Item(TypedDict):
+    """One example of a task in one language (schema ITEMS, `data/schema.py`)."""
+
+    item_id: str
+    demonstration: bool
+    context: str
+    question: str
+    choices: list[str]
+    gold: list[int]
+    target: str | None
+    cluster_id: str | None
+    category: str | None
+    source_row: int
+    extra: dict[str, str] | None
+
+
+class Request(TypedDict):
+    """One unit of model work (schema REQUESTS, `protocols/schema.py`)."""
+
+    request_id: str
+    item_id: str
+    role: str
+    kind: str
+    prefix: str
+    text: str
+    span_start: int | None
+    span_end: int | None
+    extras: list[str] | None
+    turns: list[dict] | None
+    demonstrations: list[str] | None
+    stop: list[str] | None
+    max_new_tokens: int | None
+    longest_answer: str | None
+    decoding: dict | None
+
+
+class Score(TypedDict):
+    """The log-probabilities of a request's span (schema SCORES, `inference/schema.py`)."""
+
+    request_id: str
+    item_id: str
+    role: str
+    tokens: list[str]
+    offsets: list[list[int]]
+    logprobs: list[float | None]
+    greedy: list[bool]
+    entropy: list[float] | None
+    topk_entropy: list[float] | None
+    rank: list[int] | None
+    word_end: list[float] | None
+    n_prompt_tokens: int
+    rendered: str | None
+    flag: str | None
+
+
+class Generation(TypedDict):
+    """A generated text (schema GENERATIONS, `inference/schema.py`)."""
+
+    request_id: str
+    item_id: str
+    role: str
+    raw: str | None
+    answer: str | None
+    finish_reason: str | None
+    n_tokens: int | None
+    n_prompt_tokens: int | None
+    rendered: str | None
+    flag: str | None
+
+
+class Result(TypedDict):
+    """What one model did with one item (schema TASK_RESULTS, `metrics/schema.py`)."""
+
+    item_id: str
+    cluster_id: str | None
+    category: str | None
+    prompt: str
+    options: list[str]
+    gold: list[int]
+    option_scores: list[float] | None
+    prediction: str | None
+    predicted: list[int] | None
+    correct: bool | None
+    tie: bool | None
+    values: dict[str, float]
+    flag: str | None
+
+
+class ModelRecord(TypedDict, total=False):
+    """A model or encoder on this machine, by `resources/models/{name}.json`, with the settings of a run."""
+
+    name: str
+    source: str
+    kind: str  # "causal", "masked", "encoder"
+    folder: str
+    fingerprint: str
+    revision: str | None
+    contents: dict
+    files_key: str
+    adapter: dict
+    dtype: str
+    device: str
