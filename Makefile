@@ -50,6 +50,7 @@ slurm-profile:
 lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/snakefmt --check Snakefile workflow/rules/*.smk
 	. $(BIN)/activate && snakemake --lint
 

@@ -5,7 +5,7 @@ from vernacular.core.errors import ConfigError
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.prompts import FOLDER as PROMPTS
-from vernacular.protocols.registry import takes_prompt_lines
+from vernacular.protocols.registry import PROTOCOLS, takes_prompt_lines
 
 SHIPPED = task_names([WORKFLOW / "tasks"])
 
@@ -106,7 +106,7 @@ def test_mistake_is_named_in_one_or_two_lines(tmp_path, old, new, said):
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(ConfigError) as error:
-        load_task(path)
+        load_task(path, PROTOCOLS)
     assert said in str(error.value)
     assert str(error.value).startswith(str(path))
     assert len(str(error.value).splitlines()) <= 2
@@ -115,7 +115,9 @@ def test_mistake_is_named_in_one_or_two_lines(tmp_path, old, new, said):
 def test_a_title_and_a_citation_may_be_left_out_and_no_shipped_task_does(tmp_path):
     (tmp_path / "mine.yaml").write_text(GOOD.replace("title: Mine\ncitation: me\n", ""))
     assert load_task(tmp_path / "mine.yaml")["protocols"] == ["options"]
-    assert all(load_task(path)["title"] and load_task(path)["citation"] for path in SHIPPED.values())
+    assert all(
+        load_task(path, PROTOCOLS)["title"] and load_task(path, PROTOCOLS)["citation"] for path in SHIPPED.values()
+    )
 
 
 def test_norwegian_is_a_language(tmp_path):

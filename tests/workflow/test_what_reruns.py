@@ -13,29 +13,10 @@ from pathlib import Path
 import pytest
 from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
-from workplace import ROOT, Workplace, said
+from workplace import ROOT, Clone, said
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
 AFTER_METRICS = {"compare", "summary", "report", "complete", "all"}
-
-
-class Clone(Workplace):
-    """A workplace with a copy of the workflow beside it."""
-
-    def __init__(self, folder: Path, evaluations: list[dict]):
-        super().__init__(folder / "work", evaluations)
-        self.clone = folder / "clone"
-        kept = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / "workflow", self.clone / "workflow", ignore=kept)
-        shutil.copytree(ROOT / "envs", self.clone / "envs")
-        shutil.copy(ROOT / "Snakefile", self.clone)
-        self.environment = {"PYTHONPATH": str(self.clone / "workflow")}
-
-    def run(self, *arguments: str):
-        return super().run("--snakefile", str(self.clone / "Snakefile"), *arguments)
-
-    def code(self, path: str) -> Path:
-        return self.clone / "workflow" / path
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,25 @@ class Workplace:
     def answered(self, model: str, evaluation: str) -> dict:
         """The metadata of what a model was asked."""
         return artifacts.metadata(self.folder / "results" / model / "scores" / f"{evaluation}.parquet")
+
+
+class Clone(Workplace):
+    """A workplace with a copy of the workflow beside it."""
+
+    def __init__(self, folder: Path, evaluations: list[dict]):
+        super().__init__(folder / "work", evaluations)
+        self.clone = folder / "clone"
+        kept = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / "workflow", self.clone / "workflow", ignore=kept)
+        shutil.copytree(ROOT / "envs", self.clone / "envs")
+        shutil.copy(ROOT / "Snakefile", self.clone)
+        self.environment = {"PYTHONPATH": str(self.clone / "workflow")}
+
+    def run(self, *arguments: str):
+        return super().run("--snakefile", str(self.clone / "Snakefile"), *arguments)
+
+    def code(self, path: str) -> Path:
+        return self.clone / "workflow" / path
 
 
 def said(run: subprocess.CompletedProcess) -> str:

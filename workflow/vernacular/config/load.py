@@ -14,7 +14,7 @@ from vernacular.core.errors import ConfigError, DataError, closest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.registry import GENERATED, SCORED
+from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
 
 try:
     from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
@@ -88,7 +88,9 @@ def load(paths, overrides: dict | None = None) -> Config:
 
     Raises ConfigError: one or two lines that name the file, the key, what was found and the closest valid value.
     """
-    schema = yamlfile.schema(_SCHEMA)
+    schema = yamlfile.with_values(yamlfile.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
+    styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
+    schema = yamlfile.with_values(schema, ("$defs", "style"), styles)
     raw: dict = {}
     said_in: dict = {}  # top-level key -> the file that has the last word on it, and its lines
     for path in paths:
@@ -141,7 +143,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         if name not in files:
             fail("task", f'there is no task "{name}".{closest(name, files)}')
         if name not in tasks:
-            tasks[name] = load_task(files[name])
+            tasks[name] = load_task(files[name], PROTOCOLS)
         for evaluation in expand(entry, tasks[name], raw["data"], fail):
             other = evaluations.setdefault(evaluation.id, evaluation)
             if other != evaluation:

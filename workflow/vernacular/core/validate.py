@@ -81,8 +81,15 @@ def read(path, load=load):
 
 @functools.cache
 def schema(path) -> dict:
-    """A JSON Schema of ours, read once: many files are checked against it."""
+    """A JSON Schema of this package, read once: many files are checked against it."""
     return yaml.safe_load(Path(path).read_text("utf-8"))
+
+
+def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
+    """A schema in which the one at `keys` allows only `values`, which are known to the program and not to its file."""
+    first, *rest = keys
+    inner = with_values(schema[first], tuple(rest), values) if rest else schema[first] | {"enum": list(values)}
+    return schema | {first: inner}
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:

@@ -1,5 +1,6 @@
 """Task files: one benchmark each, all its languages inside; `workflow/tasks/*.yaml` and those of one's own."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from vernacular.core import validate as yamlfile
@@ -27,16 +28,20 @@ NEEDED = {
 }
 
 
-def load_task(path) -> dict:
+def load_task(path, protocols: Collection[str] = ()) -> dict:
     """A task as its file says it, with what all languages share written out for each language.
 
     The result has the file's keys but `columns`, `source`, `licence`, which stand in every `languages[code]` beside
     `expected_rows` (None where not stated): `source` as a list of sources to try in order, with {language} filled in.
-    `folder` is the file's own. Raises ConfigError in one or two lines: file, line, key, what was found and is allowed.
+    `folder` is the file's own. `protocols` are the names allowed, where the caller knows them. Raises ConfigError in one
+    or two lines: file, line, key, what was found and is allowed.
     """
     path = Path(path)
     content, lines = yamlfile.read(path)
-    yamlfile.check(content, lines, yamlfile.schema(_SCHEMA), path)
+    schema = yamlfile.schema(_SCHEMA)
+    if protocols:
+        schema = yamlfile.with_values(schema, ("properties", "protocols", "items"), protocols)
+    yamlfile.check(content, lines, schema, path)
     if content["task"] != path.stem:
         at = yamlfile.place(path, lines, ("task",))
         raise ConfigError(f'{at}: found "{content["task"]}", expected the file\'s name, "{path.stem}".')

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit  # scipy.stats, which has the same, takes more than a second to import
@@ -33,11 +34,13 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
         raise ValueError(f"successes must lie within 0..{n}, found {successes}.")
     if n == 0:
         return _UNDEFINED
+    if float(successes).is_integer():
+        return _of_counts(int(successes), n, level)
     return _wilson_formula(successes, n, level)
 
 
-def _wilson_formula(successes: float, n: float, level: float) -> tuple[float, float]:
-    """Formula (3) of Newcombe 1998, in the order of scipy's `binomtest`, to the last bit; n need not be whole."""
+def _of_counts(successes: int, n: int, level: float) -> tuple[float, float]:
+    """Formula (3) of Newcombe 1998, to the last bit as scipy's `binomtest` computes it."""
     z = ndtri(0.5 + 0.5 * level)
     share = successes / n
     below = 2 * (n + z**2)
@@ -45,7 +48,15 @@ def _wilson_formula(successes: float, n: float, level: float) -> tuple[float, fl
     half = z / below * math.sqrt(4 * n * share * (1 - share) + z**2)
     low = 0.0 if successes == 0 else center - half
     high = 1.0 if successes == n else center + half
-    return float(max(0.0, low)), float(min(1.0, high))
+    return float(low), float(high)
+
+
+def _wilson_formula(successes: float, n: float, level: float) -> tuple[float, float]:
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    share = successes / n
+    center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return float(max(0.0, center - half)), float(min(1.0, center + half))
 
 
 def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: float = 0.95) -> tuple[float, float]:
