@@ -33,7 +33,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
     The result has the file's keys but `columns`, `source`, `licence`, which stand in every `languages[code]` beside
     `expected_rows` (None where not stated): `source` as a list of sources to try in order, with {language} filled in.
-    `folder` is the file's own. `protocols` are the names allowed, where the caller knows them. Raises ConfigError in one
+    `folder` is the file's own. `protocols` are the names allowed, if known. Raises ConfigError in one
     or two lines: file, line, key, what was found and is allowed.
     """
     path = Path(path)
