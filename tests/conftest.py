@@ -1,4 +1,4 @@
-"""Settings of every test; this file also puts tests/ on the import path, so that `import tiny` works."""
+"""Settings of every test; this file also puts tests/ on the import path, so that `from support import tiny` works."""
 
 import os
 import signal
@@ -44,8 +44,17 @@ def heard_signals():
 @pytest.fixture(scope="module")
 def hub():
     """A Hub on this machine."""
-    from hub_server import HubServer  # tests/ is on the path only after this file is read
+    from support.hub_server import HubServer  # tests/ is on the path only after this file is read
 
     server = HubServer()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def few_resamples(monkeypatch):
+    """Intervals of 20 resamples, for tests that look at values."""
+    from vernacular.metrics import aggregate
+
+    for name in ("MEAN_RESAMPLES", "CORPUS_RESAMPLES", "FEWEST_RESAMPLES"):
+        monkeypatch.setattr(aggregate, name, 20)

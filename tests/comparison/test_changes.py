@@ -1,7 +1,7 @@
 import json
 import math
 
-from result_rows import row
+from support.result_rows import row
 from vernacular.comparison.changes import changes as changes_of
 from vernacular.comparison.changes import lay_out, worst_first
 from vernacular.comparison.schema import CHANGES

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from result_rows import FACTS, row
-from soak import examples
+from support.result_rows import FACTS, row
+from support.soak import examples
 from vernacular.commands import compare as comparing
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.core import artifacts

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from result_rows import FACTS, compare, row, rows
-from soak import examples
+from support.result_rows import FACTS, compare, row, rows
+from support.soak import examples
 from vernacular.comparison.align import align, as_table
 from vernacular.comparison.pairwise import CLUSTERED, MCNEMAR, PERMUTED
 from vernacular.comparison.schema import COMPARISONS

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 import pytest
-from result_rows import FACTS, compare, row, rows
+from support.result_rows import FACTS, compare, row, rows
 from vernacular.comparison import pairwise as compare_module
 from vernacular.comparison.align import align
 from vernacular.comparison.pairwise import (

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from result_rows import FACTS, compare, row, rows
+from support.result_rows import FACTS, compare, row, rows
 from vernacular.comparison.align import align, as_table
 from vernacular.comparison.compare import compare_all, standings, with_families
 from vernacular.comparison.overall import _interval, _ranks, overall

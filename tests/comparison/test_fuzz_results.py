@@ -6,8 +6,8 @@ import re
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from soak import examples
-from test_joined import NAME, QUESTIONS, SAMPLES, reference
+from support.external_results import NAME, QUESTIONS, SAMPLES, reference
+from support.soak import examples
 from vernacular.comparison.external.join import join
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from result_rows import FACTS, row, rows
+from support.result_rows import FACTS, row, rows
 from vernacular.comparison.align import align
 from vernacular.comparison.compare import standings
 from vernacular.comparison.overall import overall

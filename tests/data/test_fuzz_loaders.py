@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from soak import examples
+from support.soak import examples
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, sound
 from vernacular.data.items import make_items

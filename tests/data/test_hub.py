@@ -1,14 +1,12 @@
 """The real `huggingface_hub` and `datasets` against a small Hub on 127.0.0.1, in each set's own layout."""
 
-import io
 import json
 import socket
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
-from hub_server import Client, HubServer
+from support.hub_files import jsonl, parquet, question, task_file
+from support.hub_server import Client, HubServer
 from vernacular.core import hub_snapshot as snapshot
 from vernacular.core.errors import DataError
 from vernacular.data import hub as hub_rows
@@ -37,44 +35,8 @@ def card(*configs: tuple[str, dict], licence="cc-by-4.0", **options) -> str:
     return "---\n" + yaml.safe_dump({"license": licence, "configs": listed}) + "---\n# A set\n"
 
 
-def jsonl(*rows: dict) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def tsv(*rows: dict) -> str:
     return "".join("\t".join(map(str, cells)) + "\n" for cells in [rows[0], *(row.values() for row in rows)])
-
-
-def parquet(*rows: dict) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(rows)), file)
-    return file.getvalue()
-
-
-def question(number: int, **changes) -> dict:
-    row = {
-        "id": f"7-{number}",
-        "question_stem": f"Pregunta {number}",
-        "choices": {"text": ["un", "dous", "tres", "catro"], "label": ["A", "B", "C", "D"]},
-        "answerKey": "ABCD"[number % 4],
-    }
-    return row | changes
-
-
-def task_file(
-    folder,
-    name: str,
-    source: dict,
-    *,
-    columns="{id: id, question: question_stem, choices: choices, gold: answerKey, gold_is: letter}",
-):
-    """A task file of one language, gl, for a set in the layout of OpenBookQA."""
-    path = folder / f"{name}.yaml"
-    path.write_text(
-        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [options]\nprompt: question\ncolumns: {columns}\n"
-        f"languages:\n  gl: {{source: {json.dumps(source)}}}\n"
-    )
-    return path
 
 
 def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub, client):

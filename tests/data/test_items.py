@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import examples
+from support.soak import examples
 from vernacular.data.items import make_items, sample
 
 COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_is": "index", "cluster": "c|"}

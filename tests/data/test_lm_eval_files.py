@@ -4,6 +4,7 @@ import re
 import textwrap
 
 import pytest
+from support.lm_eval_files import settings, write
 from vernacular.core.errors import ConfigError
 from vernacular.data.lm_eval import task_file
 from vernacular.data.lm_eval.settings import translate
@@ -18,18 +19,6 @@ SMALL = """
     doc_to_target: right
     doc_to_choice: [no, yes]
 """
-
-
-def write(folder, name, text):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(textwrap.dedent(text).lstrip("\n"), "utf-8")
-    return path
-
-
-def settings(folder, text, **source):
-    write(folder, "theirs.yaml", text)
-    return translate({"lm-eval": "theirs.yaml", **source}, folder)
 
 
 def complaint(folder, text, **source) -> str:

@@ -8,11 +8,10 @@ import json
 import math
 from pathlib import Path
 
-import lm_eval_cases
 import numpy as np
 import pyarrow as pa
 import pytest
-import tiny
+from support import lm_eval_cases, tiny
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.inference.generation.generate import generate

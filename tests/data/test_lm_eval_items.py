@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_lm_eval_files import settings, write
+from support.lm_eval_files import settings, write
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.lm_eval import functions, task_file, templates
 from vernacular.data.lm_eval.items import lay_out

@@ -3,13 +3,11 @@
 import json
 import shutil
 
-import adapting
 import pytest
-import tiny
 import torch
-import tuners
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
+from support import adapting, tiny, tuners
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve

@@ -8,10 +8,9 @@ import signal
 import peft
 import pyarrow as pa
 import pytest
-import tiny
 import torch
-import tuners
 from safetensors.torch import load_file, save_file
+from support import tiny, tuners
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve

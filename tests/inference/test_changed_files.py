@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import adapting
 import pytest
-import tiny
 import transformers as tf
+from support import adapting, tiny
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands import fetch, infer

@@ -1,7 +1,7 @@
 """The chat template, and what must not get into a prompt through it."""
 
 import pytest
-import tiny
+from support import tiny
 from vernacular.inference.model.rendering import render
 
 # how Llama 3.2 and SmolLM3 come to write the day

@@ -1,8 +1,8 @@
 """Checksums of a model in memory: any bit counts, and nothing but the bits."""
 
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.inference.model import base as module
 from vernacular.inference.model.base import checksum, state_of
 

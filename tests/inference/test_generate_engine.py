@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import StopFlag, Stopped

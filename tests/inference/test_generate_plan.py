@@ -1,8 +1,8 @@
-import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import examples
+from support import tiny
+from support.soak import examples
 from transformers.cache_utils import DynamicLayer
 from vernacular.inference.generation.cache import GrowingLayer
 from vernacular.inference.generation.generate import batches, limits

@@ -4,8 +4,8 @@ import math
 
 import pyarrow as pa
 import pytest
-import tiny
 import torch
+from support import tiny
 from transformers import RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.cache import shared_start
 from vernacular.inference.generation.decode import Sampler

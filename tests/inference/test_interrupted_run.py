@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-import tiny
+from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group

@@ -1,6 +1,6 @@
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
 

@@ -5,11 +5,11 @@ import gc
 import numpy as np
 import pyarrow as pa
 import pytest
-import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from killing import Killed, dying_journal
-from soak import examples
+from support import tiny
+from support.killing import Killed, dying_journal
+from support.soak import examples
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.scoring import prepare as cutting

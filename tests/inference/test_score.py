@@ -4,11 +4,11 @@ import copy
 import math
 
 import pytest
-import tiny
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from soak import examples
+from support import tiny
+from support.soak import examples
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.inference.schema import SCORES

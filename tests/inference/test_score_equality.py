@@ -3,8 +3,8 @@
 import functools
 
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.inference.scoring.score import score
 
 SHOTS = (

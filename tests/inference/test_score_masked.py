@@ -1,8 +1,8 @@
 """Pseudo-log-likelihoods against one masked copy at a time through transformers."""
 
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.core.errors import ModelError
 from vernacular.inference.scoring.score import score
 

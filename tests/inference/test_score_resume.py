@@ -4,9 +4,9 @@ import os
 import signal
 
 import pytest
-import tiny
 import torch
-from killing import Killed, dying_journal
+from support import tiny
+from support.killing import Killed, dying_journal
 from vernacular.core.processes import Stopped, stoppable
 from vernacular.inference.job.store import Journal
 from vernacular.inference.scoring.score import score

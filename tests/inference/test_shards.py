@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-import tiny
+from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.inference.job.collect import lay_out

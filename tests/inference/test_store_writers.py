@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import store_stress
+from support import store_stress
 from vernacular.inference.job.store import Store
 from vernacular.inference.schema import SCORES
 

@@ -1,5 +1,5 @@
 import pytest
-import tiny
+from support import tiny
 from transformers import ByT5Tokenizer
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import (

@@ -6,14 +6,13 @@ import typing
 
 import peft
 import pytest
-import tiny
 import torch
-import tuners
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.lora import LoraConfig
 from peft.tuners.lora.config import ArrowConfig, CordaConfig
 from peft.utils import PeftType
 from safetensors.torch import load_file, save_file
+from support import tiny, tuners
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-import tiny
 import torch
+from support import tiny
 from vernacular.inference.generation import vllm
 from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import continuation

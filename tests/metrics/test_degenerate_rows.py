@@ -5,7 +5,7 @@ import math
 import warnings
 
 import pytest
-from scoring import ask, item, score
+from support.scoring import ask, item, score
 from vernacular.core.artifacts import _as_table
 from vernacular.interop import palmx
 from vernacular.metrics.choice import best, choose

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from soak import examples
+from support.soak import examples
 from vernacular.inference.generation.prepare import answer_of
 from vernacular.metrics.similarity.answers import STEMS, simil_eval_answer
 from vernacular.metrics.similarity.answers import given as answers_given

@@ -5,8 +5,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scoring import ask, item, score
-from soak import examples
+from support.scoring import ask, item, score
+from support.soak import examples
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.letters import metrics as letters
 from vernacular.protocols.minimal_pair import metrics as minimal_pair

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from scoring import ask, item, score
+from support.scoring import ask, item, score
 from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 from vernacular.protocols.evaluate import evaluate, values

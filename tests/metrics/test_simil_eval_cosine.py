@@ -3,15 +3,14 @@
 import json
 import shutil
 
-import adapting
 import numpy as np
 import pytest
-import similarity_encoders as encoders
-import tiny
 import torch
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from support import adapting, tiny
+from support import similarity_encoders as encoders
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from vernacular.metrics.similarity import cosine
 from vernacular.metrics.similarity.compute import similarities

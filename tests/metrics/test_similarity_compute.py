@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import similarity_encoders as tiny
 import torch
+from support import similarity_encoders as tiny
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ConfigError
 from vernacular.metrics.schema import SIMILARITIES

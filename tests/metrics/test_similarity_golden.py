@@ -4,18 +4,17 @@ import copy
 import math
 import string
 
-import adapting
 import bert_score
 import numpy as np
 import ot
 import pytest
-import similarity_encoders as tiny
-import tiny as causal
 import torch
-import tuners
 from peft import PeftModel
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, util
+from support import adapting, tuners
+from support import similarity_encoders as tiny
+from support import tiny as causal
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from vernacular.metrics.similarity import bertscore, cosine, moverscore
 from vernacular.metrics.similarity.compute import similarities

@@ -3,10 +3,10 @@
 import shutil
 
 import pytest
-import similarity_encoders as tiny
-import tiny as causal
 import torch
 from safetensors.torch import load_file
+from support import similarity_encoders as tiny
+from support import tiny as causal
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
 from vernacular.core.errors import ModelError

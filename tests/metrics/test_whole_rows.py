@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scoring import ask, item, score, scored
+from support.scoring import ask, item, score, scored
 from vernacular.metrics import aggregate, corpus
 from vernacular.metrics.choice import right_options
 from vernacular.metrics.metric import Metric

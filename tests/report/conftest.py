@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-import report_run
+from support import report_run
 from vernacular.report.page import build
 
 

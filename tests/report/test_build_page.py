@@ -3,7 +3,7 @@ import re
 
 import pytest
 import vl_convert
-from report_run import EVALUATIONS, MODELS, write_run
+from support.report_run import EVALUATIONS, MODELS, write_run
 from vernacular.core.errors import ArtifactError
 from vernacular.report.page import ASSETS, build
 

@@ -1,5 +1,5 @@
 import pytest
-from report_run import ARABIC, GONE, HOSTILE, MODELS, OPTIONS, SENTENCES, WRITING, N, prompt_of
+from support.report_run import ARABIC, GONE, HOSTILE, MODELS, OPTIONS, SENTENCES, WRITING, N, prompt_of
 
 BOARD = ".board tbody tr > :first-child"
 

@@ -4,15 +4,12 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.faults import Place, prepare
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "workflow")]
-
-from faults import Place, prepare  # noqa: E402
 
 
 def _why_not() -> str | None:

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from faults import ASKED, Place, alive, end, session
+from support.faults import ASKED, Place, alive, end, session
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from faults import ASKED, Place, end, table
+from support.faults import ASKED, Place, end, table
 
 pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 

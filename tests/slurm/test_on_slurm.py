@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from faults import QUICKLY, Place, end, run, table
-from workplace import ROOT
+from support.faults import QUICKLY, Place, end, run, table
+from support.workplace import ROOT
 
 
 def test_what_an_aborted_session_left_is_ended_and_what_another_runs_is_let_alone(slurm_is_here, tmp_path):

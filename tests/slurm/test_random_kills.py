@@ -12,7 +12,7 @@ import time
 from collections import Counter
 
 import pytest
-from faults import Place, alive, end, session
+from support.faults import Place, alive, end, session
 
 pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from faults import Place, end, parent_of
+from support.faults import Place, end, parent_of
 
 pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny
 import yaml
-from workplace import ROOT, Workplace, said
+from support import tiny
+from support.workplace import ROOT, Workplace, said
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 

@@ -5,7 +5,7 @@ import shutil
 import openpyxl
 import pytest
 import yaml
-from workplace import ROOT, Clone, said
+from support.workplace import ROOT, Clone, said
 
 PACKAGE = {
     "__init__.py": """

@@ -5,9 +5,9 @@ import json
 import threading
 from pathlib import Path
 
-import adapting
 import pytest
-from workplace import Workplace, said
+from support import adapting
+from support.workplace import Workplace, said
 
 pytestmark = pytest.mark.slow  # a story of five whole runs
 

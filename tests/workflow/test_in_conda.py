@@ -6,9 +6,9 @@ import subprocess
 import sys
 import sysconfig
 
-import tiny
 import yaml
-from workplace import ROOT, said
+from support import tiny
+from support.workplace import ROOT, said
 
 
 def test_a_stage_runs_this_checkout_in_an_environment_that_does_not_hold_it(tmp_path):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from hub_server import HubServer
+from support.hub_server import HubServer
 
 TOKEN = "hf_" + "s3cret" * 5
 # asks for a model, a data set of the Hub, and a file on the web, and says what became of it

@@ -1,7 +1,7 @@
 """Two configs in one folder: what a run of one wrote, a run of the other leaves as it is."""
 
 import pytest
-from workplace import Workplace, said
+from support.workplace import Workplace, said
 
 PALMX = {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"]}
 CLOZE = {"task": "serbian_cloze", "languages": ["sr"]}

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.workplace import ROOT, Clone, said
 from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
-from workplace import ROOT, Clone, said
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
 AFTER_METRICS = {"compare", "summary", "report", "complete", "all"}

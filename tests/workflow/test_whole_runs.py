@@ -6,14 +6,14 @@ The runs share one folder and stand in the order of the story: a first run, the 
 import copy
 import re
 
-import adapting
 import openpyxl
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from support import adapting
+from support.workplace import ROOT, Workplace, said
 from vernacular.core import artifacts
-from workplace import ROOT, Workplace, said
 
 EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},

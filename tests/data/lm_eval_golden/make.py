@@ -49,8 +49,7 @@ print("GOLDEN" + json.dumps(found, ensure_ascii=False))
 
 def main(python: str) -> None:
     sys.path.insert(0, str(HERE.parents[1]))
-    import lm_eval_cases
-    import tiny
+    from support import lm_eval_cases, tiny
 
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

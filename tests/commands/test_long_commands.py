@@ -1,0 +1,31 @@
+"""Linux takes no argument longer than 128 KB: what grows with the evaluations is passed some other way."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+RULES = Path(__file__).parents[2] / "workflow" / "rules"
+
+
+def test_a_spec_longer_than_any_argument_is_read_from_standard_input(tmp_path):
+    spec = {
+        "name": "gone",
+        "source": "./gone",
+        "kind": "auto",
+        "allow_pickle": False,
+        "files": {"x" * 300_000: [1, "a"]},
+    }
+    command = [sys.executable, "-m", "vernacular", "model", "--spec", "-", "--out", "gone.json"]
+    ended = subprocess.run(command, cwd=tmp_path, input=json.dumps(spec), capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("model: gone: unavailable (./gone: there is no such file")
+
+
+def test_no_rule_passes_its_spec_as_an_argument():
+    rules = [rule for path in RULES.glob("*.smk") for rule in re.split(r"(?m)^rule ", path.read_text())[1:]]
+    with_spec = [rule for rule in rules if "spec=" in rule]
+    assert len(with_spec) >= 12
+    for rule in with_spec:
+        assert re.findall(r".*\{params\.spec.*", rule) == re.findall(r""".* <<< \{params\.spec:q\}["']""", rule), rule
+        assert " --spec - " in rule

@@ -1,0 +1,97 @@
+"""Ctrl-C while something comes down slowly: heard at once, nothing half is kept as whole, and the next run goes on."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import tiny
+from support.hub_server import HubServer
+from vernacular.core import artifacts
+
+pytestmark = pytest.mark.usefixtures("heard_signals")
+
+ROWS = "".join(json.dumps({"s": f"frase {i} " + "palabra " * 20, "l": i % 2}) + "\n" for i in range(1000))
+
+
+@pytest.fixture
+def hub(tmp_path):
+    server = HubServer()
+    tiny.save("llama", tmp_path / "model")
+    server.add("me/model", {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()})
+    server.add("me/set", {"README.md": "", "test.jsonl": ROWS})
+    server.plain["/files/rows.jsonl"] = ROWS.encode()
+    yield server
+    server.stop()
+
+
+def items(source: dict) -> dict:
+    entry = {"source": [source], "columns": {"context": "s", "label": "l"}, "licence": None, "expected_rows": None}
+    task = {
+        "task": "t",
+        "prompt": "sentence",
+        "protocols": ["acceptability"],
+        "folder": ".",
+        "languages": {"gl": entry},
+    }
+    return {"task": task, "language": "gl", "data": "hub", "limit": None}
+
+
+def started(hub: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.Popen:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
+    own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder / "hf"), "HF_HUB_DISABLE_XET": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "vernacular",
+        verb,
+        "--spec",
+        json.dumps(spec),
+        "--out",
+        str(folder / "made" / verb),
+    ]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**kept, **own, "HF_HUB_DISABLE_TELEMETRY": "1"}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "file"),
+    [("model", "me/model", "model.safetensors"), ("items", "me/set", "test.jsonl"), ("items", "web", "rows.jsonl")],
+)
+def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(hub, tmp_path, verb, what, file):
+    spec = {"name": "m", "source": what, "kind": "auto", "allow_pickle": False}
+    if verb == "items":
+        address = {"url": f"{hub.address}/files/rows.jsonl"} if what == "web" else {"hub": what, "split": "test"}
+        spec = items(address)
+    assert len(ROWS) > 64 * 10 * 240
+    whole = ROWS.encode() if verb == "items" else (tmp_path / "model" / file).read_bytes()
+    hub.slow = {file}
+    process = started(hub, tmp_path, verb, spec)
+    give_up = time.monotonic() + 120
+    while not any(method == "GET" and path.endswith(file) for method, path, _ in hub.log):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=120)  # the file would take minutes more
+    assert (process.returncode, out) == (130, "")
+    assert re.split(r"[\r\n]", said.rstrip())[-1] == f"{verb}: stopped; the next run does it again."
+    assert "Traceback" not in said
+    assert not (tmp_path / "made" / verb).exists()
+    kept = [path for path in (tmp_path / "hf").rglob("*") if path.is_file() and path.name == file]
+    assert kept == [], "what is under its own name is whole"
+
+    hub.slow = set()
+    process = started(hub, tmp_path, verb, spec)
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    kept = [path for path in (tmp_path / "hf").rglob(file) if path.is_file()]
+    assert {hashlib.sha256(path.read_bytes()).digest() for path in kept} == {hashlib.sha256(whole).digest()}
+    if verb == "items":
+        assert artifacts.metadata(tmp_path / "made" / verb)["rows"]["kept"] == 1000

@@ -1,0 +1,107 @@
+"""Each protocol from items through a tiny random model to results: its requests are ones the scorer can answer."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pyarrow as pa
+import pytest
+from support import tiny
+from support.scoring import ask, item
+from vernacular.inference.scoring.score import score
+from vernacular.metrics.aggregate import aggregate
+from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
+from vernacular.protocols.registry import CAUSAL_ONLY
+from vernacular.protocols.schema import REQUESTS
+
+QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
+CASES = {
+    "letters": ("passage", [QUESTION, item("i2", question="", choices=["a", "b"])], {"permutations": 2}),
+    "options": ("passage", [QUESTION, item("i2", question="?", choices=["a"])], {}),
+    "acceptability": (
+        "sentence",
+        [
+            item(f"s{n}", context=text, extra={"label": str(n % 2)})
+            for n, text in enumerate(["Ela canta.", "Ela cantan."])
+        ],
+        {},
+    ),
+    "minimal_pair": ("pair", [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])], {}),
+    "last_word": ("continuation", [item(context="Fun á", target="estación")], {"bow_correction": True}),
+    "cloze": ("cloze", [item(context="Ana __ ben.", choices=["canta", "cantan"], gold=[0])], {"legacy": True}),
+    "target_word": ("target_word", [item(context="Ela [MASK] ben.", choices=["canta", "cantan", "🙂"], gold=[0])], {}),
+}
+
+
+def run(protocol, loaded):
+    layout, items, options = CASES[protocol]
+    requests = ask(items, layout, protocol, **options)
+    table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
+    rows = PROTOCOLS[protocol].per_item(items, requests, table.to_pylist())
+    return rows, {row["metric"]: row for row in aggregate(rows, PROTOCOLS[protocol].METRICS, seed=0, categories=False)}
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return tiny.loaded("llama")
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return tiny.loaded("bert")
+
+
+@pytest.mark.parametrize("protocol", CASES)
+def test_a_causal_model_answers_every_protocol(protocol, causal):
+    rows, table = run(protocol, causal)
+    asked = [row for row in rows if not (row["flag"] or "").startswith("error")]
+    assert asked
+    assert all(row["n"] for row in table.values())
+    expected = {metric.name for metric in PROTOCOLS[protocol].METRICS}
+    assert expected - set(table) == set()
+
+
+@pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
+def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
+    rows, table = run(protocol, masked)
+    unknown = "unknown token: part of the scored text is not in the vocabulary"
+    assert [row["flag"] for row in rows] == [unknown if protocol == "target_word" else None] * len(rows)
+    assert {row["n_flagged"] for row in table.values()} == {len(rows) if protocol == "target_word" else 0}
+    assert all(row["n"] for row in table.values())
+
+
+def with_unknown(value):
+    """The same texts with a sign in every word's end that no vocabulary here holds."""
+    if isinstance(value, str):
+        return f"{value} 🙂"
+    return [with_unknown(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("protocol", sorted(set(CASES) - {"letters"}))  # letters are in every vocabulary here
+def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_counted(protocol):
+    layout, items, options = CASES[protocol]
+    known = items[0] | {"choices": [choice for choice in items[0]["choices"] if choice != "🙂"]}
+    field = "context" if protocol == "acceptability" else "target" if protocol == "last_word" else "choices"
+    items = [known, known | {"item_id": "unknown", field: with_unknown(known[field])}]
+    requests = ask(items, layout, protocol, **options)
+    loaded = tiny.loaded("llama", tokens="wordpiece")
+    table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
+    scores = table.to_pylist()
+    module = PROTOCOLS[protocol]
+    plain, flagged = module.per_item(items, requests, scores)
+    assert (plain["flag"], flagged["flag"]) == (
+        None,
+        "unknown token: part of the scored text is not in the vocabulary",
+    )
+    unaware = module.per_item(items, requests, [row | {"flag": None} for row in scores])
+    assert [row | {"flag": None} for row in (plain, flagged)] == unaware
+    counted = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
+    ignored = aggregate(unaware, module.METRICS, seed=0, categories=False)
+    assert counted == [row | {"n_flagged": 1} for row in ignored]
+
+
+def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
+    rows, _ = run("options", causal)
+    assert rows[1]["flag"] == "error: fewer than two options"
+    rows, _ = run("letters", causal)
+    assert rows[1]["flag"] == "error: neither context nor question"

@@ -1,0 +1,99 @@
+import pytest
+from support.asking import ask, item, spans
+from vernacular.protocols.request_rows import GAP, fill
+
+
+def texts(rows):
+    return {r["role"]: r["text"] for r in rows}
+
+
+def test_acceptability_scores_the_whole_sentence():
+    rows, _ = ask([item(context="Ela canta ben.", extra=[("label", "1")])], "sentence", "acceptability")
+    assert spans(rows) == {"sentence": "Ela canta ben."}
+
+
+def test_minimal_pair_after_its_context_and_bare():
+    rows, _ = ask(
+        [item(context="Para abrir a porta, ", choices=["usa a chave.", "usa o pan."], gold=[0])], "pair", "minimal_pair"
+    )
+    assert texts(rows)["choice:0"] == "Para abrir a porta, usa a chave."
+    assert spans(rows) == {
+        "choice:0": " usa a chave.",
+        "choice:1": " usa o pan.",
+        "bare:0": "usa a chave.",
+        "bare:1": "usa o pan.",
+    }
+
+
+def test_last_word_takes_the_blank_before_it():
+    (row,), _ = ask([item(context="Fun á ", target="estación")], "continuation", "last_word")
+    assert row["text"] == "Fun á estación"
+    assert spans([row]) == {"word": " estación"}
+    (row,), _ = ask([item(context="Fun á", target="estación")], "continuation", "last_word", bow_correction=True)
+    assert row["extras"] == ["word_end"]
+
+
+def test_cloze_fills_the_gap_and_keeps_the_right_context():
+    gapped = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova"], gold=[0])
+    rows, _ = ask([gapped], "cloze", "cloze", language="sr", legacy=True)
+    assert texts(rows)["whole:0"] == "Ana je kupila novu knjigu."
+    assert spans(rows)["whole:0"] == "Ana je kupila novu knjigu."
+    assert spans(rows)["fill:0"] == " novu knjigu."
+    assert texts(rows)["legacy:0"] == "Ana je kupila __ knjigu.novu"
+    assert spans(rows)["legacy:0"] == "novu"
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "filled"),
+    [
+        ("Ide u __.", "školu.", "Ide u školu."),
+        ("Ide u __.", "školu", "Ide u školu."),
+        ("__ ide u školu.", "ana", "Ana ide u školu."),
+        ("Stigao je. __ je srećan.", "on", "Stigao je. On je srećan."),
+        ("To je bilo 19. __ 1914.", "maja", "To je bilo 19. maja 1914."),
+        ("Ima npr. __ i kruške.", "jabuke", "Ima npr. jabuke i kruške."),
+        ("Rekao je: „__ dobro.“", "vrlo", "Rekao je: „vrlo dobro.“"),
+        ("Bilo je ____, zar ne?", "1914. godine", "Bilo je 1914. godine, zar ne?"),
+        ("uči__ u školi", "telj", "učitelj u školi"),
+    ],
+)
+def test_gap_filling(text, word, filled):
+    assert "".join(fill(text, GAP.search(text), word, capital=True)) == filled
+
+
+@pytest.mark.parametrize("text", ["no gap", "two __ gaps __ here"])
+def test_a_prompt_without_exactly_one_gap_is_kept_with_the_reason(text):
+    _, metadata = ask([item(context=text, choices=["a", "b"], gold=[0])], "cloze", "cloze", language="sr")
+    assert "gaps in the prompt" in metadata["unasked"]["i1"]
+
+
+def test_target_word_in_place_whatever_blanks_the_forms_bring():
+    forms = [" reads", "read", " null"]
+    masked = item(context="The boy [MASK] books.", choices=forms, gold=[0])
+    rows, _ = ask([masked], "target_word", "target_word", language="en")
+    assert texts(rows)["token:0"] == texts(rows)["sentence:0"] == "The boy reads books."
+    assert [spans(rows)[f"token:{i}"] for i in range(3)] == [" reads", " read", " null"]
+    assert spans(rows)["sentence:1"] == "The boy read books."
+    assert rows[0]["extras"] == ["entropy", "rank", "pll:within_word_l2r"]
+
+
+def test_target_word_at_the_start_keeps_its_letters():
+    rows, _ = ask(
+        [item(context="[MASK] მიდის.", choices=["კაცი", "კაცმა"], gold=[0])],
+        "target_word",
+        "target_word",
+        language="ka",
+    )
+    assert texts(rows)["token:0"] == "კაცი მიდის."
+    assert spans(rows)["token:0"] == "კაცი"
+
+
+def test_target_word_levels_task_types_and_mask_tokens():
+    masked = item(context="A <w> b.", choices=["x", "y"], gold=[0])
+    rows, _ = ask(
+        [masked], "target_word", "target_word", mask_token="<w>", evaluation_type="token-level", task_type="ntp"
+    )
+    assert [r["role"] for r in rows] == ["token:0", "token:1"]
+    assert rows[0]["extras"] == ["entropy", "rank"]
+    _, metadata = ask([masked], "target_word", "target_word")
+    assert metadata["unasked"] == {"i1": "0 masked words in the text, not one"}

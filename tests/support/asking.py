@@ -1,0 +1,16 @@
+"""Making items and asking them, for the tests of this folder."""
+
+from vernacular.protocols.build import build
+
+from support.sample_items import item as item
+
+
+def ask(items, layout, protocol, *, language="gl", shots=0, seed=0, style="default", **options):
+    task = {"task": "t", "prompt": layout, "protocols": [protocol]}
+    return build(
+        items, task, language=language, protocol=protocol, shots=shots, seed=seed, style=style, options=options
+    )
+
+
+def spans(rows):
+    return {r["role"]: (r["prefix"] + r["text"])[r["span_start"] : r["span_end"]] for r in rows}

@@ -1,0 +1,109 @@
+"""The commands of a whole run in this process, with the arguments that the rules give them."""
+
+import json
+
+from vernacular import cli
+from vernacular.config import dependencies as specs
+from vernacular.config import load as config
+
+CONFIG = {
+    "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},
+    "data": "samples",
+    "evaluations": [
+        {"task": "openbookqa", "languages": ["gl", "es"], "protocols": ["generation", "options"], "limit": 3}
+    ],
+    "comparisons": [{"baseline": "one", "candidate": "two"}],
+    "similarity": {"metrics": ["cosine"], "encoders": {"default": "./encoder"}},
+}
+
+GL, ES = "openbookqa.gl", "openbookqa.es"
+
+OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
+
+
+class Run:
+    """The verbs in the folder they are called in, with the arguments that the rules give them."""
+
+    def __init__(self, read: config.Config):
+        self.config = read
+
+    def __call__(self, verb: str, model: str = "one") -> int:
+        return cli.main([verb, *getattr(self, verb)(model)])
+
+    def everything(self) -> None:
+        for items in dict.fromkeys(e.items for e in self.config.evaluations.values()):
+            assert cli.main(["items", *self.items(items)]) == 0
+        for evaluation in self.config.evaluations:
+            assert cli.main(["requests", *self.requests(evaluation)]) == 0
+        for model in self.config.models:
+            for verb in ("model", "infer", "answers", "similarity", "metrics"):
+                if verb == "similarity":
+                    assert self("encoder") == 0
+                assert self(verb, model) == 0
+        for verb in ("compare", "summary", "report", "complete"):
+            assert self(verb) == 0
+
+    def _given(self, protocol=None) -> list[str]:
+        return [f"results/requests/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol != protocol]
+
+    def items(self, name: str) -> list[str]:
+        evaluation = next(e for e in self.config.evaluations.values() if e.items == name)
+        return ["--spec", _spec(specs.of_items(self.config, evaluation)), "--out", f"resources/items/{name}.parquet"]
+
+    def requests(self, name: str) -> list[str]:
+        evaluation = self.config.evaluations.get(name) or self.config.evaluations[OPTIONS]
+        files = ["--items", f"resources/items/{evaluation.items}.parquet"]
+        files += ["--out", f"results/requests/{evaluation.id}.parquet"]
+        return ["--spec", _spec(specs.of_requests(self.config, evaluation)), *files]
+
+    def model(self, name: str) -> list[str]:
+        return ["--spec", _spec(specs.of_model(self.config, name)), "--out", f"resources/models/{name}.json"]
+
+    def encoder(self, _: str) -> list[str]:
+        [name] = self.config.encoders
+        return ["--spec", _spec(specs.of_encoder(self.config, name)), "--out", f"resources/encoders/{name}.json"]
+
+    def infer(self, name: str) -> list[str]:
+        asked = ["--models", f"resources/models/{name}.json", "--requests", *self._given()]
+        where = ["--out", f"results/asked/{name}/1of1.json", "--store", "results/store"]
+        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+
+    def answers(self, name: str) -> list[str]:
+        asked = ["--model", f"resources/models/{name}.json", "--requests", *self._given()]
+        asked += ["--asked", f"results/asked/{name}/1of1.json"]
+        where = ["--out", f"results/{name}", "--store", "results/store"]
+        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+
+    def similarity(self, name: str) -> list[str]:
+        generations = [path.replace("requests", f"{name}/generations") for path in self._given("options")]
+        encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
+        files = ["--encoders", *encoders, "--model", f"resources/models/{name}.json", "--generations", *generations]
+        files += [*_FOLDERS, "--out", f"results/{name}/similarity"]
+        return ["--spec", _spec(specs.of_similarity(self.config)), *files]
+
+    def metrics(self, name: str) -> list[str]:
+        files = ["--model", f"resources/models/{name}.json", *_FOLDERS, "--out", f"results/{name}"]
+        return ["--spec", _spec(specs.of_metrics(self.config, name)), *files]
+
+    def compare(self, _: str) -> list[str]:
+        files = ["--results", "results", "--items-folder", "resources/items", "--out", "results/summary"]
+        return ["--spec", _spec(specs.of_comparisons(self.config)), *files, "--changes", "results/comparisons"]
+
+    def summary(self, _: str) -> list[str]:
+        metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
+        return ["--spec", _spec(specs.of_summary(self.config)), "--metrics", *metrics, "--out", "results/summary"]
+
+    def report(self, _: str) -> list[str]:
+        files = ["--models", *(f"resources/models/{name}.json" for name in self.config.models)]
+        files += ["--results", "results", "--changes", "results/comparisons", "--out", "results/report"]
+        return ["--spec", _spec(specs.of_report(self.config)), *files]
+
+    def complete(self, _: str) -> list[str]:
+        return ["--notes", "results/summary/notes.csv", "--out", "results/summary/complete.txt"]
+
+
+_FOLDERS = ["--items-folder", "resources/items", "--requests-folder", "results/requests"]
+
+
+def _spec(of: dict) -> str:
+    return json.dumps(of)

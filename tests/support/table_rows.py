@@ -1,0 +1,143 @@
+import pyarrow as pa
+import pytest
+from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
+from vernacular.metrics.schema import METRICS
+
+
+@pytest.fixture
+def metrics_row():
+    """One row of a metrics table, right in every column, with what a test changes."""
+
+    def row(**changes) -> dict:
+        given = {
+            "model": "m",
+            "adapter": None,
+            "base": None,
+            "task": "openbookqa",
+            "language": "gl",
+            "protocol": "generation",
+            "shots": 5,
+            "seed": 42,
+            "style": "vernacular",
+            "category": "",
+            "metric": "accuracy",
+            "value": 0.5,
+            "ci_low": 0.4,
+            "ci_high": 0.6,
+            "n": 100,
+            "n_flagged": 0,
+            "n_ties": 0,
+            "chance": 0.25,
+            "majority": None,
+            "unit": "share",
+            "family": "similarity",
+            "headline": True,
+            "higher_is_better": True,
+            "signature": "accuracy|v1",
+            "model_revision": "abc",
+            "dataset_revision": "def",
+        } | changes
+        evaluation = "{task}.{language}.{protocol}.{shots}shot".format(**given)
+        return {"evaluation": evaluation} | given
+
+    return row
+
+
+@pytest.fixture
+def metrics_table(metrics_row):
+    """A metrics table of rows, each given as what differs from `metrics_row`."""
+
+    def table(*changes: dict) -> pa.Table:
+        return pa.Table.from_pylist([metrics_row(**change) for change in changes], schema=METRICS.schema)
+
+    return table
+
+
+_EVALUATION = {
+    "evaluation": "openbookqa.gl.generation.5shot",
+    "task": "openbookqa",
+    "language": "gl",
+    "protocol": "generation",
+    "shots": 5,
+    "seed": 42,
+    "style": "vernacular",
+    "metric": "accuracy",
+}
+
+
+@pytest.fixture
+def standing_row():
+    """A row of the standings, right in every column, with what a test changes."""
+
+    def row(**changes) -> dict:
+        given = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
+        row = _EVALUATION | given | {"shares_best": True, "place": 1} | changes
+        assert set(row) == set(STANDINGS.schema.names)
+        return row
+
+    return row
+
+
+@pytest.fixture
+def comparison_row():
+    """A row of the comparisons, right in every column, with what a test changes."""
+
+    def row(**changes) -> dict:
+        given = {
+            "baseline": "base",
+            "candidate": "mine",
+            "category": "",
+            "unit": "share",
+            "higher_is_better": True,
+            "headline": True,
+            "n": 500,
+            "n_baseline": 500,
+            "n_candidate": 500,
+            "baseline_value": 0.5,
+            "candidate_value": 0.531,
+            "difference": 0.031,
+            "ci_low": 0.012,
+            "ci_high": 0.05,
+            "p_value": 0.002,
+            "test": "exact McNemar, mid-p",
+            "p_holm": 0.004,
+            "family": 2,
+            "significant": True,
+            "better": "candidate",
+            "smallest_difference": 0.025,
+            "both_right": 240,
+            "both_wrong": 225,
+            "only_baseline": 10,
+            "only_candidate": 25,
+            "net_gain": 15,
+            "note": None,
+            "signature": "accuracy|v1",
+        }
+        row = _EVALUATION | given | changes
+        assert set(row) == set(COMPARISONS.schema.names)
+        return row
+
+    return row
+
+
+@pytest.fixture
+def overall_row():
+    """A row across tasks, right in every column, with what a test changes."""
+
+    def row(**changes) -> dict:
+        given = {
+            "model": "m",
+            "scope": "all",
+            "n_evaluations": 3,
+            "left_out": 1,
+            "mean": 0.4,
+            "ci_low": 0.3,
+            "ci_high": 0.5,
+            "rank": 1,
+            "win_rate": 0.75,
+        }
+        row = given | changes
+        assert set(row) == set(OVERALL.schema.names)
+        return row
+
+    return row
