@@ -42,7 +42,7 @@ def test_items_that_share_a_passage_get_a_wider_interval():
     assert found["ci_high"] - found["ci_low"] > 1.8 * (alone["ci_high"] - alone["ci_low"])
 
 
-def test_chance_is_the_mean_share_of_right_options():
+def test_chance_is_the_mean_share_of_correct_options():
     rows = [
         row({"accuracy": 1}),
         row({"accuracy": 0}, gold=(0, 1), options="abcd"),

@@ -1,6 +1,6 @@
 import math
 
-from vernacular.metrics.choice import best, choose, margin, right_options
+from vernacular.metrics.choice import best, choose, correct_options, margin
 
 
 def test_tie_is_not_given_to_the_first_choice():
@@ -9,7 +9,7 @@ def test_tie_is_not_given_to_the_first_choice():
     assert choice.outcome() == {"accuracy": 0.0, "tie:accuracy": 1.0}
 
 
-def test_tie_among_right_options_is_right():
+def test_tie_among_correct_options_is_right():
     choice = choose([-1.0, -1.0, -2.0], [0, 1])
     assert (choice.correct, choice.tie) == (True, True)
 
@@ -35,7 +35,7 @@ def test_scores_of_minus_infinity_tie_with_each_other_only():
 
 
 def test_the_twin_of_a_right_option_is_right():
-    assert right_options({"choices": [" voza", "voz", "voza ", "voza"], "gold": [0]}) == [0, 2, 3]
+    assert correct_options([" voza", "voz", "voza ", "voza"], [0]) == [0, 2, 3]
 
 
 def test_margin_is_best_right_minus_best_wrong():

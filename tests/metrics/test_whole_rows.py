@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.scoring import ask, item, score, scored
 from vernacular.metrics import aggregate, corpus
-from vernacular.metrics.choice import right_options
+from vernacular.metrics.choice import correct_options
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span, by_item, extra, flags, logliks, result
 from vernacular.protocols.acceptability import metrics as acceptability
@@ -251,7 +251,7 @@ def test_loglikelihoods_of_roles_are_all_there_or_missing():
 
 
 def test_a_right_option_that_is_not_there_is_not_right():
-    assert right_options({"choices": ["a", "b"], "gold": [2, -1]}) == []
+    assert correct_options(["a", "b"], [2, -1]) == []
 
 
 METRIC = Metric("x_accuracy", "share", True, "similarity", proportion=True, headline=True)

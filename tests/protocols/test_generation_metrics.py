@@ -74,7 +74,7 @@ def test_a_tie_with_a_wrong_option_is_not_right_and_is_reported():
     assert row["values"]["tie:cosine_accuracy"] == 1.0
 
 
-def test_a_tie_of_right_options_is_right():
+def test_a_tie_of_correct_options_is_right():
     row = one("x", similar([0.5, 0.5, 0.1, 0.1]), gold=(0, 1))
     assert (row["tie"], row["correct"], row["values"]["cosine_accuracy"]) == (True, True, 1.0)
 

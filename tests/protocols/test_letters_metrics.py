@@ -40,7 +40,7 @@ def test_a_tie_is_shown_with_all_its_letters():
     assert "chosen_position" not in row["values"]
 
 
-def test_two_right_options_share_the_truth():
+def test_two_correct_options_share_the_truth():
     row = row_of(PALM | {"gold": [0, 1, 9]}, {f"choice:{i}": -1.0 for i in range(4)})  # there is no tenth option
     assert (row["gold"], row["values"]["gold_position"]) == ([0, 1], 0)
     assert row["values"]["probability"] == pytest.approx(0.5)

@@ -2,7 +2,7 @@ from vernacular.report.item_details import ACCEPTABLE, RIGHT, TIE, UNACCEPTABLE,
 
 
 def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, flag=None):
-    return {"item_id": item, "option_scores": scores, "gold": list(gold), "correct": correct, "tie": tie,
+    return {"item_id": item, "option_scores": scores, "options": list("abc"), "gold": list(gold), "correct": correct, "tie": tie,
             "values": values or {}, "flag": flag}  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError
+from vernacular.types import ModelRecord
 
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
@@ -18,7 +19,7 @@ _TIMES_BYTE = 8  # parameters per byte, where the number on disk is unknown (pic
 
 
 @contextlib.contextmanager
-def bounded_build(record: dict):
+def bounded_build(record: ModelRecord):
     """Raise ModelError if what is built inside exceeds what the weights of a model's record justify."""
     from torch.nn.modules import module as torch_modules
 
@@ -57,7 +58,7 @@ def bounded_build(record: dict):
             hook.remove()
 
 
-def _parameters(record: dict) -> int | None:
+def _parameters(record: ModelRecord) -> int | None:
     """How many parameters the weights can stand for; None where nothing is known of them."""
     path = Path(record["folder"]) / "config.json"
     if count := record.get("parameters"):

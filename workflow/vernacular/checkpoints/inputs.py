@@ -12,6 +12,7 @@ from vernacular.checkpoints.files import read_json
 from vernacular.core.contents import compared, contents
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.types import ModelRecord
 
 PATTERNS = (
     "*.json",  # configs, tokenizer.json, vocab.json, added tokens, indexes of weights, modules of an encoder
@@ -82,17 +83,17 @@ def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, kno
     return {"root": str(root.resolve()), "files": contents(root.resolve(), ["."], files), **listing}
 
 
-def identity(record: dict) -> str:
+def identity(record: ModelRecord) -> str:
     """Return a hash of the names and contents of the files; where they are, and their times, do not count."""
     return fingerprint({name: entry["sha256"] for name, entry in record["files"].items()})
 
 
-def differences(record: dict) -> list[str]:
+def differences(record: ModelRecord) -> list[str]:
     """Return the names of the files that differ from `record` (see `record_of`), are new or are missing; read-only."""
     return _compared(record)[0]
 
 
-def stale(record: dict) -> list[str]:
+def stale(record: ModelRecord) -> list[str]:
     """Return the paths of all files that are not what a model's or encoder's record states: a reason to record it anew.
 
     These include the file that a converted checkpoint was made from, and an adapter's files.
@@ -101,7 +102,7 @@ def stale(record: dict) -> list[str]:
     return [_path(part, name) for part in recorded if part for name in differences(part)]
 
 
-def verify(record: dict) -> None:
+def verify(record: ModelRecord) -> None:
     """Check that the files to be loaded are those of a model's or encoder's record.
 
     Entries in `record` are replaced by the current ones, so that files which were only touched are read once.
@@ -122,7 +123,7 @@ def verify(record: dict) -> None:
         part["files"] = entries
 
 
-def _compared(record: dict) -> tuple[list[str], dict]:
+def _compared(record: ModelRecord) -> tuple[list[str], dict]:
     root = Path(record["root"])
     if "." in record["files"]:
         return compared(root, ["."], record["files"])
@@ -133,7 +134,7 @@ def _compared(record: dict) -> tuple[list[str], dict]:
     return compared(root, present, record["files"])
 
 
-def _path(record: dict, name: str) -> str:
+def _path(record: ModelRecord, name: str) -> str:
     return os.path.normpath(os.path.join(record["root"], name))
 
 

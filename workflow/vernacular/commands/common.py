@@ -6,6 +6,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import read_record
 from vernacular.data.schema import ITEMS
+from vernacular.types import ModelRecord
 
 
 def items_in(path: Path) -> list[dict]:
@@ -18,7 +19,7 @@ def asked_as(path: Path, spec: dict) -> dict:
     return record | spec["models"][record["name"]]
 
 
-def check_recorded(path: Path, record: dict) -> None:
+def check_recorded(path: Path, record: ModelRecord) -> None:
     """Raise ArtifactError if a model's or encoder's record lacks the contents of its files, which a job verifies."""
     if not {"contents", "unavailable"} & record.keys():
         raise ArtifactError(f"{path}: does not hold the contents of the model's files; delete it to rebuild.")

@@ -7,6 +7,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.types import Item
 
 TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
@@ -29,7 +30,7 @@ def compat(args) -> str:
     return f"compat: {len(written)} files in {args.out}"
 
 
-def write(folder: Path, protocol: str, items: list[dict], rows: list[dict]) -> list[Path]:
+def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
     """Write the source tool's files of one evaluation, and a README of differences; [] where there is no such tool.
 
     items: rows per ITEMS; rows: what `per_item` of the protocol gave, or the rows of the task results file.

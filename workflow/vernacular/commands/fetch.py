@@ -9,6 +9,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import ODD_FILES, library_errors, reason
 from vernacular.core.records import read_record, write_record
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -63,7 +64,7 @@ def give_up(args, reason: str) -> str:
     return f"{args.verb}: {spec['name']}: unavailable ({reason})"
 
 
-def _write(path: Path, record: dict) -> None:
+def _write(path: Path, record: ModelRecord) -> None:
     """Write the record, and a copy of it for `_earlier`: Snakemake deletes an output before it makes it anew."""
     write_record(_copy_of(path), record)
     write_record(path, record)

@@ -16,6 +16,7 @@ from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.protocols.evaluate import evaluate, values
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -74,7 +75,7 @@ class _Inputs:
         return note
 
 
-def _measured(args, inputs: _Inputs, record: dict) -> tuple[list[dict], dict]:
+def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], dict]:
     """(values, what is to be known beside them) of one evaluation; its per-item results are written."""
     what, evaluation = inputs.what, inputs.evaluation
     asked = artifacts.metadata(inputs.requests)
@@ -107,7 +108,7 @@ def _measured(args, inputs: _Inputs, record: dict) -> tuple[list[dict], dict]:
     return long, note
 
 
-def _write(args, record: dict, long: list[dict], notes: dict) -> None:
+def _write(args, record: ModelRecord, long: list[dict], notes: dict) -> None:
     told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
     artifacts.write(args.out / "metrics.parquet", METRICS, long, told)
@@ -125,7 +126,7 @@ def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
     }
 
 
-def _model_revision(record: dict) -> str:
+def _model_revision(record: ModelRecord) -> str:
     """The commit of a model; of an adapter its own, after its base's. Of local files a hash."""
     adapter = record.get("adapter")
     if adapter and adapter["revision"] and record.get("revision"):

@@ -7,6 +7,7 @@ from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
+from vernacular.types import ModelRecord
 
 try:
     from vernacular.interop.every_eval_ever import write_every_eval_ever
@@ -53,7 +54,7 @@ def _joined_notes(told: list[str]) -> list[dict]:
     ]
 
 
-def _described(record: dict) -> dict:
+def _described(record: ModelRecord) -> dict:
     keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
     adapter = record.get("adapter") or {}
     own = {"base": record.get("base")} | {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}

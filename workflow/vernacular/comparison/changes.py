@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.comparison.schema import CHANGES
-from vernacular.metrics.choice import margin
+from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import as_table
 
 _LOST, _WON = "lost", "won"  # in the order of the list, and of the alphabet
@@ -51,7 +51,7 @@ def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
         for i, (prompt, options, gold) in enumerate(texts):
             asked[i] = number = numbers.setdefault((prompt, tuple(options), tuple(gold)), len(numbers))
             if number == len(right):
-                right.append(_right(options, gold))
+                right.append(correct_options(options, gold))
             if scores[i] and None not in scores[i]:
                 known = margin(scores[i], right[number])
                 margins[i] = np.nan if known is None else known
@@ -98,11 +98,6 @@ def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
 def worst_first(table: pa.Table) -> pa.Table:
     """Rows per CHANGES: lost before won; within each the greatest change first, those without scores last."""
     return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
-
-
-def _right(options: list[str], gold: list[int]) -> list[int]:
-    texts = {options[i].strip() for i in gold}
-    return [i for i, option in enumerate(options) if option.strip() in texts]
 
 
 def _over(n: int, at: np.ndarray, values: np.ndarray, missing) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import json
 
-from vernacular.metrics.choice import choose, right_options
+from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.schema import as_table, same_item
 
 README = """\
@@ -34,7 +34,7 @@ def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
 
 
 def _line(item: dict, scores: list[float] | None) -> str:
-    choice = choose(scores, right_options(item))
+    choice = choose(scores, correct_options(item["choices"], item["gold"]))
     texts = {item["choices"][i] for i in choice.predicted}
     line = {
         "prompt": item["context"],

@@ -10,6 +10,7 @@ import numpy as np
 
 from vernacular.metrics.metric import Metric, chance_level, chance_shares
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
+from vernacular.types import Result
 
 MEAN_RESAMPLES = 10_000
 CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
@@ -17,7 +18,7 @@ FEWEST_RESAMPLES = 1_000
 DRAWS = 50_000_000  # items drawn in all; beyond 5,000 items an interval is steady with fewer resamples
 
 
-def aggregate(rows: list[dict], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
+def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
     """Partial rows of METRICS for one evaluation; `category` is "" for all items.
 
     A metric that no item has a value for is left out, unless no metric has any: then the headline ones stand with an

@@ -56,14 +56,18 @@ def probabilities(scores: list[float]) -> np.ndarray:
         return softmax(scores)
 
 
-def right_options(item: dict) -> list[int]:
-    """The gold options and any others of the same text: whoever picks the twin of a right option is right."""
-    texts = {item["choices"][i].strip() for i in item["gold"] if 0 <= i < len(item["choices"])}
-    return [i for i, choice in enumerate(item["choices"]) if choice.strip() in texts]
+def correct_options(options: list[str], gold: list[int]) -> list[int]:
+    """Indices of the gold options and of any others of the same text: a duplicate of a correct option is correct.
+
+    >>> correct_options([" voza", "voz", "voza"], [0])
+    [0, 2]
+    """
+    texts = {options[i].strip() for i in gold if 0 <= i < len(options)}
+    return [i for i, option in enumerate(options) if option.strip() in texts]
 
 
-def margin(scores: list[float], right: list[int]) -> float | None:
-    """Best right score minus best wrong score; None where either is missing."""
-    good = [score for i, score in enumerate(scores) if i in right]
-    bad = [score for i, score in enumerate(scores) if i not in right]
+def margin(scores: list[float | None], correct: list[int]) -> float | None:
+    """Best correct score minus best incorrect score, among those that are numbers; None where either is missing."""
+    known = [(i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)]
+    good, bad = ([score for right, score in known if right is wanted] for wanted in (True, False))
     return max(good) - max(bad) if good and bad else None

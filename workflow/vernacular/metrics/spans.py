@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vernacular.metrics.choice import Choice
-from vernacular.types import Role, skipped_reason
+from vernacular.types import Item, Request, Role, Score, skipped_reason
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Span:
         return self.loglik / size if size else None
 
 
-def by_item(requests: list[dict], scores: list[dict]) -> dict[str, dict[str, Span]]:
+def by_item(requests: list[Request], scores: list[Score]) -> dict[str, dict[str, Span]]:
     """{item_id: {role: Span}} for every item that was asked, in the order of the requests.
 
     An item that could not be asked has the one role "unasked: reason". A request without a score is flagged, and so is
@@ -50,7 +50,7 @@ def by_item(requests: list[dict], scores: list[dict]) -> dict[str, dict[str, Spa
     return spans
 
 
-def _span(request: dict, score: dict | None) -> Span:
+def _span(request: Request, score: dict | None) -> Span:
     whole = request["prefix"] + request["text"]
     text = whole[request["span_start"] : request["span_end"]].strip()
     before = whole[len(request["prefix"]) : request["span_start"]]
@@ -96,14 +96,14 @@ def flags(spans: dict[str, Span]) -> str | None:
     return "; ".join(seen) or None
 
 
-def asked(items: list[dict], requests: list[dict], scores: list[dict]) -> Iterator[tuple[dict, dict[str, Span]]]:
+def asked(items: list[Item], requests: list[Request], scores: list[Score]) -> Iterator[tuple[dict, dict[str, Span]]]:
     """(item, its spans) for every item that has requests; demonstrations and held-out items have none."""
     spans = by_item(requests, scores)
     return ((item, spans[item["item_id"]]) for item in items if item["item_id"] in spans)
 
 
 def result(
-    item: dict,
+    item: Item,
     spans: dict[str, Span],
     *,
     values: dict[str, float | None],
@@ -136,6 +136,6 @@ def result(
     }
 
 
-def extra(item: dict) -> dict[str, str]:
+def extra(item: Item) -> dict[str, str]:
     """The item's `extra` column as a dict, whether it comes from Python or from Parquet (a list of pairs)."""
     return dict(item.get("extra") or ())

@@ -10,14 +10,14 @@ from vernacular.protocols.prompts import LAYOUTS, load_labels
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, takes_prompt_lines, takes_shots
 from vernacular.protocols.request_rows import Setting
 from vernacular.protocols.verbatim import requests as verbatim
-from vernacular.types import skipped_reason
+from vernacular.types import Item, skipped_reason
 
 _MODULES = import_each("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
 def build(
-    items: list[dict], task: dict, *, language: str, protocol: str, shots: int, seed: int, style: str, options: dict
+    items: list[Item], task: dict, *, language: str, protocol: str, shots: int, seed: int, style: str, options: dict
 ) -> tuple[list[dict], dict]:
     """The requests of one evaluation (rows per REQUESTS) and their metadata.
 

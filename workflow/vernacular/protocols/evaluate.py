@@ -5,13 +5,14 @@ from vernacular.core.fingerprint import import_each
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.types import Item, Request
 
 _MODULES = import_each("vernacular/protocols/*/metrics.py")
 PROTOCOL_METRICS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
 def evaluate(
-    protocol: str, items: list[dict], requests: list[dict], answers: list[dict], similarities: list[dict]
+    protocol: str, items: list[Item], requests: list[Request], answers: list[dict], similarities: list[dict]
 ) -> tuple[list[dict], list[Metric]]:
     """(rows per TASK_RESULTS, the metrics they add up to). `answers` are scores, or generations with `similarities`."""
     module = PROTOCOL_METRICS[protocol]

@@ -10,12 +10,13 @@ import random
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.protocols.prompts import answer
+from vernacular.types import Item
 
 POOL = 32  # items that held-out demonstrations are drawn from
 
 
 def sample_examples(
-    items: list[dict], *, task: str, language: str, shots: int, seed: int
+    items: list[Item], *, task: str, language: str, shots: int, seed: int
 ) -> tuple[list[dict], set[str]]:
     """(demonstrations in prompt order, ids of evaluated items among them).
 
@@ -37,7 +38,7 @@ def sample_examples(
     return drawn, set() if aside else {item["item_id"] for item in drawn}
 
 
-def _limit_order(item: dict) -> tuple[str, str]:
+def _limit_order(item: Item) -> tuple[str, str]:
     """The order in which a limit takes items (data/items.py): the pool is in the set under any larger limit.
 
     So the same demonstrations are drawn with a limit, with another one, and without.
@@ -45,7 +46,7 @@ def _limit_order(item: dict) -> tuple[str, str]:
     return fingerprint([0, item["cluster_id"] or f"item {item['item_id']}"]), item["item_id"]
 
 
-def _can_be_shown(item: dict) -> bool:
+def _can_be_shown(item: Item) -> bool:
     """An answer, and no more options than letters: one rule for every protocol, so that they share demonstrations."""
     return bool(answer(item)) and len(item["choices"]) != 1 and len(item["choices"]) <= 26
 

@@ -12,6 +12,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import read, shown
 from vernacular.protocols.request_rows import continue_with
+from vernacular.types import Item
 
 FOLDER = WORKFLOW / "prompts"
 
@@ -75,7 +76,7 @@ def prompt_lines(language: str, folder: Path = FOLDER) -> dict | None:
     return read(path)[0] if path.is_file() else None
 
 
-def query(item: dict, layout: str, labels: dict, shown: list[str] | None) -> str:
+def query(item: Item, layout: str, labels: dict, shown: list[str] | None) -> str:
     """The item as a prompt that ends in the cue of its layout; `shown` are the options in the order to show them."""
     where, cue = LAYOUTS[layout]
     lines = []
@@ -97,14 +98,14 @@ def cue(layout: str, labels: dict) -> str:
     return labels[name] if name else ""
 
 
-def answer_index(item: dict) -> int | None:
+def answer_index(item: Item) -> int | None:
     """The option a demonstration answers with: the best answer where the set names one, else the first right one."""
     if item["target"] in item["choices"]:
         return item["choices"].index(item["target"])
     return item["gold"][0] if item["gold"] else None
 
 
-def answer(item: dict) -> str | None:
+def answer(item: Item) -> str | None:
     """The text a demonstration answers with; None where the right answer is not known."""
     index = answer_index(item)
     return item["choices"][index] if index is not None else (item["target"] or None)
@@ -115,7 +116,7 @@ def demonstration(prompt: str, reply: str, language: str) -> str:
     return "".join(continue_with(prompt, reply, language)) + "\n\n"
 
 
-def shown_order(item: dict, layout: str, seed: int) -> list[int]:
+def shown_order(item: Item, layout: str, seed: int) -> list[int]:
     """Indices of the options in the order to show them.
 
     As upstream has them, but for `truth` items, whose right answers come first: those are shuffled per item by hash, so

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import skipped_role
+from vernacular.types import Item, skipped_role
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Setting:
 
 
 def scored(
-    item: dict,
+    item: Item,
     role: str,
     before: str,
     span: str,
@@ -62,7 +62,7 @@ def scored(
     )
 
 
-def spanned(item: dict, role: str, text: str, start: int, *, setting: Setting) -> dict:
+def spanned(item: Item, role: str, text: str, start: int, *, setting: Setting) -> dict:
     """A request for the log-probability of few-shot block and `text`, read as one string, from character `start` on."""
     return _row(
         item,
@@ -77,7 +77,7 @@ def spanned(item: dict, role: str, text: str, start: int, *, setting: Setting) -
 
 
 def generated(
-    item: dict,
+    item: Item,
     text: str,
     *,
     setting: Setting,
@@ -103,7 +103,7 @@ def generated(
     )
 
 
-def unasked(item: dict, reason: str) -> dict:
+def unasked(item: Item, reason: str) -> dict:
     """A row with nothing to score, so that an item that cannot be asked is still counted, and its reason shown."""
     return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)
 
@@ -117,7 +117,7 @@ def pll_extra(setting: Setting, default: str = "original") -> list[str]:
     return [f"pll:{setting.options.get('pll', default)}"]
 
 
-def _row(item: dict, role: str, **content) -> dict:
+def _row(item: Item, role: str, **content) -> dict:
     names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "turns", "demonstrations", "stop",
              "max_new_tokens", "longest_answer", "decoding")  # fmt: skip
     content = {name: content.get(name) for name in names}

@@ -6,6 +6,7 @@ Metadata adds: evaluation, task, language, protocol, shots, seed, style, demonst
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.types import Request
 
 # What a request costs, roughly: characters to a token in the languages of the tasks, and how many read tokens a
 # generated one costs.
@@ -56,7 +57,7 @@ REQUESTS = Kind(
 )
 
 
-def request_size(requests: list[dict]) -> dict[str, float]:
+def request_size(requests: list[Request]) -> dict[str, float]:
     """Characters to read and tokens to generate, from which `config.resources` estimates the time of a job."""
     longest = [len(row["longest_answer"] or "") / CHARACTERS_PER_TOKEN for row in requests]
     generated = [row["max_new_tokens"] or most for row, most in zip(requests, longest, strict=True)]

@@ -1,6 +1,5 @@
 """What the report shows of an item: the prompt sent, the outcome and margin, the surprisal of each token."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -8,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.core.tables import values_of
+from vernacular.core.tables import is_finite, values_of
+from vernacular.metrics import choice
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Role, skipped_reason
 
@@ -47,15 +47,13 @@ def judged(rows: list[dict]) -> Answers:
 
 
 def margin(row: dict) -> float | None:
-    """Best right option's score minus best wrong option's; None where either is missing.
+    """Best correct option's score minus best incorrect option's; None where either is missing or infinite.
 
-    >>> margin({"option_scores": [-3.0, -1.0, None], "gold": [0]})
+    >>> margin({"option_scores": [-3.0, -1.0, None], "options": ["a", "b", "c"], "gold": [0]})
     -2.0
     """
-    scores, gold = row["option_scores"] or [], set(row["gold"])
-    right = [score for i, score in enumerate(scores) if i in gold and _finite(score)]
-    wrong = [score for i, score in enumerate(scores) if i not in gold and _finite(score)]
-    return max(right) - max(wrong) if right and wrong else None
+    found = choice.margin(row["option_scores"] or [], choice.correct_options(row["options"], row["gold"]))
+    return found if is_finite(found) else None
 
 
 def _outcome(row: dict) -> int:
@@ -74,8 +72,8 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
     # sentences differ in length: per token where that is known
     for name, higher in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
         values = [row["values"].get(name) for row in rows]
-        if any(map(_finite, values)):
-            return name, higher, [value if _finite(value) else None for value in values]
+        if any(map(is_finite, values)):
+            return name, higher, [value if is_finite(value) else None for value in values]
     return None, True, [None] * len(rows)
 
 
@@ -87,10 +85,6 @@ def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[floa
     bad = np.where(np.array(outcomes) == UNACCEPTABLE, -bad, bad)
     # whatever is wrong stands before whatever is right, by margins also between them
     return [float(value) if np.isfinite(value) else None for value in bad]
-
-
-def _finite(value) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role", "prefix", "text", "span_start",

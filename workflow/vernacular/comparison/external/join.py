@@ -19,6 +19,7 @@ from vernacular.core.errors import ArtifactError, DataError, closest
 from vernacular.core.validate import shown
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.types import Item
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Reference:
     protocol: str
     shots: int
     rows: pa.Table  # TASK_RESULTS of any of our models
-    items: list[dict]  # rows per ITEMS
+    items: list[Item]  # rows per ITEMS
     demonstrations: list[str] | None = None  # ids of the items solved before each prompt; None: not known
 
 

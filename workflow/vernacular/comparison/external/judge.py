@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from vernacular.comparison.external.records import Answer
-from vernacular.metrics.choice import Choice, choose
+from vernacular.metrics.choice import Choice, choose, correct_options
 from vernacular.protocols.generation.metrics import normalised, textual
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.types import Item
 
 # of acceptability nothing but raw surprisals would be comparable
 JUDGED = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
@@ -37,12 +38,6 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
     return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
 
 
-def right_positions(row: dict) -> list[int]:
-    """The gold options and their twins, as in the results of our own."""
-    texts = {row["options"][i].strip() for i in row["gold"]}
-    return [i for i, option in enumerate(row["options"]) if option.strip() in texts]
-
-
 def _of_a_word(row: dict, answer: Answer) -> None:
     if answer.scores is None or len(answer.scores) != 1 or not math.isfinite(answer.scores[0]):
         row["flag"] = "error: no log-likelihood of the word"
@@ -54,7 +49,7 @@ def _of_a_word(row: dict, answer: Answer) -> None:
 
 def _of_a_text(row: dict, answer: Answer) -> None:
     """Text metrics; similarity to the options is not known, so neither is the choice that our results show."""
-    references = [row["options"][i] for i in right_positions(row)]
+    references = [row["options"][i] for i in correct_options(row["options"], row["gold"])]
     if answer.prediction is None or not references:
         if answer.correct is not None:
             row["values"] = {"exact_match": float(answer.correct)}
@@ -63,7 +58,7 @@ def _of_a_text(row: dict, answer: Answer) -> None:
 
 
 def _of_options(row: dict, answer: Answer, protocol: str) -> None:
-    right = right_positions(row)
+    right = correct_options(row["options"], row["gold"])
     if answer.scores is not None:
         scores = _in_our_order(row["options"], answer)
         if scores is None:
@@ -168,7 +163,7 @@ class Matched:
         return len(self.answers) / possible if possible else 0.0
 
 
-def match(answers: list[Answer], items: list[dict], prompts: dict[str, str]) -> Matched:
+def match(answers: list[Answer], items: list[Item], prompts: dict[str, str]) -> Matched:
     """`items`: rows per ITEMS that are evaluated; `prompts`: item_id -> prompt of our results, of those asked."""
     items = [item for item in items if item["item_id"] in prompts]
     found: dict[str, Answer] = {}
@@ -202,7 +197,7 @@ def _take(found: dict[str, Answer], about: list[str], answer: Answer) -> str:
 class _Index:
     """Our items by each of their texts."""
 
-    def __init__(self, items: list[dict], prompts: dict[str, str], fold: Callable[[str], str]):
+    def __init__(self, items: list[Item], prompts: dict[str, str], fold: Callable[[str], str]):
         self.fold = fold
         self.parts: dict[str, list[str]] = {}
         self.prompt = {item_id: fold(prompt) for item_id, prompt in prompts.items()}

@@ -10,12 +10,13 @@ from vernacular.core.artifacts import Kind
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import Question, impossible, questions
 from vernacular.inference.schema import outputs_of
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
 
 def lay_out(
-    record: dict,
+    record: ModelRecord,
     asked: dict[str, Path],
     out: Path,
     store_root: Path,
@@ -90,7 +91,7 @@ def _sum(values: list):
     return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
 
 
-def _write(out: Path, evaluation: str, record: dict, kind: Kind, table, facts: dict, fingerprint: str) -> None:
+def _write(out: Path, evaluation: str, record: ModelRecord, kind: Kind, table, facts: dict, fingerprint: str) -> None:
     # one model under two names has one entry in the store, which knows the name it was first asked under
     model = {**facts.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
     facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own

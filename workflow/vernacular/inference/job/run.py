@@ -12,6 +12,7 @@ from vernacular.core.processes import StopFlag, Stopped, stoppable
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import Question, engine_version, questions
 from vernacular.inference.schema import SCORES
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -95,13 +96,13 @@ def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, 
         failed[record["name"]] |= trouble
 
 
-def _ask_one(base, record: dict, wanted: list[Question], store: Store, stop: StopFlag, begin):
+def _ask_one(base, record: ModelRecord, wanted: list[Question], store: Store, stop: StopFlag, begin):
     """As `_ask`; nothing here refers to the model afterwards, so that its memory is free if it is loaded again."""
     with stop.at_once(), base.model(record) as loaded:
         return _ask(loaded, wanted, store, stop, begin)
 
 
-def _of_base(base: dict, record: dict, error: ModelError) -> str:
+def _of_base(base: dict, record: ModelRecord, error: ModelError) -> str:
     """Why this model cannot be asked, where its base could not be loaded."""
     return str(error) if record is base else f"its base {base['name']} cannot be had: {error}"
 
@@ -143,7 +144,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
     return computed, failed
 
 
-def _verify(record: dict, store: Store, key: str) -> None:
+def _verify(record: ModelRecord, store: Store, key: str) -> None:
     """Raise ModelError if files of the model changed since it was recorded, and drop what the journal holds of it.
 
     A loaded model changes with its files: where memory allows, its weights are pages of them.

@@ -16,6 +16,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.inference.schema import outputs_of
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, REQUESTS
+from vernacular.types import ModelRecord
 
 _KEY = ["item_id", "role", "request_id"]
 _SIZE = ["text", "max_new_tokens", "longest_answer"]
@@ -41,7 +42,7 @@ class Question:
         return table if self.items is None else table.filter(pc.is_in(table["item_id"], self.items))
 
 
-def questions(record: dict, asked: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[Question]:
+def questions(record: ModelRecord, asked: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[Question]:
     """What this model can be asked of `asked`, in shard k of n; without rows where the shard has no share."""
     index, count = shard
     columns = _KEY if count == 1 else _KEY + _SIZE
@@ -61,7 +62,7 @@ def questions(record: dict, asked: dict[str, Path], shard: tuple[int, int] = (0,
     return found
 
 
-def impossible(record: dict, note: dict) -> dict | None:
+def impossible(record: ModelRecord, note: dict) -> dict | None:
     """Why this model cannot be asked this, as metadata of a file without rows; None where it can."""
     if reason := note.get("unavailable"):
         return {"unavailable": reason}
@@ -146,7 +147,7 @@ def engine_version(kind: Kind) -> str:
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
 
-def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:
+def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
     """Return the store key of an evaluation; independent of row order."""
     asked = sorted(zip(*(requests.column(c).to_pylist() for c in ("item_id", "role", "request_id")), strict=True))
     options = {name: record.get(name) for name in OPTIONS}
@@ -154,7 +155,7 @@ def evaluation_key(record: dict, requests: pa.Table, kind: Kind) -> str:
     return fingerprint([kind.name, record["fingerprint"], options, engine, asked])[:40]
 
 
-def further_libraries(record: dict, kind: Kind) -> list[str]:
+def further_libraries(record: ModelRecord, kind: Kind) -> list[str]:
     """Libraries that make numbers for this model alone, with their versions."""
     used = {
         "vllm": record.get("engine") == "vllm" and kind.name == "generations",

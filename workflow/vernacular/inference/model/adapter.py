@@ -19,10 +19,11 @@ from vernacular.checkpoints.tuners import put_on
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
 from vernacular.inference.model.load import LoadedModel
+from vernacular.types import ModelRecord
 
 
 @contextlib.contextmanager
-def adapted(loaded: LoadedModel, record: dict) -> Iterator[LoadedModel]:
+def adapted(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedModel]:
     """Yield the base `loaded` with the adapter of `record` (see `adapters.resolve_adapter`) switched on.
 
     Afterwards the base has its own modules again; their tensors may have changed. Raises ModelError if PEFT rejects the
@@ -61,7 +62,7 @@ def _put_back(remembered) -> None:
             vars(module)[name] = value
 
 
-def _put_on(loaded: LoadedModel, record: dict) -> PeftModel:
+def _put_on(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
     name, adapter = record["name"], record["adapter"]
     where = f"model {name}: the adapter {adapter['source']}"
     inputs.verify(record)
@@ -86,7 +87,7 @@ def _put_on(loaded: LoadedModel, record: dict) -> PeftModel:
     return peft
 
 
-def _loaded(loaded: LoadedModel, record: dict) -> LoadedModel:
+def _loaded(loaded: LoadedModel, record: ModelRecord) -> LoadedModel:
     adapter, tokenizer = record["adapter"], loaded.tokenizer
     if adapter["own_tokenizer"]:  # the same words; the chat template may be its own
         tokenizer = _tokenizer(record)
@@ -95,7 +96,7 @@ def _loaded(loaded: LoadedModel, record: dict) -> LoadedModel:
     return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": facts})
 
 
-def _tokenizer(record: dict):
+def _tokenizer(record: ModelRecord):
     """The adapter's own. Raises ModelError where it cannot be loaded; code that it may bring is not run."""
     folder = record["adapter"]["folder"]
     try:

@@ -16,6 +16,7 @@ import torch
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.adapter import adapted
 from vernacular.inference.model.load import LoadedModel, load
+from vernacular.types import ModelRecord
 
 SMALLEST_BUDGET = 16  # tokens; a batch that does not fit even so is given up and its requests are flagged
 
@@ -59,7 +60,7 @@ class Base:
     `shared`: it is for several models; for one alone nothing is verified. Raises what `load` raises.
     """
 
-    def __init__(self, record: dict, *, threads: int | None = None, shared: bool = True):
+    def __init__(self, record: ModelRecord, *, threads: int | None = None, shared: bool = True):
         self.record = {key: value for key, value in record.items() if key != "adapter"}
         self.threads, self.shared = threads, shared
         self.reloads: list[dict] = []  # for each time that it had to be loaded again: after which model, what differed
@@ -69,7 +70,7 @@ class Base:
         self._load()
 
     @contextlib.contextmanager
-    def model(self, record: dict) -> Iterator[LoadedModel]:
+    def model(self, record: ModelRecord) -> Iterator[LoadedModel]:
         """Yield the model of `record`, the base itself or one of its adapters; the base is first verified.
 
         Raises ModelError where the adapter cannot be put on, and where the base had to be loaded again and could not

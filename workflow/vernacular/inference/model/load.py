@@ -19,6 +19,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import MachineError, ModelError, closest
 from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
+from vernacular.types import ModelRecord
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -43,7 +44,7 @@ class LoadedModel:
     eos_id: int | None
     adds_bos: bool  # does the tokenizer itself begin a text with bos_id?
     n_embeddings: int  # rows of the input embeddings: token ids are below
-    record: dict  # what the model step wrote: name, folder, fingerprint, revision, options
+    record: ModelRecord  # what the model step wrote: name, folder, fingerprint, revision, options
     seconds: float = 0.0  # spent loading
     notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
     evaluations: int = 0  # done with this load
@@ -85,7 +86,7 @@ class LoadedModel:
         }
 
 
-def load(record: dict, *, threads: int | None = None) -> LoadedModel:
+def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     """Load the model that `record` describes; `threads` is the number of CPU threads the job was given.
 
     The files are compared with the record before and after, and only read for that if they were touched.
@@ -140,7 +141,7 @@ def load(record: dict, *, threads: int | None = None) -> LoadedModel:
     return loaded
 
 
-def wrap(model, tokenizer, record: dict) -> LoadedModel:
+def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     """The LoadedModel of a model already in memory (tests, and models that other code made)."""
     embeddings = model.get_input_embeddings().weight
     plain = tokenizer("a")["input_ids"]
@@ -161,14 +162,14 @@ def wrap(model, tokenizer, record: dict) -> LoadedModel:
     )
 
 
-def _check_options(name: str, record: dict) -> None:
+def _check_options(name: str, record: ModelRecord) -> None:
     for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
         value = record.get(key, "auto")
         if value not in allowed:
             raise ModelError(f'model {name}: {key} is "{value}".{closest(value, allowed)}')
 
 
-def _place(name: str, record: dict) -> tuple[str, str | None]:
+def _place(name: str, record: ModelRecord) -> tuple[str, str | None]:
     """(device, device_map): several CUDA devices share a model through accelerate, everything else holds it whole."""
     device = record.get("device", "auto")
     if device == "auto":
@@ -215,7 +216,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
         loading.setLevel(level)
 
 
-def _refuse_bidirectional(name: str, record: dict, model) -> None:
+def _refuse_bidirectional(name: str, record: ModelRecord, model) -> None:
     """An encoder loaded as a causal model would see the words it is asked to predict: refuse it."""
     config = model.config
     architectures = getattr(config, "architectures", None) or []
@@ -233,7 +234,7 @@ def _quantization(options: dict):
     return BitsAndBytesConfig(**options)
 
 
-def _max_length(model, tokenizer, record: dict) -> int | None:
+def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
     """Tokens the model reads at once: the person's limit, else the smallest that the config and the tokenizer name."""
     config = model.config.get_text_config(decoder=True)
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]

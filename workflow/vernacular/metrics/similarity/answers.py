@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from vernacular.types import Generation, Request
+
 STEMS = ("RESPOST", "CONTINUAC", "RESUM")  # a Simil-Eval prompt ends in one of these unfinished labels
 
 
@@ -14,7 +16,7 @@ class Answer:
     flag: str | None  # the generation's own flag, and "empty answer"
 
 
-def given(requests: list[dict], generations: list[dict]) -> dict[str, Answer]:
+def given(requests: list[Request], generations: list[Generation]) -> dict[str, Answer]:
     """`item_id` → Answer, from rows of REQUESTS and GENERATIONS with role "answer" (or the item's only generation).
 
     Answers to prompts in Simil-Eval's style are parsed as that tool does. A generation flagged "error: …" has no answer
@@ -37,7 +39,7 @@ def given(requests: list[dict], generations: list[dict]) -> dict[str, Answer]:
     return answers
 
 
-def simil_eval_answer(request: dict, generation: dict) -> str:
+def simil_eval_answer(request: Request, generation: dict) -> str:
     """The answer as Simil-Eval cuts it out of the prompt and its completion (`get_generated_answer`, sim_steps.py).
 
     The prompt ends in the stem of a label ("RESPOST"), which the model is to finish ("A: the answer"). From the last
@@ -58,7 +60,7 @@ def simil_eval_answer(request: dict, generation: dict) -> str:
     return ""
 
 
-def is_simil_eval(request: dict) -> bool:
+def is_simil_eval(request: Request) -> bool:
     """Is this a prompt in Simil-Eval's style? It ends in the middle of a label, and its answer is sampled, as no other.
 
     (A text to be continued may end in "RESUM" too, but the answer to it is never sampled.)

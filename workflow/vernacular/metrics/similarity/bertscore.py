@@ -18,9 +18,10 @@ from bert_score.utils import greedy_cos_idf, model2layers
 
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+from vernacular.types import ModelRecord
 
 
-def layer_of(record: dict, encoder: TokenEncoder) -> int:
+def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
     """The layer asked for, else the one bert-score tuned for this encoder, else three quarters of the way up.
 
     Three quarters is where its tuned layers lie: 9 of 12, 18 of 24.
@@ -92,7 +93,7 @@ def _stacked(texts, vectors, weights):
     return embeddings, torch.ones_like(idf), idf
 
 
-def baseline(record: dict, language: str | None, layer: int) -> float | None:
+def baseline(record: ModelRecord, language: str | None, layer: int) -> float | None:
     """The F1 of unrelated sentences that the package ships for this encoder and language; None where it has none."""
     folder = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
     for name in (record["name"], record["name"].rsplit("/", 1)[-1]):
@@ -103,7 +104,7 @@ def baseline(record: dict, language: str | None, layer: int) -> float | None:
     return None
 
 
-def signature(record: dict, *, layer: int, idf: bool, rescaled: bool | None) -> str:
+def signature(record: ModelRecord, *, layer: int, idf: bool, rescaled: bool | None) -> str:
     """What the numbers depend on, in the order of bert_score's own hash; `rescaled` None: asked for, no baseline."""
     rescaling = {True: "yes", False: "no", None: "no (no baseline)"}[rescaled]
     return (

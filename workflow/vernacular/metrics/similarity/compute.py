@@ -15,17 +15,18 @@ from vernacular.core.errors import ConfigError, MachineError, ModelError, closes
 from vernacular.core.failures import LibraryError, library_errors, tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
 from vernacular.metrics.similarity.token_metrics import Pair, sharing, token_metrics
+from vernacular.types import Generation, Item, ModelRecord, Request
 
 METRICS = ("cosine", "moverscore", "bertscore")
 
 
 def similarities(
-    items: list[dict],
-    generations: list[dict],
+    items: list[Item],
+    generations: list[Generation],
     metrics: list[str | dict],
     encoders: dict[str, dict],
     *,
-    requests: list[dict],
+    requests: list[Request],
     style: str = "default",
     language: str | None = None,
     threads: int = 1,
@@ -89,7 +90,7 @@ def similarities(
     return rows, metadata
 
 
-def options_of(item: dict) -> list[str]:
+def options_of(item: Item) -> list[str]:
     """The texts an answer is compared with: the choices, or the target alone where there are none."""
     if item["choices"]:
         return list(item["choices"])
@@ -156,7 +157,7 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
     return results
 
 
-def _cosine(pairs: list[Pair], record: dict) -> tuple[np.ndarray, dict]:
+def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
     encoder = cosine.load(record)
     prefix = cosine.prefix_of(record, encoder)
     facts = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}

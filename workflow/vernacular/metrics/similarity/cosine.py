@@ -19,9 +19,10 @@ from vernacular.checkpoints.tuners import put_on
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import ODD_FILES
 from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, Kept, cannot_load, refuse_random
+from vernacular.types import ModelRecord
 
 
-def load(record: dict) -> SentenceTransformer:
+def load(record: ModelRecord) -> SentenceTransformer:
     """The encoder a record of the encoder verb names.
 
     Raises ModelError where its folder cannot be loaded or lacks weights, MachineError where memory is short.
@@ -78,7 +79,7 @@ def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
     return base.get_decoder().eval()
 
 
-def prefix_of(record: dict, encoder: SentenceTransformer) -> str:
+def prefix_of(record: ModelRecord, encoder: SentenceTransformer) -> str:
     """What stands before each text: the record's `prefix`, else what the encoder's own files say ("query: " for E5)."""
     if record.get("prefix") is not None:
         return record["prefix"]
@@ -124,13 +125,13 @@ def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = ""
     return sum(len(ids) > limit for ids in encoded)
 
 
-def signature(record: dict, prefix: str) -> str:
+def signature(record: ModelRecord, prefix: str) -> str:
     """What the numbers depend on: `cosine|encoder:…|prefix:…|sentence-transformers:…`."""
     return (
         f"cosine|encoder:{described(record)}|prefix:{prefix!r}|sentence-transformers:{version('sentence-transformers')}"
     )
 
 
-def described(record: dict) -> str:
+def described(record: ModelRecord) -> str:
     """An encoder as signatures name it: `name@revision`, or the start of its fingerprint where it has no revision."""
     return f"{record['name']}@{(record.get('revision') or record.get('fingerprint') or 'unknown')[:12]}"

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
+from vernacular.types import ModelRecord
 
 # Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
 # their activations stay in the cache. A GPU wants many.
@@ -44,7 +45,7 @@ class TokenEncoder:
     characters a token covers; MachineError where memory is short.
     """
 
-    def __init__(self, record: dict):
+    def __init__(self, record: ModelRecord):
         self.name = record["name"]
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:

@@ -29,6 +29,7 @@ import ot
 from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+from vernacular.types import ModelRecord
 
 VARIANTS = ("default", "simil-eval")
 
@@ -114,7 +115,7 @@ def _score(one, other) -> float:
     return 1.0 / (1.0 + float(cost))
 
 
-def signature(record: dict, *, variant: str, idf: bool) -> str:
+def signature(record: ModelRecord, *, variant: str, idf: bool) -> str:
     """What the numbers depend on: `moverscore|variant:…|encoder:…|layer:last|idf:…|pot:…|transformers:…`."""
     return (
         f"moverscore|variant:{variant}|encoder:{described(record)}|layer:last|idf:{'yes' if idf else 'no'}"

@@ -7,6 +7,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, extra, result
+from vernacular.types import Item, Request, Result, Score
 
 UNITS = {"surprisal": "sum", "surprisal_token": "token", "surprisal_char": "char", "surprisal_byte": "byte"}
 
@@ -37,7 +38,7 @@ def _metrics() -> list[Metric]:
 METRICS = _metrics()
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1 acceptable), `fold`.
 
     An item whose label is missing or neither 0 nor 1 keeps its surprisal, is flagged, and enters no comparison.

@@ -8,11 +8,12 @@ sentence, not the fill; nor where a token reaches across the start of the gap (f
 and byte, or in a masked model.
 """
 
-from vernacular.metrics.choice import choose, right_options
+from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
 from vernacular.protocols.options.metrics import by_unit
+from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -33,11 +34,11 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per item; `option_scores` are log-likelihoods (nats) of the filled sentences; the choice is by them."""
     rows = []
     for item, spans in asked(items, requests, scores):
-        n, right = len(item["choices"]), right_options(item)
+        n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
         whole = logliks(spans, "whole", n)
         values = by_unit(spans, "whole", n, right) | by_unit(spans, "fill", n, right, "accuracy_fill")
         legacy = logliks(spans, "legacy", n)
@@ -58,7 +59,7 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
     return rows
 
 
-def _baselines(item: dict, right: list[int]) -> dict[str, float]:
+def _baselines(item: Item, right: list[int]) -> dict[str, float]:
     if not right:
         return {}
     lengths = [len(choice.strip()) for choice in item["choices"]]

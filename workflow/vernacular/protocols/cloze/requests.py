@@ -1,9 +1,10 @@
 """cloze: a sentence with one gap; the gap is filled with each candidate, and the sentence scored."""
 
 from vernacular.protocols.request_rows import GAP, Setting, fill, one, pll_extra, scored, unasked
+from vernacular.types import Item, Request
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Roles "whole:i" (all of the filled sentence) and "fill:i" (candidate and right context, given the left context).
 
     With `legacy` also "legacy:i": the candidate glued to the unfilled prompt, as the scripts of the Serbian cloze task

@@ -19,10 +19,11 @@ from collections import Counter
 
 from sacrebleu.metrics import CHRF
 
-from vernacular.metrics.choice import Choice, choose, margin, right_options
+from vernacular.metrics.choice import Choice, choose, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.answers import Answer, given
 from vernacular.protocols.verbatim import metrics as verbatim
+from vernacular.types import Generation, Item, Request, Result
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # and their units
 
@@ -52,7 +53,9 @@ METRICS = [
 _CHRF = CHRF()
 
 
-def per_item(items: list[dict], requests: list[dict], generations: list[dict], similarities: list[dict]) -> list[dict]:
+def per_item(
+    items: list[Item], requests: list[Request], generations: list[Generation], similarities: list[dict]
+) -> list[Result]:
     """Rows per TASK_RESULTS, one per item that was asked; `similarities` may hold any of the metrics, or none.
 
     The choice shown is that of the first metric in the order of SIMILARITIES; of an item without options, whether the
@@ -76,8 +79,8 @@ def per_item(items: list[dict], requests: list[dict], generations: list[dict], s
     ]
 
 
-def _row(item: dict, request: dict, answer: Answer, measured: dict[str, list], raw: str | None) -> dict:
-    right = right_options(item)
+def _row(item: Item, request: Request, answer: Answer, measured: dict[str, list], raw: str | None) -> dict:
+    right = correct_options(item["choices"], item["gold"])
     values: dict[str, float] = {}
     flags = [answer.flag]
     shown: tuple[list | None, Choice | None] = (None, None)
@@ -144,19 +147,19 @@ def _of_options(name: str, scores: list[float | None], right: list[int], choice:
     return values
 
 
-def _references(item: dict, right: list[int]) -> list[str]:
+def _references(item: Item, right: list[int]) -> list[str]:
     """The texts that are right: the right options, or the target where there are no options."""
     if item["choices"]:
         return [item["choices"][i] for i in right]
     return [item["target"]] if item["target"] else []
 
 
-def _matched(item: dict, values: dict[str, float]) -> bool | None:
+def _matched(item: Item, values: dict[str, float]) -> bool | None:
     """Of an item without options: does the answer match? None where that is not known."""
     return None if item["choices"] or "exact_match" not in values else values["exact_match"] == 1.0
 
 
-def compared_part(item: dict, answer: str) -> str:
+def compared_part(item: Item, answer: str) -> str:
     """The part of an answer that is compared with the references as text.
 
     Where a sentence's last word is asked for (no options, a target of one word; CALAME, Lopes et al. 2024), the model

@@ -7,9 +7,10 @@ sampling. In the first two decoding is greedy, ends at the line's end, and lasts
 from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import answer, demonstration, query, shown_order
 from vernacular.protocols.request_rows import Setting, continue_with, generated, turn, unasked
+from vernacular.types import Item, Request
 
 
-def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
+def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""
     if setting.style.startswith("simil-eval"):
         reply = item["target"] or answer(item)
@@ -19,7 +20,7 @@ def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
     return demonstration(text, answer(item), setting.language), turns
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """One generate request, role "answer"."""
     if not (item["context"] or item["question"]):
         return [unasked(item, "neither context nor question")]
@@ -43,7 +44,7 @@ def requests(item: dict, setting: Setting) -> list[dict]:
     return [generated(item, text, setting=setting, turns=turns, stop=["\n"], longest_answer=longest)]
 
 
-def _shown(item: dict, setting: Setting) -> list[str] | None:
+def _shown(item: Item, setting: Setting) -> list[str] | None:
     if setting.style.endswith("open") or setting.layout == "summary":
         return None
     return [item["choices"][i] for i in shown_order(item, setting.layout, setting.seed)] or None

@@ -7,12 +7,13 @@ users can compare with their old numbers. Ours alone: the shuffle of `truth` opt
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.types import Item
 
 _IN = " " * 16
 LAYOUTS = ("passage", "question", "story", "truth", "summary")
 
 
-def prompt(item: dict, layout: str, shown: list[str] | None, reply: str | None) -> str:
+def prompt(item: Item, layout: str, shown: list[str] | None, reply: str | None) -> str:
     """The prompt of an item; with `reply` a demonstration, without one the query, which ends in the stem of a label."""
     context, question = item["context"], item["question"]
     if layout == "passage":

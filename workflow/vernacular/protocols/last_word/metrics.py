@@ -4,6 +4,7 @@ import numpy as np
 
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span, asked, result
+from vernacular.types import Item, Request, Result, Score
 
 
 def perplexity(surprisals: np.ndarray) -> np.ndarray:
@@ -30,7 +31,7 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per item; values in nats."""
     rows = []
     for item, spans in asked(items, requests, scores):

@@ -1,9 +1,10 @@
 """last_word (Calame): the surprisal of the word that ends a text, with the blank before it."""
 
 from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
+from vernacular.types import Item, Request
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Role "word"; with `bow_correction` the scorer also reports how likely a word begins around it."""
     if not item["context"].strip() or not (item["target"] or "").strip():
         return [unasked(item, "no context or no last word")]

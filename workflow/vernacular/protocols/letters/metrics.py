@@ -4,11 +4,11 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from vernacular.metrics.choice import best, choose, margin, probabilities, right_options
+from vernacular.metrics.choice import best, choose, correct_options, margin, probabilities
 from vernacular.metrics.corpus import expected_calibration_error, most_common_share
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
-from vernacular.types import Role, skipped_reason
+from vernacular.types import Item, Request, Result, Role, Score, skipped_reason
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -28,7 +28,7 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per item, its options, gold, choice and scores in the order in which the prompt shows the options.
 
     `option_scores` are log-likelihoods (nats) of the letters A, B, …
@@ -36,12 +36,12 @@ def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> lis
     return [_row(item, spans) for item, spans in asked(items, requests, scores)]
 
 
-def _row(item: dict, spans: dict) -> dict:
+def _row(item: Item, spans: dict) -> dict:
     letters = {role: span.text for text, span in spans.items() if (role := _choice(text))}
     order = sorted((letter, role.index) for role, letter in letters.items() if not role.rotation)
     item = _shown(item, [option for _, option in order] or list(range(len(item["choices"]))))
     prompt = spans["choice:0"].before if "choice:0" in spans else None
-    n, right = len(item["choices"]), right_options(item)
+    n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
     scores = logliks(spans, "choice", n)
     if scores is None:
         return result(item, spans, values={}, choice=choose(None, right), prompt=prompt)
@@ -65,7 +65,7 @@ def _row(item: dict, spans: dict) -> dict:
     return result(item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=prompt)
 
 
-def _shown(item: dict, order: list[int]) -> dict:
+def _shown(item: Item, order: list[int]) -> dict:
     """The item with its options in the order of their letters."""
     return item | {
         "choices": [item["choices"][i] for i in order],

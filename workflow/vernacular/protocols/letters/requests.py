@@ -10,10 +10,10 @@ import string
 
 from vernacular.protocols.prompts import answer_index, demonstration, shown_order
 from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
-from vernacular.types import Role
+from vernacular.types import Item, Request, Role
 
 
-def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
+def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""
     order = shown_order(item, setting.layout, setting.seed)
     text = prompt(item, [item["choices"][i] for i in order], setting.labels["letter"])
@@ -21,7 +21,7 @@ def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
     return demonstration(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Roles "choice:i" (option i of the item, by the letter it is shown at) and "choice:i@p" in rotation p > 0."""
     order = shown_order(item, setting.layout, setting.seed)
     if len(order) < 2:
@@ -41,7 +41,7 @@ def requests(item: dict, setting: Setting) -> list[dict]:
     return rows
 
 
-def prompt(item: dict, options: list[str], cue: str) -> str:
+def prompt(item: Item, options: list[str], cue: str) -> str:
     """The PalmX prompt; a fifth and later option get their letters too (the script would print "5.")."""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
     head = "\n\n".join(part for part in (item["context"], item["question"]) if part)

@@ -3,11 +3,12 @@
 "Bare" numbers are those of the texts without their context, as Simil-Eval scores Global PIQA.
 """
 
-from vernacular.metrics.choice import choose, right_options
+from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
 from vernacular.protocols.options.metrics import by_unit
+from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -29,11 +30,11 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per pair; with more than two texts "bad" is the likeliest wrong one and "good" the likeliest right one."""
     rows = []
     for item, spans in asked(items, requests, scores):
-        n, right = len(item["choices"]), right_options(item)
+        n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
         scored, bare = logliks(spans, "choice", n), logliks(spans, "bare", n)
         values = by_unit(spans, "choice", n, right)
         values |= choose(bare, right).outcome("accuracy_bare")

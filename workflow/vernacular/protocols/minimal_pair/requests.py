@@ -5,9 +5,10 @@ Global PIQA.
 """
 
 from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, scored, unasked
+from vernacular.types import Item, Request
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Roles "choice:i", and "bare:i" where there is a context; the span is the text with its leading blank."""
     context = "\n".join(part for part in (item["context"], item["question"]) if part.strip())
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):

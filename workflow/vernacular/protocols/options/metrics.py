@@ -1,8 +1,9 @@
 """options: the log-likelihood of each option's text after the question, plain, normalised, and minus its own."""
 
-from vernacular.metrics.choice import choose, margin, probabilities, right_options
+from vernacular.metrics.choice import choose, correct_options, margin, probabilities
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
+from vernacular.types import Item, Request, Result, Score
 
 UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}
 
@@ -22,13 +23,13 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per item; `option_scores` are plain log-likelihoods (nats), and so is the choice shown."""
     return [_row(item, spans) for item, spans in asked(items, requests, scores)]
 
 
-def _row(item: dict, spans: dict) -> dict:
-    n, right = len(item["choices"]), right_options(item)
+def _row(item: Item, spans: dict) -> dict:
+    n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
     scores, alone = logliks(spans, "choice", n), logliks(spans, "uncond", n)
     choice = choose(scores, right)
     prompt = spans["choice:0"].before if "choice:0" in spans else None

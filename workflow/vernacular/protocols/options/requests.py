@@ -5,15 +5,16 @@ Each option is also scored after the answer cue alone, for pointwise mutual info
 
 from vernacular.protocols.prompts import answer, cue, demonstration, query
 from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
+from vernacular.types import Item, Request
 
 
-def demonstrate(item: dict, setting: Setting) -> tuple[str, list[dict]]:
+def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""
     text = query(item, setting.layout, setting.labels, None)
     return demonstration(text, answer(item), setting.language), [turn("user", text), turn("assistant", answer(item))]
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Roles "choice:i" (option i after the question) and "uncond:i" (after the cue alone, without demonstrations)."""
     if len(item["choices"]) < 2:
         return [unasked(item, "fewer than two options")]

@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 
-from vernacular.metrics.choice import choose, margin, right_options
+from vernacular.metrics.choice import choose, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import asked, logliks, result
+from vernacular.types import Item, Request, Result, Score
 
 TOP_K = 100  # of `topk_entropy` in the scores
 
@@ -63,11 +64,11 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[dict], requests: list[dict], scores: list[dict]) -> list[dict]:
+def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """A row per item; `option_scores` are log-likelihoods (nats) of forms, of sentences where forms were not asked."""
     rows = []
     for item, spans in asked(items, requests, scores):
-        n, right = len(item["choices"]), right_options(item)
+        n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
         token, sentence = logliks(spans, "token", n), logliks(spans, "sentence", n)
         values = _level(token, right, "") | _level(sentence, right, "_sentence")
         for level, logprobs in (("token", token), ("sentence", sentence)):

@@ -7,9 +7,10 @@ The sentence is filled and read whole. `token-level` scores the form in it, `sen
 import re
 
 from vernacular.protocols.request_rows import MASK, Setting, fill, one, pll_extra, scored, unasked
+from vernacular.types import Item, Request
 
 
-def requests(item: dict, setting: Setting) -> list[dict]:
+def requests(item: Item, setting: Setting) -> list[Request]:
     """Roles "token:i" and "sentence:i" for form i, by `evaluation_type`; the former with entropies and ranks."""
     mask = setting.options.get("mask_token")
     pattern = re.compile(re.escape(mask)) if mask else MASK

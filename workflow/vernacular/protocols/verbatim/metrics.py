@@ -10,6 +10,7 @@ import string
 
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import extra
+from vernacular.types import Item
 
 METRICS = [
     Metric("verbatim_match", "share", True, "similarity", proportion=True,
@@ -19,7 +20,7 @@ METRICS = [
 _FILTERS = {"remove_whitespace": str.lstrip, "lowercase": str.lower, "uppercase": str.upper}
 
 
-def values(item: dict, raw: str | None) -> dict[str, float]:
+def values(item: Item, raw: str | None) -> dict[str, float]:
     """{"verbatim_match": 0 or 1} of an item with lm-eval's wording and a known answer; {} of any other."""
     known = extra(item)
     if raw is None or "ask" not in known or "targets" not in known:

@@ -14,9 +14,10 @@ from vernacular.core.errors import ConfigError
 from vernacular.protocols import fewshot
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.request_rows import Setting, generated, spanned, unasked
+from vernacular.types import Item
 
 
-def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shots: int) -> tuple[list[dict], list[str]]:
+def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shots: int) -> tuple[list[dict], list[str]]:
     """(rows per REQUESTS, item ids of the solved examples that were shown), each item with examples of its own.
 
     Raises ConfigError where there are too few rows to draw `shots` from.
@@ -48,7 +49,7 @@ def build(items: list[dict], setting: Setting, *, protocol: str, task: str, shot
     return rows, [pool[place]["item_id"] for place in sorted(shown)]
 
 
-def _requests(item: dict, extra: dict, ask: dict, setting: Setting, protocol: str) -> list[dict]:
+def _requests(item: Item, extra: dict, ask: dict, setting: Setting, protocol: str) -> list[dict]:
     """Roles as in the protocol: "choice:i" (and "uncond:i" for acc_mutual_info), "word", or "answer"."""
     if PROTOCOLS[protocol].generates:
         if not setting.prefix + item["context"]:
@@ -70,7 +71,7 @@ def _requests(item: dict, extra: dict, ask: dict, setting: Setting, protocol: st
     return rows or [unasked(item, "no options")]
 
 
-def _scored(item: dict, role: str, context: str, span: str, setting: Setting) -> dict:
+def _scored(item: Item, role: str, context: str, span: str, setting: Setting) -> dict:
     """A request for `span`, and for the blanks that the context before it ends in."""
     start = len((setting.prefix + context).rstrip())
     return spanned(item, role, context + span, start, setting=setting)
