@@ -15,7 +15,7 @@ from support.external_results import (
 )
 from vernacular.comparison.external.join import join
 from vernacular.comparison.external.judge import match
-from vernacular.comparison.external.records import Answer
+from vernacular.comparison.external.results import Answer
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS

@@ -10,7 +10,7 @@ from vernacular.commands import compare as comparing
 from vernacular.comparison.external.join import join
 from vernacular.comparison.external.judge import Matched, as_written
 from vernacular.comparison.external.lm_eval_samples import samples_in
-from vernacular.comparison.external.records import Answer, answers_in
+from vernacular.comparison.external.results import Answer, answers_in
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError

@@ -6,7 +6,7 @@ import pytest
 from support.result_rows import row
 from vernacular.comparison.external.join import Reference, join
 from vernacular.comparison.external.judge import row_of
-from vernacular.comparison.external.records import Answer
+from vernacular.comparison.external.results import Answer
 from vernacular.metrics.schema import as_table
 
 OPTIONS = ("si", "nonón", "🙂")  # 2, 5 and 1 characters; 2, 6 and 4 bytes

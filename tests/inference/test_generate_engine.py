@@ -7,7 +7,7 @@ from support import tiny
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import StopFlag, Stopped
-from vernacular.inference.generation import check, decode
+from vernacular.inference.generation import decode, self_check
 from vernacular.inference.generation import generate as engine
 from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import continuation
@@ -116,7 +116,7 @@ def test_a_prefix_that_changes_the_numbers_is_left_away():
 
 
 def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
-    monkeypatch.setattr(check, "agrees", lambda loaded, gap: False)
+    monkeypatch.setattr(self_check, "agrees", lambda loaded, gap: False)
     loaded = tiny.loaded("llama")
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
@@ -130,7 +130,7 @@ def test_a_check_that_fails_leaves_the_prefix_away_and_says_why(monkeypatch, err
 
     loaded = tiny.loaded("llama")
     expected, _ = run(loaded, rows())
-    monkeypatch.setattr(check, "read_prefix", failing)
+    monkeypatch.setattr(self_check, "read_prefix", failing)
     found, metadata = run(loaded, rows())
     assert found == expected
     strategy = metadata["engine"]["strategies"][0]
@@ -159,8 +159,8 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
 
 def test_nan_agrees_with_nothing():
     one, nan = [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
-    assert check.difference(one, nan)["largest"] == float("inf")
-    assert check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
+    assert self_check.difference(one, nan)["largest"] == float("inf")
+    assert self_check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
 
 
 @pytest.mark.parametrize("limit", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])

@@ -9,7 +9,7 @@ from support.workplace import ROOT, Clone, said
 
 PACKAGE = {
     "__init__.py": """
-from vernacular.protocols.base import Protocol
+from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(external="word", drawn=("opening",))
 """,

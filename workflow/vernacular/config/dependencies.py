@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.comparison.external.records import files_in
+from vernacular.comparison.external.results import files_in
 from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from snakemake.utils import validate
 
-from vernacular.comparison.external.records import files_in
+from vernacular.comparison.external.results import files_in
 from vernacular.config.evaluations import Evaluation, check_models, check_name, expand, pairs, with_bases
 from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError, DataError, closest

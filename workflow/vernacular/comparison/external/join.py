@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from vernacular.comparison.external.judge import JUDGED, LEAST, Matched, match, row_of
 from vernacular.comparison.external.lm_eval_samples import is_sample, samples_in, shots_of
-from vernacular.comparison.external.records import Answer, answers_in, files_in, lines_of
+from vernacular.comparison.external.results import Answer, answers_in, files_in, lines_of
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, closest
 from vernacular.core.validate import shown

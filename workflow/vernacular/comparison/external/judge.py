@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from vernacular.comparison.external.records import Answer
+from vernacular.comparison.external.results import Answer
 from vernacular.metrics.choice import Choice, choose, correct_options
 from vernacular.protocols.generation.metrics import normalised, textual
 from vernacular.protocols.registry import PROTOCOLS

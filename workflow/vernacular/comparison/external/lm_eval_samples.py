@@ -9,7 +9,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from vernacular.comparison.external.records import Answer, as_text, lines_of
+from vernacular.comparison.external.results import Answer, as_text, lines_of
 from vernacular.core.errors import DataError
 from vernacular.core.validate import shown
 

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from vernacular.core.failures import is_out_of_memory
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.cache import Prefix, shared_start
-from vernacular.inference.generation.check import strategy
 from vernacular.inference.generation.decode import Work, decode
 from vernacular.inference.generation.prepare import Prompt, check_can_generate, prompts_of, row_of
+from vernacular.inference.generation.self_check import strategy
 from vernacular.inference.model.base import release, token_budget
 from vernacular.inference.model.load import LoadedModel
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table

@@ -1,6 +1,6 @@
 """acceptability (CoLA): the surprisal of whole sentences, acceptable and not."""
 
-from vernacular.protocols.base import PLL, Protocol
+from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
     options=PLL,

@@ -1,6 +1,6 @@
 """generation: the model writes its answer, which is compared with the options afterwards."""
 
-from vernacular.protocols.base import Protocol
+from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(
     generates=True,

@@ -1,6 +1,6 @@
 """last_word: the surprisal of the word that ends a text."""
 
-from vernacular.protocols.base import Protocol
+from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,

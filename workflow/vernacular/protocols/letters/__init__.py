@@ -1,6 +1,6 @@
 """letters: the log-probability of each option's letter after the question (PalmX 2025)."""
 
-from vernacular.protocols.base import Protocol
+from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,

@@ -1,6 +1,6 @@
 """minimal_pair: which of two texts is more probable."""
 
-from vernacular.protocols.base import PLL, Protocol
+from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
     options=PLL,

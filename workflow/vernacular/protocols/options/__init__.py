@@ -1,6 +1,6 @@
 """options: the log-probability of each option's text after the question."""
 
-from vernacular.protocols.base import Protocol
+from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,

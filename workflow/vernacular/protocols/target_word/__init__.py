@@ -1,6 +1,6 @@
 """target_word (Grew-TSE): word forms in the place of a masked word."""
 
-from vernacular.protocols.base import PLL, Protocol
+from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
     options={
