@@ -6,6 +6,7 @@ checked on every write, are in the `schema.py` of the stage that writes them.
 
 from typing import NamedTuple, TypedDict
 
+SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # what tells one evaluation from another
 _SKIPPED = "unasked: "
 
 

@@ -16,7 +16,7 @@ from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.protocols.evaluate import evaluate, values
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import ModelRecord
+from vernacular.types import SETTING, ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -94,7 +94,7 @@ def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], d
     )
     note = {**_facts(asked, inputs.answered, rows), "without": found.get("without", {}), "fingerprint": inputs.made_of}
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
-    names = {key: what[key] for key in ("task", "language", "protocol", "shots", "seed", "style")}
+    names = {key: what[key] for key in SETTING}
     adapter = record.get("adapter") or {}
     facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
     facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}

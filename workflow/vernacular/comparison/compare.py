@@ -20,6 +20,7 @@ from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, holm, places
+from vernacular.types import SETTING
 
 
 def standings(
@@ -136,7 +137,7 @@ def compare_all(
     def work(evaluation: str):
         what = evaluations[evaluation]
         metrics = PROTOCOL_METRICS[what["protocol"]].METRICS
-        facts = {"evaluation": evaluation} | {name: what[name] for name in _FACTS}
+        facts = {"evaluation": evaluation} | {name: what[name] for name in SETTING}
         items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
         there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
         compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
@@ -152,9 +153,6 @@ def compare_all(
     return Found(
         rows, [row for _, placed, _ in found for row in placed], overall([each for *_, each in found], seed=seed)
     )
-
-
-_FACTS = ("task", "language", "protocol", "shots", "seed", "style")
 
 
 def _sign(row: dict, signatures: Mapping) -> None:

@@ -19,6 +19,7 @@ from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import engine_version, further_libraries
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols.prompts import prompt_lines
+from vernacular.types import SETTING
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
@@ -111,15 +112,14 @@ def of_metrics(config: Config, name: str) -> dict:
     return {
         "model": name,
         "evaluations": {
-            e.id: {key: getattr(e, key) for key in ("items", "task", "language", "protocol", "shots", "seed", "style")}
-            for e in config.evaluations.values()
+            e.id: {key: getattr(e, key) for key in ("items", *SETTING)} for e in config.evaluations.values()
         },
     }
 
 
 def of_comparisons(config: Config) -> dict:
     """Who is compared with whom, on what; results made elsewhere by the content of their files."""
-    names = ("items", "task", "language", "protocol", "shots", "seed", "style")
+    names = ("items", *SETTING)
     joined = {name: {**what, "files": _contents(what["results"])} for name, what in config.joined.items()}
     return {
         "models": list(config.models),

@@ -19,6 +19,7 @@ from vernacular import __version__
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.interop.lm_eval_results import by_model, write_json
+from vernacular.types import SETTING
 
 SCHEMA_VERSION = "0.3.0"
 _BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; what is not here is unbounded or unknown
@@ -118,7 +119,6 @@ def _result(row: dict, data_set: dict) -> dict:
         metric["metric_unit"] = _UNITS.get(row["unit"], row["unit"])
     if bounds and bounds[0] <= row["value"] <= bounds[1]:
         metric |= {"score_type": "continuous", "min_score": bounds[0], "max_score": bounds[1]}
-    asked = ("task", "language", "protocol", "shots", "seed", "style")
     uncertainty = {"num_samples": row["n"]}
     if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
         interval = {"lower": row["ci_low"], "upper": row["ci_high"], "confidence_level": 0.95}
@@ -133,7 +133,7 @@ def _result(row: dict, data_set: dict) -> dict:
             "details": _texts({key: row[key] for key in ("n_flagged", "n_ties")}),
             "uncertainty": uncertainty,
         },
-        "generation_config": {"additional_details": _texts({key: row[key] for key in asked})},
+        "generation_config": {"additional_details": _texts({key: row[key] for key in SETTING})},
     }
 
 

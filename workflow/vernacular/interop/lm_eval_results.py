@@ -15,6 +15,7 @@ import pandas as pd
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
+from vernacular.types import SETTING
 
 _Z = NormalDist().inv_cdf(0.975)
 _IDENTITY = ["model", "adapter", "model_revision"]
@@ -77,7 +78,7 @@ def _one_model(rows: list[dict]) -> dict:
 
 
 def _config(rows: list[dict]) -> dict:
-    setting = {name: rows[0][name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
+    setting = {name: rows[0][name] for name in SETTING}
     signatures = {row["metric"]: row["signature"] for row in rows}
     return setting | {"num_fewshot": setting["shots"], "signatures": signatures}
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.pieces import short
+from vernacular.types import SETTING
 
 BEST, SHARED = 2, 1
 _DESCRIBED = ("unit", "higher_is_better", "headline")
-SETTING = ["task", "language", "protocol", "shots", "seed", "style"]
 
 
 class Names:

@@ -26,9 +26,10 @@ from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Names, Numbers
 from vernacular.report.pieces import write_piece
 from vernacular.report.plots import specifications
+from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
-_LONG = ["model", "evaluation", *leaderboard.SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
+_LONG = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance", "majority", "unit", "headline", "higher_is_better", "signature"]  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def _optional(results: Path, name: str, kind) -> pa.Table:
 def _asked_setting(results: Path, name: str) -> dict:
     """The setting of an evaluation without any value, from its requests."""
     note = artifacts.metadata(results / "requests" / f"{name}.parquet")
-    return {key: note.get(key) for key in leaderboard.SETTING}
+    return {key: note.get(key) for key in SETTING}
 
 
 def _write_shell(out: Path) -> None:
