@@ -16,7 +16,8 @@ TOKEN = "hf_" + "s3cret" * 5
 ASK = """
 import sys, time
 from vernacular.checkpoints.resolve import locate
-from vernacular.data import hub, web
+from vernacular.core import hub_snapshot as web
+from vernacular.data import hub
 from vernacular.core.errors import UserError
 time.sleep = lambda seconds: None
 for what, ask in (
