@@ -173,8 +173,8 @@ def test_a_letter_is_an_option_only_where_letters_were_asked_for(tmp_path):
         ("name,correct\nr1,1\n", "mine.csv, line 2: no item: none of the columns item_id, context"),
         ("item_id,correct\nr1,maybe\n", "mine.csv, line 2: correct: found 'maybe', expected 1 or 0"),
         ("item_id,correct,evaluation\nr1,1,rioss\n", "evaluation: found 'rioss'. Did you mean \"rios\"?"),
-        ("item_id,correct\nr1,1,7\n", "mine.csv, line 2: more cells than columns"),
-        ("", "mine.csv: no results in it"),
+        ("item_id,correct\nr1,1,7\n", "mine.csv, line 2: row 2 has 3 columns, the header 2"),
+        ("", "mine.csv: the file is empty"),
     ],
 )  # fmt: skip
 def test_mistakes_in_a_persons_table_are_named(tmp_path, text, said):
@@ -190,7 +190,7 @@ def test_mistakes_in_samples_and_folders_are_named(tmp_path):
     with pytest.raises(DataError, match="no results in this folder"):
         join(tmp_path, {"e": reference()})
     (tmp_path / NAME).write_text("not json\n")
-    with pytest.raises(DataError, match=r"line 1: not a JSON object"):
+    with pytest.raises(DataError, match=r"line 1: not valid JSON"):
         join(tmp_path, {"e": reference()})
     write_jsonl(tmp_path / NAME, [SAMPLES[0], {"doc": {}}])
     with pytest.raises(DataError, match="line 2: no sample of lm-eval"):

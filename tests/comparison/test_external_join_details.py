@@ -237,13 +237,13 @@ def test_the_line_ends_of_a_cell_are_kept(tmp_path):
 
 def test_the_column_that_stands_twice_is_named(tmp_path):
     assert told(tmp_path / "e.csv", TWO, "correct,item_id,prediction,prediction\n1,r1,,\n")[1] == [
-        "e.csv: two columns are named prediction."
+        'e.csv: the column "prediction" is there twice.'
     ]
 
 
 def test_what_cannot_be_opened_is_named(tmp_path):
     (tmp_path / "e.csv").mkdir()
-    assert [note.partition("/")[2] for note in told(tmp_path, TWO)[1]] == ["e.csv: cannot be read (Is a directory)."]
+    assert [note.partition("/")[2] for note in told(tmp_path, TWO)[1]] == ["e.csv: is a folder; name a file in it."]
 
 
 @pytest.mark.parametrize("options", [["si", "quizais"], "si | quizais", "quizais|si"])

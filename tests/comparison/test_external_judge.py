@@ -49,6 +49,12 @@ def test_scored_options_are_also_judged_by_their_length(protocol):
     assert values == {"accuracy": 0.0, "accuracy_char": 0.0, "accuracy_byte": 1.0}
 
 
+def test_lengths_are_those_of_the_options_as_written():
+    # as in tests/protocols/test_options_metrics.py: by four characters and two; without its outer spaces the first has one
+    found = judged("options", answer(asked=(("Q", " a"), ("Q", " bb")), scores=(-2.0, -1.5)), (" a  ", "bb"), (0,))[0]
+    assert found["values"] == {"accuracy": 0.0, "accuracy_char": 1.0, "accuracy_byte": 1.0}
+
+
 @pytest.mark.parametrize("protocol", ["cloze", "letters", "target_word"])
 def test_other_protocols_do_not_scale_by_length(protocol):
     assert judged(protocol, scored(-2.0, -4.0, -3.0))[0]["values"] == {"accuracy": 0.0}

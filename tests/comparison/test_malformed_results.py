@@ -93,11 +93,11 @@ def test_ids_that_differ_in_their_unicode_form_alone_are_two_items(tmp_path):
     ("text", "said"),
     [
         ("item_id,correct\n", ": no results in it."),
-        ("item_id,item_id,correct\nr1,r2,1\n", ": two columns are named item_id."),
-        ('item_id,prediction\nr1,o Miño\nr2,"no\nr3,en Lugo\n', ", line 3: not a table (unexpected end of data)."),
-        ('item_id,prediction\nr1,"o" Miño\n', ", line 2: not a table (',' expected after '\"')."),
-        ("item_id;correct\nr1;1\n", ", line 2: no item: none of the columns item_id, context, prompt, question, sentence, text; found: item_id;correct."),
-        ("item_id,correct\nr1,1\n".encode("utf-16"), ": not UTF-8 text (byte 0); save it as UTF-8."),
+        ("item_id,item_id,correct\nr1,r2,1\n", ': the column "item_id" is there twice.'),
+        ('item_id,prediction\nr1,o Miño\nr2,"no\nr3,en Lugo\n', ", line 4: quotation marks out of place (unexpected end of data; the row begins in line 3)."),
+        ('item_id,prediction\nr1,"o" Miño\n', ", line 2: quotation marks out of place (',' expected after '\"')."),
+        ("item_id,correct\nr1,1\nr2\n", ", line 3: row 3 has 1 columns, the header 2; quote texts that hold the separator."),
+        ("item_id,correct\nr1,1\n".encode("utf-16"), ": UTF-16 text, or none at all; save it as UTF-8."),
         ("item_id,correct\nr\0001,1\n", ": 0 of 1 answers match the 3 items of e (1 of no item): fewer than 80%, so it is not joined."),
     ],
 )  # fmt: skip
@@ -106,12 +106,10 @@ def test_broken_tables_are_named_and_no_line_is_swallowed(tmp_path, text, said):
 
 
 def test_odd_tables_are_read(tmp_path):
-    """Old Mac line ends, a mark at the beginning, blank lines, columns without a name, a very long cell."""
+    """Old Mac line ends, a mark at the beginning, blank lines, columns without a name, a very long cell; semicolons."""
     text = "\ufeffitem_id,correct,,,prediction\r\rr1,1,,,\rr2,true,,,x\rr3,No,,," + "y" * 200_000
     assert told(tmp_path / "e.csv", {"e": reference()}, text)[0] == {"e": {"r1": True, "r2": True, "r3": False}}
-
-
-NESTED = "[" * 900 + '"o Ulla"' + "]" * 900
+    assert told(tmp_path / "e.csv", {"e": reference()}, "item_id;correct\nr1;1\n")[0] == {"e": {"r1": True}}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +151,18 @@ def test_a_sample_that_cannot_be_judged_is_counted_and_the_others_are_joined(tmp
     assert notes == [f"{NAME}: 2 of 2 answers match the 3 items of e{said}{unknown}"]
 
 
-def test_documents_deeper_than_python_calls_go_are_read_and_deeper_ones_named(tmp_path):
+@pytest.mark.parametrize(
+    ("doc", "said"),
+    [
+        ("[" * 200 + "]" * 200, "too deeply nested."),
+        ("[" * 99_999, "not valid JSON (too deeply nested)."),
+        ('{"a": 1, "a": 2}', 'not valid JSON (the key "a" is there twice).'),
+    ],
+)
+def test_a_document_that_cannot_be_read_is_named_by_its_line(tmp_path, doc, said):
     text = json.dumps(SAMPLES[0], ensure_ascii=False)
-    assert told(tmp_path / NAME, {"e": reference()}, text.replace('"7"', NESTED))[0] == {"e": {"r1": True}}
-    assert told(tmp_path / NAME, {"e": reference()}, text.replace('"7"', "[" * 99_999))[1] == [
-        f"{NAME}, line 1: not a JSON object; a line of JSONL is one item."
-    ]
+    assert '"7"' in text
+    assert told(tmp_path / NAME, {"e": reference()}, text.replace('"7"', doc))[1] == [f"{NAME}, line 1: {said}"]
 
 
 @pytest.mark.parametrize(

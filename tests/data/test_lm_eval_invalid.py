@@ -127,9 +127,6 @@ def test_a_way_of_generating_that_cannot_be_meant_is_said_too(tmp_path, changed,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x: &a [*a]\n", "line 1: an anchor that contains itself."),
-        ("".join(f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9 if i else ['x'])}]\n" for i in range(10)),
-         "line 1: its aliases (*name) repeat more than 100000 values."),
         ("task: 2024-13-01\n", "not valid YAML (month must be in 1..12)."),
         ("x: " + "9" * 5000, "not valid YAML (Exceeds the limit"),
         ("[" * 1000, "not valid YAML (nested too deeply)."),

@@ -116,7 +116,7 @@ def test_a_prefix_that_changes_the_numbers_is_left_away():
 
 
 def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
-    monkeypatch.setattr(self_check, "agrees", lambda loaded, gap: False)
+    monkeypatch.setattr(self_check, "_agrees", lambda *_: False)
     loaded = tiny.loaded("llama")
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
@@ -158,9 +158,10 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
 
 
 def test_nan_agrees_with_nothing():
-    one, nan = [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
-    assert self_check.difference(one, nan)["largest"] == float("inf")
-    assert self_check.difference(one, one) == {"largest": 0.0, "mean": 0.0}
+    loaded, one, nan = tiny.loaded("llama"), [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
+    assert not self_check.compared(loaded, nan, one).agrees
+    equal = self_check.compared(loaded, one, one)
+    assert (equal.agrees, equal.largest, equal.mean) == (True, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("limit", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])

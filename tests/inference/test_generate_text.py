@@ -1,5 +1,6 @@
 """Prompts into tokens, tokens into answers: stops, lengths, templates, and the random stream of a request."""
 
+import copy
 import math
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ from transformers import RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.cache import shared_start
 from vernacular.inference.generation.decode import Sampler
 from vernacular.inference.generation.generate import generate
-from vernacular.inference.generation.prepare import MARGIN, Prompt, answer_of, continuation, prompt_of, shortened_turns
+from vernacular.inference.generation.prepare import MARGIN, Prompt, answer_of, continuation, prompt_of
 from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.model.rendering import shortened
 from vernacular.protocols.schema import REQUESTS
 
 SAMPLED = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 7}
@@ -139,6 +141,13 @@ def test_a_question_that_does_not_fit_is_not_asked():
     assert (found["raw"], found["answer"], found["finish_reason"]) == (None, None, None)
 
 
+def test_a_few_shot_block_that_is_not_its_examples_joined_is_not_cut():
+    block = demonstrations(4)
+    request = row("Question: What?", prefix="Answer in Galician.\n" + "".join(block), demonstrations=block)
+    (found,) = run(tiny.loaded("gpt2", max_length=60), request)
+    assert "do not fit into the model's 60" in found["flag"]
+
+
 def test_truncated_rows_do_not_spoil_the_others_prefix():
     block = demonstrations(4)
     rows = [
@@ -173,14 +182,14 @@ def test_a_chat_model_reads_its_template_and_the_text_is_kept():
 
 def test_chat_sheds_whole_turns():
     request = row(turns=turns(3), prefix="abc", demonstrations=["a", "b", "c"])
-    assert [t["content"] for t in shortened_turns(request, 2)] == ["S", "user 2", "assistant 2", "last"]
+    assert [t["content"] for t in shortened(request, 2)["turns"]] == ["S", "user 2", "assistant 2", "last"]
 
 
 def test_a_single_chat_message_sheds_its_own_demonstrations():
     block = demonstrations(3)
     request = row("Q", prefix="".join(block), demonstrations=block)
     request["turns"] = [{"role": "user", "content": "".join(block) + "Q"}]
-    assert shortened_turns(request, 2) == [{"role": "user", "content": block[2] + "Q"}]
+    assert shortened(request, 2)["turns"] == [{"role": "user", "content": block[2] + "Q"}]
 
 
 @pytest.mark.parametrize(
@@ -193,6 +202,25 @@ def test_the_bos_policy_is_followed(policy, tokens, first):
     ids = prompt_of(loaded, row()).ids
     plain = loaded.tokenizer("O gato", add_special_tokens=False)["input_ids"]
     assert ids == ([loaded.tokenizer.convert_tokens_to_ids(first)] if first else []) + plain
+
+
+@pytest.mark.parametrize(("policy", "first"), [("auto", "<"), ("always", "<bos>")])
+def test_a_chat_template_brings_its_own_special_tokens_unless_one_is_demanded(policy, first):
+    loaded = tiny.loaded("gpt2", tokens="bytes", bos=policy, chat=True)
+    tokenizer = copy.deepcopy(loaded.tokenizer)
+    tokenizer.chat_template, loaded.tokenizer = TEMPLATE, tokenizer
+    prompt = prompt_of(loaded, row(turns=turns(0)))
+    rest = tokenizer(prompt.rendered, add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(prompt.ids[:1]) == [first]
+    assert prompt.ids[-len(rest) :] == rest
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("auto", "[CLS] gato"), ("never", "[CLS] gato")])
+def test_only_the_bos_is_taken_away_in_front_and_everything_behind(policy, expected):
+    loaded = tiny.loaded("gpt2", tokens="wordpiece", bos=policy)
+    assert loaded.tokenizer.convert_ids_to_tokens(loaded.tokenizer("gato")["input_ids"]) == ["[CLS]", "gato", "[SEP]"]
+    ids = prompt_of(loaded, row("gato")).ids
+    assert " ".join(loaded.tokenizer.convert_ids_to_tokens(ids)) == expected
 
 
 def test_a_closing_token_that_the_tokenizer_adds_is_not_part_of_the_prompt():

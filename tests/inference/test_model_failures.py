@@ -193,7 +193,7 @@ REFUSED = [
     (sharded(content("model.safetensors.index.json", "[1]")), {}, "has no weight_map"),
     (sharded(content("model.safetensors.index.json", None)), {}, "neither model.safetensors nor model.safetensors.ind"),
     # no such model
-    (remade(t5), {}, "is an encoder-decoder (t5); only causal and masked models can be asked"),
+    (remade(t5), {}, "is an encoder-decoder (t5); only causal and masked models can be evaluated"),
     (remade(t5), {"kind": "causal"}, "is an encoder-decoder (t5)"),
     (remade(base_alone), {"arch": "bert"}, "(BertModel) whether it is causal or masked; set kind: causal or kind: mas"),
     # tokenizers
@@ -264,6 +264,7 @@ def test_a_text_that_makes_the_tokenizer_panic_costs_its_evaluation_and_no_other
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "refuses these turns: maximum recursion"),
         ("{{ ''.__class__.__mro__ }}", "is unsafe"),
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "not come to an end in 0.2"),
+        ("{{ 7 ** (9 ** 9) }}", "not come to an end in 0.2"),  # while it is compiled
     ],
 )
 def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypatch, template, said):

@@ -222,6 +222,19 @@ def test_chat_drops_demonstrations_as_pairs_of_turns(monkeypatch):
     assert shorter["rendered"].count("<user>") == row["rendered"].count("<user>") - 1
 
 
+def test_a_single_chat_message_loses_its_own_examples(monkeypatch):
+    loaded = tiny.loaded(tokens="bytes-bos", chat=True)
+    monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
+    [request] = chat_requests().to_pylist()
+    request["turns"] = [{"role": "user", "content": request["prefix"] + "Who?"}]
+    table = tiny.pa.Table.from_pylist([request], schema=chat_requests().schema)
+    [row] = score(loaded, table)[0].to_pylist()
+    loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
+    [shorter] = score(loaded, table)[0].to_pylist()
+    assert shorter["flag"] == "truncated: 1 demonstrations left out"
+    assert shorter["rendered"] == row["rendered"].replace(SHOTS[0], "", 1)
+
+
 def test_chat_without_a_template_is_refused():
     with pytest.raises(ModelError, match="no chat template"):
         score(tiny.loaded(chat=True), chat_requests())

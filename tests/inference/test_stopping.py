@@ -77,7 +77,7 @@ def strike(monkeypatch, place: str, *, number: int = signal.SIGINT, on_call: int
 def batches(monkeypatch) -> list:
     """Of all batches that the model is asked from now on, a mark each."""
     begun = []
-    for module, name in (("scoring.execute", "_attempt"), ("generation.generate", "decode")):
+    for module, name in (("scoring.execute", "within_memory"), ("generation.generate", "decode")):
         holder = importlib.import_module(f"vernacular.inference.{module}")
         real = getattr(holder, name)
         monkeypatch.setattr(holder, name, lambda *given, _real=real: begun.append(1) or _real(*given))
@@ -108,7 +108,7 @@ def test_before_a_batch_a_signal_ends_the_job_there(job, evaluation, place, numb
 
 def test_a_batch_in_work_is_finished_and_kept(job, tmp_path, monkeypatch):
     record, paths = job
-    for evaluation, place in (("a", "scoring.execute._attempt"), ("b", "generation.generate.decode")):
+    for evaluation, place in (("a", "scoring.execute.within_memory"), ("b", "generation.generate.decode")):
         with monkeypatch.context() as patched:
             calls = strike(patched, f"vernacular.inference.{place}", number=signal.SIGTERM)
             with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batches are kept; the next"):

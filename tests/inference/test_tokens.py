@@ -90,7 +90,7 @@ def test_span_of_blanks_is_scored_as_such():
 )
 def test_bos_policy(kind, policy, start, first):
     loaded = tiny.loaded("llama", tokens=kind, bos=policy)
-    encoded = with_bos(loaded, encode(loaded, "a b"), bos_policy(loaded), scored_from_start=start)
+    encoded = with_bos(loaded, encode(loaded, "a b"), scored_from_start=start)
     assert names(loaded, encoded.ids[:2]) in ([first, "a"], [first, "Ġ"], [first, "Ġb"])
 
 

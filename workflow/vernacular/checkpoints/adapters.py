@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import read_json
-from vernacular.checkpoints.limits import check_size, shapes_in
+from vernacular.checkpoints.files import check_size, read_json, shapes_in
 from vernacular.checkpoints.tuners import why_not
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint

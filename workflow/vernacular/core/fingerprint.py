@@ -41,7 +41,7 @@ NO_EFFECT = {
     "vernacular.core.contents": "decides when a file is hashed again; the hash enters the keys",
     "vernacular.core.digests": "how damage of files is noticed",
     "vernacular.core.failures": "which errors are whose fault, and messages",
-    "vernacular.core.paths": "where the workflow's directory is",
+    "vernacular.core.paths": "where the workflow's directory is, and paths in messages",
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
     "vernacular.core.processes": "pools of processes, when a job stops, and who reports the death of a process",
     "vernacular.core.errors": "messages",

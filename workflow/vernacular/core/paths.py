@@ -1,5 +1,12 @@
-"""The directory of the workflow's data files: schemas, tasks, prompts, samples and the assets of the report."""
+"""The directory of the workflow's data files, and paths as messages show them."""
 
+import os
 from pathlib import Path
 
 WORKFLOW = Path(__file__).resolve().parents[2]
+
+
+def display_path(path) -> str:
+    """Return a path as a user would type it: relative to the working directory where it is below it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

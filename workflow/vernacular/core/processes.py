@@ -1,4 +1,4 @@
-"""Pools of worker processes, commands that run in a child process, and what signals do to a job.
+"""Pools of worker processes, commands that run in a child process, time limits, and what signals do to a job.
 
 A worker never outlives the process that started it. A signal to a job (Ctrl-C, scancel, the end of its time) is
 remembered and acts between batches, so that what is finished is written. A process that the kernel kills for memory, or
@@ -36,6 +36,34 @@ def _begin() -> None:
 def _end_with_parent() -> None:
     parent_process().join()
     os._exit(1)
+
+
+class TimeLimitExceeded(BaseException):
+    """Something took longer than it may. Not an Exception: Jinja treats those as a part that it can do without."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float):
+    """Raise TimeLimitExceeded in what is inside after `seconds`; yield whether there is a limit.
+
+    The limit is an alarm, of which a process has one, and its main thread receives it: other threads have no limit.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield False
+        return
+    before = signal.signal(signal.SIGALRM, _raise_exceeded)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def _raise_exceeded(*_):
+    raise TimeLimitExceeded
 
 
 class Stopped(UserError):

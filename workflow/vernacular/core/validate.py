@@ -1,21 +1,19 @@
-"""Read a YAML file a person wrote, and say in one or two lines what is wrong with it.
+"""Check the content of a YAML file against its schema, and report the first violation in one or two lines.
 
-Beside what a schema asks for, no text of a file may hold what must not get into the results: passwords, tokens, control
+In addition to what the schema requires, no text may hold what must not get into the results: passwords, tokens, control
 characters.
 """
 
 import functools
 import json
 import math
-import os
 import re
-from pathlib import Path
 
 import jsonschema
-import yaml
 
-from vernacular.core.errors import SECRETS, ConfigError, closest, first_line
-from vernacular.core.yaml import Refused, load
+from vernacular.core.errors import SECRETS, ConfigError, closest
+from vernacular.core.paths import display_path
+from vernacular.core.yaml import read
 
 _TYPES = {
     "object": "a mapping (key: value)",
@@ -42,47 +40,10 @@ _NO_TEXT = [
 ]
 
 
-def shown(path) -> str:
-    """A path as a person would type it from where they stand."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative
-
-
-def read(path, load=load):
-    """What `load` makes of the file's text: its content, and the line (from 1) of every key and list entry by its path,
-    such as ("models", "x").
-
-    Raises ConfigError naming file and line for a file that is missing, not UTF-8, or not YAML.
-    """
-    path = shown(path)
-    try:
-        text = Path(path).read_text("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder, expected a YAML file.") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-    try:
-        return load(text)
-    except Refused as error:
-        raise ConfigError(f"{path}, line {error.problem_mark.line + 1}: {error.problem}.") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or first_line(error)
-        hint = " Indent with spaces, not tabs." if "\\t" in str(problem) else ""
-        raise ConfigError(f"{where}: not valid YAML ({_clipped(str(problem), 200)}).{hint}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not valid YAML (nested too deeply).") from None
-
-
 @functools.cache
 def schema(path) -> dict:
     """A JSON Schema of this package, read once: many files are checked against it."""
-    return yaml.safe_load(Path(path).read_text("utf-8"))
+    return read(path)[0]
 
 
 def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
@@ -132,7 +93,7 @@ def place(path, lines: dict[tuple, int], at: tuple) -> str:
     """`config.yaml, line 7: models.mine.dtype`, as every complaint begins."""
     dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_clipped(_escaped(p))}" for p in at).lstrip(".")
     line = next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), None)
-    return shown(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
+    return display_path(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
 def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:

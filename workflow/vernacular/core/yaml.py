@@ -1,137 +1,111 @@
-"""YAML as we understand it: the core schema of YAML 1.2 and no more, with the line of every value.
+"""YAML files that users write, as plain Python values with the line of each.
 
-`no` is the Norwegian language, 1:30 and 2024-01-01 are text, 010 is ten; a key is text, as it is written. What cannot
-be meant (a key given twice, an anchor inside itself, a tag) or would fill memory (aliases of aliases) is an error.
+ruamel.yaml reads them as YAML 1.2: `no`, `on` and `1:30` are text, and a duplicate key is an error. Dates are text too,
+and a key is the text that is written.
 """
 
-import re
+from pathlib import Path
 
-import yaml
-from yaml.constructor import BaseConstructor, ConstructorError
+from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, SafeConstructor
+from ruamel.yaml.nodes import MappingNode, SequenceNode
+from ruamel.yaml.resolver import BaseResolver
 
-_MOST_REPEATED = 100_000  # values that aliases (*name) may repeat
-_DEEPEST = 100  # nested lists and mappings
+from vernacular.core.errors import ConfigError, first_line
+from vernacular.core.paths import display_path
+
 _TAG = "tag:yaml.org,2002:"
+_PLAIN = (None, *(_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")))  # None: unknown tags
 
 
-class Refused(ConstructorError):
-    """YAML by the rules, and yet a mistake; `problem` is the sentence."""
+class _Constructor(SafeConstructor):
+    """Values that JSON has, and keys that are text."""
 
+    yaml_constructors = {  # noqa: RUF012 (ruamel's own way to set them)
+        **{tag: SafeConstructor.yaml_constructors[tag] for tag in _PLAIN},
+        _TAG + "timestamp": SafeConstructor.construct_yaml_str,
+        _TAG + "value": SafeConstructor.construct_yaml_str,  # a single =
+    }
 
-def load(text: str) -> tuple[object, dict[tuple, int]]:
-    """The only document in `text`, and the line (from 1) of every key and list entry by its path: ("models", "x").
-
-    Raises Refused, any other yaml.YAMLError, or RecursionError for what is nested too deeply to be parsed.
-    """
-    loader = Loader(text)
-    node = loader.get_single_node()
-    if node is None:
-        return None, {}
-    check_size(node)
-    walk = _Walk(loader)
-    walk.note(node, ())
-    return loader.construct_document(node), walk.lines
-
-
-def check_size(node) -> None:
-    """Raise Refused for an anchor that contains itself, for aliases of aliases of aliases, and for endless nesting."""
-    met: set[int] = set()  # nodes: one that is met again is repeated by an alias
-    repeated = 0
-
-    def visit(node, around: tuple) -> None:
-        nonlocal repeated
-        if any(node is other for other in around):
-            raise _refused(node, "an anchor that contains itself")
-        if len(around) > _DEEPEST:
-            raise _refused(node, "nested too deeply")
-        repeated += id(node) in met
-        met.add(id(node))
-        if repeated > _MOST_REPEATED:
-            raise _refused(node, f"its aliases (*name) repeat more than {_MOST_REPEATED} values")
-        for inner in node.value if isinstance(node, yaml.CollectionNode) else ():
-            for each in inner if isinstance(inner, tuple) else (inner,):
-                visit(each, (*around, node))
-
-    visit(node, ())
-
-
-class Loader(yaml.SafeLoader):
-    """SafeLoader with the core schema of YAML 1.2, and keys that are text."""
-
-    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's own way to set them)
-
-    def construct_mapping(self, node, deep=False):
-        self.flatten_mapping(node)
-        for key, _ in node.value:
-            key.tag = _TAG + "str"
-        return BaseConstructor.construct_mapping(self, node, deep)
+    def construct_object(self, node, deep=False):
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError) as error:  # a number of 5000 digits, !!bool x
+            raise ConstructorError(None, None, first_line(error), node.start_mark) from None
 
     def construct_scalar(self, node):
         value = super().construct_scalar(node)
-        if isinstance(value, str) and not value.isascii():  # JSON writes 🙂 as two halves, \ud83d\ude42
+        if isinstance(value, str) and not value.isascii():  # JSON writes 🙂 as a surrogate pair, \ud83d\ude42
             value = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         return value
 
-    def whole_number(self, node) -> int:
-        text = self.construct_scalar(node)
-        try:
-            return int(text, 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10)
-        except ValueError:
-            problem = f"a number of {len(text)} characters" if text.isdigit() else f'"{text[:60]}" is no number'
-            raise ConstructorError(None, None, problem, node.start_mark) from None
+    def flatten_mapping(self, node):
+        super().flatten_mapping(node)
+        for key, _ in node.value:
+            key.ctag = BaseResolver.DEFAULT_SCALAR_TAG
 
 
-for _tag, _pattern, _first in (
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("int", r"[-+]?\d+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    ("float", r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+.0123456789"),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("merge", r"<<", "<"),
-):
-    Loader.add_implicit_resolver(_TAG + _tag, re.compile(rf"^(?:{_pattern})\Z", re.ASCII), _first)
-Loader.add_constructor(_TAG + "int", Loader.whole_number)
+class _Reader(YAML):
+    def __init__(self):
+        super().__init__(typ="safe", pure=True)
+        self.Constructor = _Constructor
+
+    def official_plug_ins(self):
+        return []  # there are none, and looking for them takes as long as a task file
 
 
-class _Walk:
-    """Notes the line of every value, and refuses what cannot be meant."""
+def read(path) -> tuple[object, dict[tuple, int]]:
+    """Return the content of a YAML file, and the line (from 1) of each key and list entry by its path: ("models", "x").
 
-    def __init__(self, loader: Loader):
-        self.loader = loader
-        self.lines: dict[tuple, int] = {}
-
-    def note(self, node, at: tuple) -> None:
-        if isinstance(node, yaml.MappingNode):
-            self._note_mapping(node, at)
-        elif isinstance(node, yaml.SequenceNode):
-            for i, value in enumerate(node.value):
-                self.lines[(*at, i)] = value.start_mark.line + 1
-                self.note(value, (*at, i))
-        self._check_tag(node)
-
-    def _note_mapping(self, node, at: tuple) -> None:
-        seen = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise _refused(key, "a list or mapping cannot be a key")
-            name = key.value
-            if name in seen and key.tag != _TAG + "merge":
-                raise _refused(key, f'"{name[:60]}" is given twice')
-            seen.add(name)
-            self.lines[(*at, name)] = key.start_mark.line + 1
-            self.note(value, (*at, name))
-
-    def _check_tag(self, node) -> None:
-        """A text may be marked as one (!!str 5); any other tag says what is plain, or what we do not know."""
-        if isinstance(node, yaml.ScalarNode):
-            plain = self.loader.resolve(yaml.ScalarNode, node.value, (True, False))
-            if node.tag == _TAG + "merge":
-                node.tag = _TAG + "str"
-            meant = (plain, _TAG + "str")
-        else:
-            meant = (_TAG + ("map" if isinstance(node, yaml.MappingNode) else "seq"),)
-        if node.tag not in meant:
-            raise _refused(node, f"the tag {node.tag.replace(_TAG, '!!')[:60]} has no meaning here")
+    Raises:
+        ConfigError: The file is missing, not UTF-8 or not valid YAML; with file and line.
+    """
+    text = read_text(path)
+    try:
+        reader = _Reader()
+        node = reader.compose(text)
+        lines: dict[tuple, int] = {}
+        _note_lines(node, (), lines)
+        return node and reader.constructor.construct_document(node), lines
+    except (YAMLError, RecursionError) as error:
+        raise invalid(path, error) from None
 
 
-def _refused(node, problem: str) -> Refused:
-    return Refused(None, None, problem, node.start_mark)
+def read_text(path) -> str:
+    """Return the text of a file, without a byte-order mark; raise ConfigError if it is missing or not UTF-8."""
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{display_path(path)}: there is no such file.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{display_path(path)}: is a folder, expected a YAML file.") from None
+    except OSError as error:
+        raise ConfigError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{display_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+
+
+def invalid(path, error: Exception) -> ConfigError:
+    """Return the message for an error of a YAML library, ruamel.yaml or PyYAML."""
+    mark = getattr(error, "problem_mark", None)
+    where = display_path(path) + (f", line {mark.line + 1}" if mark else "")
+    if isinstance(error, RecursionError):
+        return ConfigError(f"{where}: not valid YAML (nested too deeply).")
+    problem = str(getattr(error, "problem", None) or first_line(error))
+    if isinstance(error, DuplicateKeyError):
+        problem = problem.partition(" with value ")[0]  # a value may be a token
+    hint = " Indent with spaces, not tabs." if "\\t" in problem else ""
+    return ConfigError(f"{where}: not valid YAML ({problem[:200]}).{hint}")
+
+
+def _note_lines(node, at: tuple, lines: dict[tuple, int]) -> None:
+    """Note the line of each key and list entry under `node`, which is at the path `at`."""
+    if isinstance(node, MappingNode):
+        entries = [(key.value, key, value) for key, value in node.value if isinstance(key.value, str)]
+    elif isinstance(node, SequenceNode):
+        entries = [(i, value, value) for i, value in enumerate(node.value)]
+    else:
+        return
+    for step, start, value in entries:
+        lines[(*at, step)] = start.start_mark.line + 1
+        _note_lines(value, (*at, step), lines)

@@ -1,4 +1,4 @@
-"""Rows out of a data file: CSV, TSV, JSON, JSON lines, Parquet; every value as the file has it.
+"""Rows of a data file: CSV, TSV, JSON, JSON lines, Parquet; every value as the file has it.
 
 CSV and TSV are read here and not by pandas (or `datasets`, which uses it): pandas turns the texts "NA", "null" and
 "nan" into nothing, turns "01" into 1, and eats quotation marks that a sentence opens with.
@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,11 +27,23 @@ _DEEPEST = 100  # lists in lists: what walks through a row afterwards does so by
 csv.field_size_limit(1 << 30)  # a very long passage is no mistake
 
 
-def read_rows(path, form: str | None = None, *, name: str | None = None) -> list[dict]:
-    """All rows of a data file in order, as dicts; `form` overrides what the name's ending says.
+_Located = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 
-    `name` is what to call the file in a complaint. Raises DataError where the file is missing, damaged or of no known
-    format.
+
+def read_rows(path, form: str | None = None, *, name: str | None = None) -> list[dict]:
+    """Return all rows of a data file in order; see `located_rows`."""
+    return [row for _, row in located_rows(path, form, name=name)]
+
+
+def located_rows(path, form: str | None = None, *, name: str | None = None) -> _Located:
+    """Yield the rows of a data file in order, each with its location for messages: ("rows.csv, line 3", row).
+
+    Args:
+        form: The format; None: as the file's extension says.
+        name: The file's name in messages; None: its path.
+
+    Raises:
+        DataError: The file is missing, damaged or of an unknown format.
     """
     path = Path(path)
     name = name or str(path)
@@ -38,7 +51,7 @@ def read_rows(path, form: str | None = None, *, name: str | None = None) -> list
     if form is None:
         raise DataError(f"{name}: cannot tell its format from its name; give format: csv, tsv, json, jsonl or parquet.")
     data = _bytes(path, name, form)
-    return _read_parquet(data, name) if form == "parquet" else _READERS[form](_text(data, name, form), name)
+    yield from _read_parquet(data, name) if form == "parquet" else _READERS[form](_text(data, name, form), name)
 
 
 def form_of(name) -> str | None:
@@ -81,13 +94,14 @@ def _text(data: bytes, name: str, form: str) -> str:
     return text
 
 
-def _read_parquet(data: bytes, name: str) -> list[dict]:
+def _read_parquet(data: bytes, name: str) -> _Located:
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
         _check_header(table.column_names, name)
-        return pa.table([_as_texts(column) for column in table.columns], table.column_names).to_pylist()
+        rows = pa.table([_as_texts(column) for column in table.columns], table.column_names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name}: damaged or not parquet ({first_line(error)}).") from None
+    return ((f"{name}, row {i}", row) for i, row in enumerate(rows))
 
 
 def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -100,7 +114,7 @@ def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
 
 
-def _read_csv(text: str, name: str) -> list[dict]:
+def _read_csv(text: str, name: str) -> _Located:
     first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     unquoted = re.sub(r'"[^"]*"', "", first)
     # a spreadsheet in a language with a decimal comma writes semicolons
@@ -124,7 +138,7 @@ def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]
     return rows
 
 
-def _read_tsv(text: str, name: str) -> list[dict]:
+def _read_tsv(text: str, name: str) -> _Located:
     """TSV whose quotation marks are text, unless the file as a whole only makes sense with quoted line breaks."""
     ends = "\n" if "\n" in text else "\r"
     lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(ends), start=1)]
@@ -147,7 +161,7 @@ def _unquoted(field: str) -> str:
     return inner.replace('""', '"')
 
 
-def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> list[dict]:
+def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> _Located:
     lines = [(number, fields) for number, fields in lines if fields]
     header = [column.strip() for column in lines[0][1]]
     _check_header(header, name)
@@ -157,7 +171,7 @@ def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> list[dict]:
                 f"{name}, line {number}: row {row} has {len(fields)} columns, the header {len(header)}; "
                 "quote texts that hold the separator."
             )
-    return [dict(zip(header, fields, strict=True)) for _, fields in lines[1:]]
+        yield f"{name}, line {number}", dict(zip(header, fields, strict=True))
 
 
 def _check_header(header: list[str], name: str) -> None:
@@ -167,17 +181,16 @@ def _check_header(header: list[str], name: str) -> None:
         raise DataError(f'{name}: the column "{repeated[0]}" is there twice.')
 
 
-def _read_jsonl(text: str, name: str) -> list[dict]:
+def _read_jsonl(text: str, name: str) -> _Located:
     # a line end cannot stand inside a JSON text, but U+2028 can: hence not splitlines
     lines = text.replace("\r", "\n" if "\n" not in text else "").split("\n")
-    rows = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            rows.append(_object(_json(line, f"{name}, line {number}"), f"{name}, line {number}"))
-    return rows
+            where = f"{name}, line {number}"
+            yield where, _object(_json(line, where), where)
 
 
-def _read_json(text: str, name: str) -> list[dict]:
+def _read_json(text: str, name: str) -> _Located:
     """A list of objects, or an object with exactly one such list ({"data": […]}); JSON lines named .json too."""
     try:
         value = _decode(text)
@@ -190,7 +203,7 @@ def _read_json(text: str, name: str) -> list[dict]:
         value = lists[0] if len(lists) == 1 else [value]
     if not isinstance(value, list):
         raise DataError(f"{name}: expected a list of rows.")
-    return [_object(row, f"{name}, row {i}") for i, row in enumerate(value)]
+    return ((f"{name}, row {i}", _object(row, f"{name}, row {i}")) for i, row in enumerate(value))
 
 
 def _json(text: str, where: str):

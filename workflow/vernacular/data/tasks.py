@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from vernacular.core import validate as yamlfile
+from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError
-from vernacular.core.paths import WORKFLOW
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.lm_eval.settings import PROTOCOLS, translate
 from vernacular.data.treebank import patterns as treebank
 
@@ -37,13 +37,13 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     or two lines: file, line, key, what was found and is allowed.
     """
     path = Path(path)
-    content, lines = yamlfile.read(path)
-    schema = yamlfile.schema(_SCHEMA)
+    content, lines = yaml.read(path)
+    schema = validate.schema(_SCHEMA)
     if protocols:
-        schema = yamlfile.with_values(schema, ("properties", "protocols", "items"), protocols)
-    yamlfile.check(content, lines, schema, path)
+        schema = validate.with_values(schema, ("properties", "protocols", "items"), protocols)
+    validate.check(content, lines, schema, path)
     if content["task"] != path.stem:
-        at = yamlfile.place(path, lines, ("task",))
+        at = validate.place(path, lines, ("task",))
         raise ConfigError(f'{at}: found "{content["task"]}", expected the file\'s name, "{path.stem}".')
     task = {k: v for k, v in content.items() if k not in ("columns", "source", "licence")}
     task["folder"] = str(path.parent)
@@ -67,9 +67,9 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     where = ("languages", code)
     sources = entry.get("source", content.get("source"))
     if sources is None:
-        at = yamlfile.place(path, lines, where)
+        at = validate.place(path, lines, where)
         raise ConfigError(f'{at}: the key "source" is missing ({", ".join(_KINDS)}).')
-    at = yamlfile.place(path, lines, (*where, "source") if "source" in entry else ("source",))
+    at = validate.place(path, lines, (*where, "source") if "source" in entry else ("source",))
     sources = [_filled(s, code) for s in (sources if isinstance(sources, list) else [sources])]
     for source in sources:
         kinds = [kind for kind in _KINDS if kind in source]
@@ -83,8 +83,8 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     if any("treebank" in source for source in sources):
         columns = treebank.COLUMNS.get(content["prompt"], {}) | columns
     if not columns and NEEDED[content["prompt"]]:
-        raise ConfigError(f'{yamlfile.shown(path)}: the key "columns" is missing.')
-    _check_columns(columns, content["prompt"], yamlfile.place(path, lines, where))
+        raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
+    _check_columns(columns, content["prompt"], validate.place(path, lines, where))
     return settings | {
         "source": sources,
         "columns": columns,

@@ -4,8 +4,25 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vernacular.metrics.choice import Choice
+from vernacular.metrics.choice import Choice, choose
 from vernacular.types import Item, Request, Role, Score, skipped_reason
+
+UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}  # by the suffix of a metric's name
+
+
+def text_lengths(text: str) -> dict[str, int]:
+    """Return the length of a text by unit: characters ("char") and UTF-8 bytes ("byte").
+
+    >>> text_lengths(" ó")
+    {'char': 2, 'byte': 3}
+    """
+    return {"char": len(text), "byte": len(text.encode("utf-8", "surrogatepass"))}
+
+
+def per_length(logliks: list[float], texts: list[str], unit: str) -> list[float] | None:
+    """Return each log-likelihood divided by the length of its text as written; None if one of the texts is empty."""
+    lengths = [text_lengths(text)[unit] for text in texts]
+    return [value / length for value, length in zip(logliks, lengths, strict=True)] if all(lengths) else None
 
 
 @dataclass(frozen=True)
@@ -27,12 +44,7 @@ class Span:
         """
         if self.loglik is None:
             return None
-        size = {
-            "sum": 1,
-            "token": len(self.logprobs),
-            "char": len(self.text),
-            "byte": len(self.text.encode("utf-8", "surrogatepass")),
-        }[unit]
+        size = {"sum": 1, "token": len(self.logprobs), **text_lengths(self.text)}[unit]
         return self.loglik / size if size else None
 
 
@@ -88,6 +100,30 @@ def logliks(spans: dict[str, Span], role: str, n: int, unit: str = "sum") -> lis
     roles = [str(Role(role, i)) for i in range(n)]
     values = [spans[each].per(unit) if each in spans else None for each in roles]
     return None if any(value is None for value in values) else values
+
+
+def by_unit(
+    spans: dict[str, Span],
+    role: str,
+    n: int,
+    correct: list[int],
+    name: str = "accuracy",
+    texts: list[str] | None = None,
+) -> dict[str, float]:
+    """Return the accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}.
+
+    Args:
+        texts: The n texts whose lengths count, as written; None: those of the spans, without their outer spaces.
+    """
+    values = {}
+    sums = logliks(spans, role, n)
+    for suffix, unit in UNITS.items():
+        if texts and sums and unit in ("char", "byte"):
+            scores = per_length(sums, texts, unit)
+        else:
+            scores = logliks(spans, role, n, unit)
+        values |= choose(scores, correct).outcome(name + suffix)
+    return values
 
 
 def flags(spans: dict[str, Span]) -> str | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.paths import WORKFLOW
-from vernacular.core.validate import read, shown
+from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.yaml import read
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
 
@@ -56,7 +56,7 @@ def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
         have = ", ".join(sorted(file.stem for file in Path(folder).glob("*.yaml")))
         raise ConfigError(
             f'there are no prompts for language "{language}" (there are for {have}).\n'
-            f"Copy one of them to {shown(path)} and write its lines as a speaker of the language would."
+            f"Copy one of them to {display_path(path)} and write its lines as a speaker of the language would."
         )
     if not isinstance(labels, dict):
         raise ConfigError(f"{path}: expected one `line: text` a row.")

@@ -57,13 +57,18 @@ REQUESTS = Kind(
 )
 
 
+def generated_tokens(max_new_tokens: int | None, longest_answer: str | None) -> float:
+    """Estimate how many tokens are generated for a request; 0 for one that is scored, which has neither."""
+    return max_new_tokens if max_new_tokens is not None else len(longest_answer or "") / CHARACTERS_PER_TOKEN
+
+
+def request_cost(characters: float, new_tokens: float) -> float:
+    """Estimate what it costs to read so many characters and generate so many tokens, in tokens read."""
+    return characters / CHARACTERS_PER_TOKEN + NEW_TOKEN * new_tokens
+
+
 def request_size(requests: list[Request]) -> dict[str, float]:
-    """Characters to read and tokens to generate, from which `config.resources` estimates the time of a job."""
-    longest = [len(row["longest_answer"] or "") / CHARACTERS_PER_TOKEN for row in requests]
-    generated = [row["max_new_tokens"] or most for row, most in zip(requests, longest, strict=True)]
-    return {
-        "characters": sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests})),
-        "new_tokens": round(
-            sum(new for row, new in zip(requests, generated, strict=True) if row["kind"] == "generate")
-        ),
-    }
+    """Return the characters to read and tokens to generate, from which `config.resources` estimates a job's time."""
+    new = sum(generated_tokens(row["max_new_tokens"], row["longest_answer"]) for row in requests)
+    read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
+    return {"characters": read, "new_tokens": round(new)}

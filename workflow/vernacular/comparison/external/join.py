@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from vernacular.comparison.external.judge import JUDGED, LEAST, Matched, match, row_of
 from vernacular.comparison.external.lm_eval_samples import is_sample, samples_in, shots_of
-from vernacular.comparison.external.results import Answer, answers_in, files_in, lines_of
+from vernacular.comparison.external.results import Answer, answers_in, files_in, rows_in
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, closest
-from vernacular.core.validate import shown
+from vernacular.core.paths import display_path
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
@@ -47,7 +47,7 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
         tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
         for evaluation, table in tables.items():
             if evaluation in found:
-                raise DataError(f"{shown(file)}: a second file with results of {evaluation}; name one of them.")
+                raise DataError(f"{display_path(file)}: a second file with results of {evaluation}; name one of them.")
             found[evaluation] = table
         notes += said
     if not found:
@@ -64,19 +64,19 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
         table = None
     if table is None or _edited(table):
         raise DataError(
-            f"{shown(file)}: damaged, or no per-item results of this version of the workflow; name a model's folder of "
-            "results, or a CSV with item_id and correct."
+            f"{display_path(file)}: damaged, or no per-item results of this version of the workflow; name a model's "
+            "folder of results, or a CSV with item_id and correct."
         )
     evaluation = note.get("evaluation", file.stem)
     if evaluation not in references:
-        return {}, [f"{shown(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
+        return {}, [f"{display_path(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
     ours = _keys(references[evaluation].rows)
     theirs = _keys(table)
     if not theirs:
-        return {}, [f"{shown(file)}: no item in it, so it is not joined."]
+        return {}, [f"{display_path(file)}: no item in it, so it is not joined."]
     same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
     possible = min(len(ours), len(theirs))
-    told = f"{shown(file)}: {same} of {len(theirs)} items match {evaluation}"
+    told = f"{display_path(file)}: {same} of {len(theirs)} items match {evaluation}"
     if same / possible < LEAST:
         return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
     solved = [note.get("demonstrations"), references[evaluation].demonstrations]
@@ -98,9 +98,9 @@ def _keys(table: pa.Table) -> dict[str, tuple]:
 
 
 def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
-    first = next((row for _, row in lines_of(file)), None)
+    first = next((row for _, row in rows_in(file)), None)
     if not first:
-        raise DataError(f"{shown(file)}: no results in it.")
+        raise DataError(f"{display_path(file)}: no results in it.")
     sampled = is_sample(first)
     shots = shots_of(file) if sampled else None
     named = {None: samples_in(file)} if sampled else answers_in(file)
@@ -109,7 +109,9 @@ def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
         evaluation = evaluation or (file.stem if file.stem in references else None)
         found, said = _joined(file, evaluation, answers, references, shots, sampled)
         if both := sorted(found.keys() & tables.keys()):
-            raise DataError(f"{shown(file)}: evaluation: {both[0]} stands in some lines, and others are of it too.")
+            raise DataError(
+                f"{display_path(file)}: evaluation: {both[0]} stands in some lines, and others are of it too."
+            )
         tables |= found
         notes += said
     return tables, notes
@@ -134,7 +136,7 @@ def _joined(
     elif not tables:
         count = "1 answer is" if len(answers) == 1 else f"{len(answers)} answers are"
         of_kind = "of this kind" if shots is None else f"of this kind with {shots} demonstrations"
-        notes = [f"{shown(file)}: no evaluation asks for answers {of_kind}, so {count} not joined."]
+        notes = [f"{display_path(file)}: no evaluation asks for answers {of_kind}, so {count} not joined."]
     return tables, notes
 
 
@@ -150,10 +152,11 @@ def _candidates(
             if shots in (None, reference.shots) and reference.protocol in fitting
         ]
     if evaluation not in references:
-        raise DataError(f"{shown(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
+        raise DataError(f"{display_path(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
     if references[evaluation].protocol not in JUDGED:
         raise DataError(
-            f"{shown(file)}: {evaluation}: results of {references[evaluation].protocol} can only be joined as Parquet."
+            f"{display_path(file)}: {evaluation}: results of {references[evaluation].protocol} can only be joined as "
+            "Parquet."
         )
     return [evaluation]
 
@@ -176,8 +179,8 @@ def _judged_as(*kinds: str) -> tuple[str, ...]:
 def _told(file: Path, evaluation: str, matched: Matched) -> str:
     rest = {"of no item": matched.unmatched, "of several": matched.ambiguous, "repeated": matched.repeated}
     more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
-    told = f"{shown(file)}: {len(matched.answers)} of {matched.n_answers} answers match the {matched.n_items} items of "
-    return told + evaluation + (f" ({more})" if more else "")
+    told = f"{display_path(file)}: {len(matched.answers)} of {matched.n_answers} answers match "
+    return f"{told}the {matched.n_items} items of {evaluation}" + (f" ({more})" if more else "")
 
 
 def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:

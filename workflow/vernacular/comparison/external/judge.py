@@ -9,6 +9,7 @@ from string import ascii_uppercase
 
 from vernacular.comparison.external.results import Answer
 from vernacular.metrics.choice import Choice, choose, correct_options
+from vernacular.metrics.spans import per_length
 from vernacular.protocols.generation.metrics import normalised, textual
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
@@ -68,11 +69,8 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
         row["option_scores"] = scores
         row["values"] = choice.outcome()
         if PROTOCOLS[protocol].by_length:
-            for unit, size in (("char", len), ("byte", lambda text: len(text.encode("utf-8", "surrogatepass")))):
-                sizes = [size(option.strip()) for option in row["options"]]
-                if all(sizes):
-                    per = [score / n for score, n in zip(scores, sizes, strict=True)]
-                    row["values"] |= choose(per, right).outcome(f"accuracy_{unit}")
+            for unit in ("char", "byte"):
+                row["values"] |= choose(per_length(scores, row["options"], unit), right).outcome(f"accuracy_{unit}")
     else:
         choice = _named(row, answer, protocol, right)
         row["values"] = choice.outcome()

@@ -9,9 +9,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from vernacular.comparison.external.results import Answer, as_text, lines_of
+from vernacular.comparison.external.results import Answer, as_text, rows_in
 from vernacular.core.errors import DataError
-from vernacular.core.validate import shown
 
 
 def is_sample(row: dict) -> bool:
@@ -21,8 +20,7 @@ def is_sample(row: dict) -> bool:
 def samples_in(path: Path) -> list[Answer]:
     """Answers of one sample file. Raises DataError naming file and line where a line is no sample of lm-eval's."""
     answers, chosen = [], None
-    for number, row in lines_of(path):
-        where = f"{shown(path)}, line {number}"
+    for where, row in rows_in(path):
         if not is_sample(row):
             raise DataError(f"{where}: no sample of lm-eval: doc, arguments or filtered_resps is missing.")
         chosen = chosen if answers else row.get("filter")

@@ -9,17 +9,14 @@ A person's own file is CSV, TSV or JSONL, one item a line:
 * `evaluation`, where one file holds several.
 """
 
-import csv
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.core.errors import DataError
-from vernacular.core.validate import shown
+from vernacular.core.paths import display_path
 from vernacular.data.columns import sound
-
-csv.field_size_limit(1 << 30)  # a very long passage is no mistake
+from vernacular.data.readers import form_of, located_rows
 
 TEXTS = ("context", "prompt", "question", "sentence", "text")
 _TRUTH = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
@@ -45,8 +42,7 @@ def answers_in(path: Path) -> dict[str | None, list[Answer]]:
     Raises DataError naming file, line and column.
     """
     found: dict[str | None, list[Answer]] = {}
-    for line, row in lines_of(path):
-        where = f"{shown(path)}, line {line}"
+    for where, row in rows_in(path):
         _check_columns(where, row)
         texts = [as_text(row[name]) for name in TEXTS if name in row] + _options(row.get("options"))
         answer = Answer(
@@ -60,44 +56,9 @@ def answers_in(path: Path) -> dict[str | None, list[Answer]]:
     return found
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, dict]]:
-    """(line number, row) of a CSV, TSV or JSONL file."""
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            yield from (_json_lines if path.suffix.lower() in (".jsonl", ".json") else _table_lines)(path, file)
-    except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{shown(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-
-
-def _table_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
-    # strict: a quotation mark that is never closed would swallow the lines after it
-    reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
-    try:
-        names = [name for name in reader.fieldnames or () if name.strip()]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{shown(path)}: two columns are named {twice}.")
-        for row in reader:
-            if None in row:
-                raise DataError(f"{shown(path)}, line {reader.line_num}: more cells than columns.")
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{shown(path)}, line {reader.line_num + 1}: not a table ({error}).") from None
-
-
-def _json_lines(path: Path, file) -> Iterator[tuple[int, dict]]:
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise DataError(f"{shown(path)}, line {number}: not a JSON object; a line of JSONL is one item.")
-        yield number, row
+def rows_in(path: Path) -> Iterator[tuple[str, dict]]:
+    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is CSV."""
+    return located_rows(path, form_of(path) or "csv", name=display_path(path))
 
 
 def _check_columns(where: str, row: dict) -> None:
@@ -133,14 +94,18 @@ def files_in(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise DataError(f"{shown(path)}: there is no such file or folder.")
+        raise DataError(f"{display_path(path)}: there is no such file or folder.")
     parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
     samples = sorted(path.rglob("samples_*.jsonl"))
     others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
     kinds = [files for files in (parquet, samples, [each for each in others if each not in samples]) if files]
     if not kinds:
-        raise DataError(f"{shown(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl).")
+        raise DataError(
+            f"{display_path(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl)."
+        )
     if len(kinds) > 1:
         names = " and ".join(files[0].name for files in kinds)
-        raise DataError(f"{shown(path)}: holds results of several kinds ({names}); name a file, or put them apart.")
+        raise DataError(
+            f"{display_path(path)}: holds results of several kinds ({names}); name a file, or put them apart."
+        )
     return kinds[0]

@@ -24,6 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vernacular.core.errors import DataError
+from vernacular.core.processes import TimeLimitExceeded
 from vernacular.data.columns import sound
 from vernacular.data.lm_eval import functions, templates, wording
 from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
@@ -62,7 +63,7 @@ def lay_out(
         examples, example_counts = _examples(pool, how)
     except CannotLayOut as reason:
         raise DataError(f"{settings['file']}: its first row cannot be laid out ({reason}).") from None
-    except templates.Endless:
+    except TimeLimitExceeded:
         raise DataError(
             f"{settings['file']}: its templates take more than {templates.SECONDS} seconds for {_AT_ONCE} rows."
         ) from None

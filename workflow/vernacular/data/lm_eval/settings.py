@@ -7,10 +7,9 @@ import os
 import re
 from pathlib import Path
 
-from vernacular.core import validate as yamlfile
+from vernacular.core import validate
 from vernacular.core.errors import ConfigError
-from vernacular.core.paths import WORKFLOW
-from vernacular.core.validate import shown
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.lm_eval import task_file, templates
 from vernacular.data.lm_eval.functions import is_function
 from vernacular.data.lm_eval.items import FUNCTIONS
@@ -42,7 +41,7 @@ def translate(source: dict, folder: Path) -> tuple[dict, dict]:
     Both are JSON values that hold all the file decides. Raises ConfigError naming the file and the key.
     """
     content, path = task_file.read(source["lm-eval"], folder)
-    yamlfile.check(_plain(content), {}, yamlfile.schema(_SCHEMA), path)
+    validate.check(_plain(content), {}, validate.schema(_SCHEMA), path)
     _check_keys(content, path, trusted=source.get("trust_functions", False))
     settings = _settings(content, path)
     data = source_of(content, path, few_shot=settings["few_split"])
@@ -125,7 +124,7 @@ def _exact(content: dict, path: Path) -> dict:
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            at = f"{shown(path)}: metric_list.exact_match.regexes_to_ignore"
+            at = f"{display_path(path)}: metric_list.exact_match.regexes_to_ignore"
             raise ConfigError(f'{at}: "{pattern}" is no regular expression ({error}).') from None
     return given
 
@@ -184,7 +183,7 @@ def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
     needed = ("doc_to_text", "doc_to_target", *(["doc_to_choice"] if kind == "multiple_choice" else []))
     for key in needed:
         if content.get(key) is None:
-            raise ConfigError(f'{shown(path)}: the key "{key}" is missing.')
+            raise ConfigError(f'{display_path(path)}: the key "{key}" is missing.')
     run = [(key, content.get(key)) for key in FUNCTIONS] + [(f"fewshot_config.{k}", few.get(k)) for k in FUNCTIONS]
     run += [("process_results", content.get("process_results"))] if kind == "multiple_choice" else []
     run += [(key, content.get(key)) for key in ("description", "gen_prefix")]
@@ -196,13 +195,13 @@ def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
 def _check_field(key: str, value, path: Path, *, trusted: bool) -> None:
     if is_function(value) and not trusted:
         raise ConfigError(
-            f"{shown(path)}: {key} is the function {value['function']}, which is Python that would be run here.\n"
-            "If you trust it, add trust_functions: true beside lm-eval: in the source."
+            f"{display_path(path)}: {key} is the function {value['function']}, which is Python that would be run "
+            "here.\nIf you trust it, add trust_functions: true beside lm-eval: in the source."
         )
     if key.endswith(("process_docs", "process_results")) and isinstance(value, str):
-        raise ConfigError(f"{shown(path)}: {key}: found text, expected !function module.name without quotes.")
+        raise ConfigError(f"{display_path(path)}: {key}: found text, expected !function module.name without quotes.")
     if isinstance(value, str) and (wrong := templates.check(value)):
-        raise ConfigError(f"{shown(path)}: {key} is no Jinja template ({wrong}).")
+        raise ConfigError(f"{display_path(path)}: {key} is no Jinja template ({wrong}).")
 
 
 def _plain(value):
@@ -224,4 +223,5 @@ def _portable(value, folder: Path, path: Path):
         return [_portable(v, folder, path) for v in value]
     if value is None or isinstance(value, str | int | float):
         return value
-    raise ConfigError(f"{shown(path)}: found {value}, which YAML takes for a {type(value).__name__}; put it in quotes.")
+    kind = type(value).__name__
+    raise ConfigError(f"{display_path(path)}: found {value}, which YAML takes for a {kind}; put it in quotes.")

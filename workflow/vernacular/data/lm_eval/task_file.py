@@ -8,11 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from vernacular.core import validate as yamlfile
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.fingerprint import file_fingerprint
-from vernacular.core.validate import shown
-from vernacular.core.yaml import check_size
+from vernacular.core.paths import display_path
+from vernacular.core.yaml import invalid, read_text
 
 _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
 _DEEPEST = 50  # files that include one another
@@ -27,7 +26,7 @@ def read(name: str, folder: Path) -> tuple[dict, Path]:
     path = find(name, folder)
     content = _read(path, (), {})
     if "group" in content or isinstance(content.get("task"), list):
-        raise ConfigError(f"{shown(path)}: is a group of tasks, not one; name one of them.{_members(content)}")
+        raise ConfigError(f"{display_path(path)}: is a group of tasks, not one; name one of them.{_members(content)}")
     return content, path
 
 
@@ -38,7 +37,7 @@ def find(name: str, folder: Path) -> Path:
     if is_file(path):
         return path
     if "/" in name or name.endswith((".yaml", ".yml")):
-        raise ConfigError(f"{shown(path)}: there is no such task file of lm-eval.")
+        raise ConfigError(f"{display_path(path)}: there is no such task file of lm-eval.")
     root = installed()
     if root is None:
         raise ConfigError(
@@ -96,23 +95,23 @@ def _read(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
     """A file's content; `above` are the files that led to it by `include`, `seen` all that were read."""
     path = path.resolve()
     if path in above:
-        raise ConfigError(f"{shown(path)}: includes itself, by way of {shown(above[-1])}.")
+        raise ConfigError(f"{display_path(path)}: includes itself, by way of {display_path(above[-1])}.")
     if len(above) > _DEEPEST:
-        raise ConfigError(f"{shown(path)}: included by way of more than {_DEEPEST} files.")
+        raise ConfigError(f"{display_path(path)}: included by way of more than {_DEEPEST} files.")
     if path not in seen:
         seen[path] = _with_included(path, above, seen)
     return dict(seen[path])
 
 
 def _with_included(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
-    content = yamlfile.read(path, functools.partial(_load, folder=path.parent))
+    content = _load(path)
     if not isinstance(content, dict):
-        raise ConfigError(f"{shown(path)}: not a task file of lm-eval (expected `key: value` lines).")
+        raise ConfigError(f"{display_path(path)}: not a task file of lm-eval (expected `key: value` lines).")
     included = content.pop("include", [])
     merged: dict = {}
     for name in included if isinstance(included, list) else [included]:
         if not isinstance(name, str) or not is_file(other := path.parent / name):
-            raise ConfigError(f"{shown(path)}: include: there is no file {name}.")
+            raise ConfigError(f"{display_path(path)}: include: there is no file {name}.")
         found = _read(other, (*above, path), seen)
         found.pop("task_list", None)  # lists the tasks of that file alone
         merged |= found
@@ -126,20 +125,16 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _load(text: str, *, folder: Path):
-    class Loader(yaml.SafeLoader):  # YAML 1.1, as they read it: there `no` is false
+def _load(path: Path):
+    class Loader(yaml.SafeLoader):  # PyYAML, as in lm-eval: YAML 1.1, where `no` is false and `y` is text
         pass
 
-    Loader.add_constructor("!function", functools.partial(_mark, folder=folder))
-    loader = Loader(text)
-    node = loader.get_single_node()
-    if node is None:
-        return None
-    check_size(node)
+    Loader.add_constructor("!function", functools.partial(_mark, folder=path.parent))
+    text = read_text(path)
     try:
-        return loader.construct_document(node)
-    except (ValueError, TypeError) as error:  # the thirteenth month, a number of 5000 digits
-        raise yaml.YAMLError(str(error)) from None
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # ValueError: the thirteenth month
+        raise invalid(path, error) from None
 
 
 def _mark(loader, node, *, folder: Path) -> dict:
@@ -168,14 +163,14 @@ def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
     """Where the rows are, as a source of ours; `few_shot` is the split that solved examples come from."""
     where, options = content.get("dataset_path"), dict(content.get("dataset_kwargs") or {})
     if not where:
-        raise ConfigError(f'{shown(path)}: the key "dataset_path" is missing.')
+        raise ConfigError(f'{display_path(path)}: the key "dataset_path" is missing.')
     options.pop("trust_remote_code", None)  # loading scripts are never run
     files_by_split, revision = options.pop("data_files", None), options.pop("revision", None)
     if options:
         raise unsupported(path, f"dataset_kwargs.{next(iter(options))}")
     test = first_split(content, "test", "validation")
     if test is None:
-        raise ConfigError(f'{shown(path)}: has neither "test_split" nor "validation_split" to evaluate.')
+        raise ConfigError(f'{display_path(path)}: has neither "test_split" nor "validation_split" to evaluate.')
     if where in _FORMATS:
         return _files(files_by_split, test, few_shot, where, path)
     if files_by_split is not None:
@@ -232,4 +227,4 @@ def first_split(content: dict, *names: str) -> str | None:
 
 def unsupported(path: Path, key: str, why: str = "") -> ConfigError:
     """The complaint about a key that cannot be done."""
-    return ConfigError(f"{shown(path)}: {key} is not supported" + (f" ({why})." if why else "."))
+    return ConfigError(f"{display_path(path)}: {key} is not supported" + (f" ({why})." if why else "."))

@@ -9,9 +9,7 @@ import contextlib
 import functools
 import re
 import resource
-import signal
 import sys
-import threading
 from collections.abc import Callable
 
 import jinja2
@@ -19,6 +17,7 @@ from jinja2 import nodes
 from jinja2.sandbox import SandboxedEnvironment
 
 from vernacular.core.errors import first_line
+from vernacular.core.processes import TimeLimitExceeded, time_limit
 
 # what code written for a row of another shape raises, or with a slip in it
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
@@ -46,7 +45,7 @@ def check(template: str) -> str | None:
         with limits():  # what stands in it without a column is worked out now
             read = _JINJA.parse(template)
             _template(template)
-    except Endless:
+    except TimeLimitExceeded:
         return f"it takes more than {SECONDS} seconds to read"
     except jinja2.TemplateError as error:
         return first_line(error)
@@ -154,39 +153,26 @@ SECONDS = 10
 MEMORY = 1 << 30
 
 
-class Endless(BaseException):
-    """It took longer than it may. No Exception: Jinja takes every one of those for a part that it can do without."""
-
-
 @contextlib.contextmanager
 def limits():
-    """Within: Endless is raised after SECONDS, and MemoryError for more than MEMORY bytes beside what is in use.
+    """Raise TimeLimitExceeded inside after SECONDS, and MemoryError for more than MEMORY bytes added to those in use.
 
-    The alarm is the process's only one and is heard by its main thread; in another thread there is no limit. Memory is
-    limited on Linux alone.
+    There is no limit outside the main thread. Memory is limited on Linux alone.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = signal.signal(signal.SIGALRM, _stop)
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    before = None
     try:
-        if sys.platform == "linux":
-            most = _in_use() + MEMORY
-            resource.setrlimit(resource.RLIMIT_AS, (most if soft == -1 else min(soft, most), hard))
-        yield
+        with time_limit(SECONDS) as limited:
+            if limited and sys.platform == "linux":
+                before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+                most = _in_use() + MEMORY
+                resource.setrlimit(resource.RLIMIT_AS, (most if soft == -1 else min(soft, most), hard))
+            yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, heard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        if before is not None:
+            resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _in_use() -> int:
     """Bytes of address space that this process has taken (proc(5): the first number of statm, in pages)."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()
-
-
-def _stop(*_):
-    raise Endless

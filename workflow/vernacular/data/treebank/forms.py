@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from vernacular.core.errors import DataError
+from vernacular.core.yaml import read
 from vernacular.data.treebank.patterns import TAGS
 from vernacular.data.treebank.sentences import Sentence, Word
 
@@ -89,8 +88,7 @@ def features(tags: list[str]) -> dict[str, str] | None:
 
 @cache
 def _table() -> dict:
-    table = yaml.safe_load(TAGS.read_text("utf-8"))
-    return table | {"tags": {str(tag): feats for tag, feats in table["tags"].items()}}
+    return read(TAGS)[0]
 
 
 _NOT_THE_LANGUAGE = ("Typo", "Abbr", "Foreign")  # a word marked so attests no form

@@ -3,7 +3,7 @@
 import itertools
 from pathlib import Path
 
-from vernacular.core import validate as yamlfile
+from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -21,17 +21,17 @@ def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
     or, for an unknown name, with `where` in front.
     """
     path = _path(name, Path(folder), where)
-    content, lines = yamlfile.read(path)
-    yamlfile.check(content, lines, yamlfile.schema(_SCHEMA), path)
+    content, lines = yaml.read(path)
+    validate.check(content, lines, validate.schema(_SCHEMA), path)
     if content["pattern"] != path.stem:
-        at = yamlfile.place(path, lines, ("pattern",))
+        at = validate.place(path, lines, ("pattern",))
         raise ConfigError(f'{at}: found "{content["pattern"]}", expected the file\'s name, "{path.stem}".')
     if isinstance(content["target"], str) is not ("grew" in content):
-        at = yamlfile.place(path, lines, ("target",))
+        at = validate.place(path, lines, ("target",))
         wanted = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
         raise ConfigError(f"{at}: expected {wanted}.")
     if "grew" in content and (extra := content.keys() & {"related", "without"}):
-        at = yamlfile.place(path, lines, (min(extra),))
+        at = validate.place(path, lines, (min(extra),))
         raise ConfigError(f"{at}: beside grew there is no {min(extra)}; say it in the request.")
     named = _named(content, path, lines)
     return {
@@ -85,11 +85,11 @@ def _named(content: dict, path, lines) -> dict:
         for i, spec in enumerate(content.get(key, [])):
             of = spec.get("of", "target")
             if of not in names:
-                at = yamlfile.place(path, lines, (key, i, "of"))
+                at = validate.place(path, lines, (key, i, "of"))
                 raise ConfigError(f'{at}: no word before it is called "{of}".{closest(of, names)}')
             name = spec.get("name", f"{key}_{i + 1}")
             if name in names:
-                at = yamlfile.place(path, lines, (key, i, "name"))
+                at = validate.place(path, lines, (key, i, "name"))
                 raise ConfigError(f'{at}: another word is called "{name}" already.')
             result[key].append({**spec, "name": name, "of": of})
             if key == "related":  # what must not be there cannot be referred to

@@ -7,7 +7,7 @@ from pathlib import Path
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import file_fingerprint
-from vernacular.core.validate import shown
+from vernacular.core.paths import display_path
 from vernacular.data.treebank import source
 from vernacular.data.treebank.forms import Forms, Inflections
 from vernacular.data.treebank.match import Match
@@ -85,12 +85,13 @@ def _had(entry: dict) -> dict:
     try:
         digest = file_fingerprint(path)
     except FileNotFoundError:
-        raise DataError(f"{shown(path)}: there is no such file.") from None
+        raise DataError(f"{display_path(path)}: there is no such file.") from None
     except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}).") from None
+        raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
-        raise DataError(f"{shown(path)}: wrong checksum (sha256 {digest}, the task file says {entry['sha256']}).")
-    return {"path": path, "name": shown(path), "sha256": digest, "pinned": True}
+        stated = entry["sha256"]
+        raise DataError(f"{display_path(path)}: wrong checksum (sha256 {digest}, the task file says {stated}).")
+    return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
 @dataclass

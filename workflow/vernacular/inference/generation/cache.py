@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 
 
 class GrowingLayer(DynamicLayer):

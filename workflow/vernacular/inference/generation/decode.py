@@ -9,7 +9,7 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.cache import Prefix, cache_argument, can_select_rows, new_cache
 from vernacular.inference.generation.prepare import Prompt, answer_of, continuation, stop_at
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 
 DROP_SHARE = 0.25  # finished rows are dropped once they are this much of the batch: dropping copies the others
 

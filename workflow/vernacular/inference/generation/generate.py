@@ -12,14 +12,12 @@ import pyarrow as pa
 import torch
 from tqdm import tqdm
 
-from vernacular.core.failures import is_out_of_memory
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.cache import Prefix, shared_start
 from vernacular.inference.generation.decode import Work, decode
 from vernacular.inference.generation.prepare import Prompt, check_can_generate, prompts_of, row_of
 from vernacular.inference.generation.self_check import strategy
-from vernacular.inference.model.base import release, token_budget
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel, halved, token_budget, within_memory
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
@@ -104,7 +102,7 @@ class _Run:
                     self.n_batches += 1
                     self.journal.add(name, kept)
             if kept is None:
-                self.most_rows = max(1, half)
+                self.most_rows = halved(len(batch), 1)
                 self._batch(batch, prefix)
                 return
         self.found.update({prompt.request_id: row for prompt, row in zip(batch, kept, strict=True)})
@@ -112,12 +110,9 @@ class _Run:
 
     def _attempt(self, batch: list[Prompt], prefix: Prefix | None) -> list[dict] | None:
         """What the model writes; None where there is no memory for so many."""
-        try:
-            return decode(self.loaded, batch, prefix, self.work)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        release(self.loaded)  # outside the except clause, whose traceback would keep the tensors alive
+        found = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.work)
+        if found is not None:
+            return found
         self.oom_retries += 1
         if len(batch) > 1:
             return None

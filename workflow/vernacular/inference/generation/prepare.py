@@ -1,4 +1,4 @@
-"""Generation requests as token ids, and generated ids as rows: chat template, BOS, length, stop strings."""
+"""Generation requests as token ids, and generated ids as rows: room for the answer, stop strings."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError
-from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.rendering import render, uses_chat, without_demonstrations
-from vernacular.inference.model.tokenization import bos_policy
+from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
+from vernacular.inference.model.tokenization import CannotAlign, prompt_ids
 from vernacular.inference.schema import iter_rows
-from vernacular.types import skipped_reason
+from vernacular.types import Request, skipped_reason
 
 MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
 DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
@@ -34,7 +34,7 @@ class Prompt:
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
-        return f"truncated: {self.left_out} demonstrations left out" if self.left_out else None
+        return dropped_flag(self.left_out)
 
 
 def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
@@ -48,8 +48,8 @@ def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
     return found
 
 
-def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
-    """The prompt of a generate request (row of REQUESTS).
+def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
+    """The prompt of a generate request.
 
     A prompt that leaves no room for the answer sheds demonstrations, the first ones first; the question is never cut:
     where it does not fit alone, the prompt has an error and no tokens.
@@ -57,23 +57,32 @@ def prompt_of(loaded: LoadedModel, row: dict) -> Prompt:
     room = math.inf if loaded.max_length is None else loaded.max_length
     new = new_tokens(loaded, row)
     chat = uses_chat(loaded, row["turns"], row["kind"])
-    asked = {
-        "request_id": row["request_id"],
-        "max_new_tokens": new,
-        "stops": list(row["stop"] or []),
-        "decoding": GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
-    }
-    for left_out in range(len(row["demonstrations"] or []) + 1):
-        text = render(loaded, shortened_turns(row, left_out)) if chat else shortened_text(row, left_out)
-        ids = prompt_ids(loaded, text, chat=chat)
+    empty = Prompt(
+        request_id=row["request_id"],
+        ids=[],
+        rendered=None,
+        max_new_tokens=new,
+        stops=list(row["stop"] or []),
+        decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+    )
+
+    def attempt(row: Request) -> tuple[Prompt, bool]:
+        text = render(loaded, row["turns"]) if chat else row["prefix"] + row["text"]
+        try:
+            ids = prompt_ids(loaded, text, templated=chat)
+        except CannotAlign as error:
+            return replace(empty, error=f"the tokenizer tells no offsets, and {error}"), True
         if not ids:
-            return Prompt(ids=[], rendered=None, error="the prompt is empty", **asked)
+            return replace(empty, error="the prompt is empty"), True
         if max(ids) >= loaded.n_embeddings:
-            return Prompt(ids=[], rendered=None, error="a token is beyond the model's vocabulary", **asked)
+            return replace(empty, error="a token is beyond the model's vocabulary"), True
         if len(ids) + new <= room:
-            return Prompt(ids=ids, rendered=text if chat else None, left_out=left_out, **asked)
-    too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"
-    return Prompt(ids=[], rendered=None, error=too_long, **asked)
+            return replace(empty, ids=ids, rendered=text if chat else None), True
+        too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"
+        return replace(empty, error=too_long), False
+
+    prompt, n_dropped = fit_to_length(row, attempt)
+    return prompt if prompt.error else replace(prompt, left_out=n_dropped)
 
 
 def new_tokens(loaded: LoadedModel, row: dict) -> int:
@@ -84,44 +93,6 @@ def new_tokens(loaded: LoadedModel, row: dict) -> int:
         return DEFAULT_NEW_TOKENS
     longest = loaded.tokenizer(row["longest_answer"], add_special_tokens=False, verbose=False)["input_ids"]
     return len(longest) + MARGIN
-
-
-def shortened_text(row: dict, left_out: int) -> str:
-    """Few-shot block and text, less the first `left_out` demonstrations."""
-    if not left_out:
-        return row["prefix"] + row["text"]
-    return "".join(row["demonstrations"][left_out:]) + row["text"]
-
-
-def shortened_turns(row: dict, left_out: int) -> list[dict]:
-    """The chat turns less the first `left_out` demonstrations, whether these are turns or part of the last one."""
-    turns = row["turns"]
-    last = turns[-1]["content"]
-    if left_out and len(turns) == 1 and last.startswith(row["prefix"]):
-        dropped = sum(len(demonstration) for demonstration in row["demonstrations"][:left_out])
-        return [{**turns[-1], "content": last[dropped:]}]
-    return without_demonstrations(turns, left_out) if left_out else turns
-
-
-def prompt_ids(loaded: LoadedModel, text: str, *, chat: bool) -> list[int]:
-    """Token ids of a prompt under the record's BOS policy; an end-of-text token after it is never kept.
-
-    A chat template writes its own special tokens, so nothing is added to what it rendered.
-    """
-    policy = bos_policy(loaded)
-    ids = loaded.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"]
-    if chat:
-        return ids
-    plain = loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    if len(ids) > len(plain) and ids[-1] == loaded.eos_id:
-        ids = ids[:-1]  # some tokenizers close a text, and a closed text has no continuation
-    if policy == "never":
-        return plain
-    if policy == "always" and ids[:1] != [loaded.bos_id]:
-        return [loaded.bos_id, *ids]
-    if policy == "eos" and len(ids) == len(plain):  # the tokenizer puts nothing in front
-        return [loaded.eos_id, *ids]
-    return ids
 
 
 def check_can_generate(loaded: LoadedModel) -> None:

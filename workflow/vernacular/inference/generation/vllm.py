@@ -20,7 +20,7 @@ from vernacular.inference.generation.prepare import (
     row_of,
     stop_at,
 )
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 PART = 512  # prompts between two entries of the journal

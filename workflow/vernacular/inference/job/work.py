@@ -15,7 +15,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.inference.schema import outputs_of
-from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, NEW_TOKEN, REQUESTS
+from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 from vernacular.types import ModelRecord
 
 _KEY = ["item_id", "role", "request_id"]
@@ -106,8 +106,8 @@ def _costs(table: pa.Table) -> dict[str, float]:
     columns = ["item_id", "text", "max_new_tokens", "longest_answer"]
     for some in table.select(columns).to_batches(max_chunksize=_AT_A_TIME):
         for item, text, new, longest in zip(*(some[name].to_pylist() for name in columns), strict=True):
-            generated = new if new is not None else len(longest or "") / CHARACTERS_PER_TOKEN
-            costs[item] = costs.get(item, 0.0) + 1 + len(text) / CHARACTERS_PER_TOKEN + NEW_TOKEN * generated
+            # 1: no request is free, not even an empty one
+            costs[item] = costs.get(item, 0.0) + 1 + request_cost(len(text), generated_tokens(new, longest))
     return costs
 
 

@@ -18,7 +18,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tuners import put_on
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 from vernacular.types import ModelRecord
 
 

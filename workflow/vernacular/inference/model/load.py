@@ -7,7 +7,6 @@ that lacks weights is refused rather than filled with random ones.
 
 import logging
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,71 +18,12 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import MachineError, ModelError, closest
 from vernacular.core.failures import ODD_FILES, is_lost_device, is_out_of_memory, library_errors, reason
+from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.types import ModelRecord
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
 DEVICES = ("auto", "cpu", "cuda", "mps")
-
-# Position embeddings of the RoBERTa family start after the padding index, so that many rows cannot be used.
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
-_LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
-_UNLIMITED = 1_000_000  # tokenizers without a limit say 1e30
-
-
-@dataclass
-class LoadedModel:
-    """An evaluated model in memory, with the facts about it that scoring and generation rely on."""
-
-    model: Any  # transformers PreTrainedModel, in eval mode
-    tokenizer: Any  # transformers PreTrainedTokenizerBase
-    kind: str  # "causal" or "masked"
-    device: torch.device  # where input ids go
-    max_length: int | None  # tokens the model can read at once; None = no limit known
-    bos_id: int | None  # the token "bos: always" or "auto" prepends; None where the tokenizer has none
-    eos_id: int | None
-    adds_bos: bool  # does the tokenizer itself begin a text with bos_id?
-    n_embeddings: int  # rows of the input embeddings: token ids are below
-    record: ModelRecord  # what the model step wrote: name, folder, fingerprint, revision, options
-    seconds: float = 0.0  # spent loading
-    notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
-    evaluations: int = 0  # done with this load
-    checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, so that it is run once per load
-
-    def option(self, name: str, default=None):
-        """An option of the record, or `default` where it is absent or null."""
-        value = self.record.get(name)
-        return default if value is None else value
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The floating-point type of the forward pass."""
-        return self.model.dtype
-
-    @property
-    def body(self) -> torch.nn.Module:
-        """The model below its output head: what its own forward calls."""
-        return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
-
-    def facts(self) -> dict:
-        """What an artifact's metadata says about the model and the machine."""
-        return {
-            "name": self.record.get("name"),
-            "revision": self.record.get("revision"),
-            "fingerprint": self.record.get("fingerprint"),
-            "architecture": type(self.model).__name__,
-            "kind": self.kind,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "device": str(self.device),
-            "quantization": self.record.get("quantization"),
-            "attention": getattr(self.model.config, "_attn_implementation", None),
-            "max_length": self.max_length,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "threads": torch.get_num_threads(),
-            "remote_code": bool(self.option("trust_remote_code")),
-            **self.notes,
-        }
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
@@ -139,27 +79,6 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         loaded.notes["unused_weights"] = {"count": len(unused), "first": unused[0]}
     loaded.seconds = time.perf_counter() - started
     return loaded
-
-
-def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
-    """The LoadedModel of a model already in memory (tests, and models that other code made)."""
-    embeddings = model.get_input_embeddings().weight
-    plain = tokenizer("a")["input_ids"]
-    bos = tokenizer.bos_token_id
-    # BERT-like tokenizers call it cls; it stands where a BOS would
-    adds = bool(plain) and bos is not None and plain[0] == bos
-    return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        kind=record["kind"],
-        device=embeddings.device,
-        max_length=_max_length(model, tokenizer, record),
-        bos_id=bos,
-        eos_id=tokenizer.eos_token_id,
-        adds_bos=adds,
-        n_embeddings=embeddings.shape[0],
-        record=record,
-    )
 
 
 def _check_options(name: str, record: ModelRecord) -> None:
@@ -232,21 +151,6 @@ def _quantization(options: dict):
 
         return AutoQuantizationConfig.from_dict(dict(options))
     return BitsAndBytesConfig(**options)
-
-
-def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
-    """Tokens the model reads at once: the person's limit, else the smallest that the config and the tokenizer name."""
-    config = model.config.get_text_config(decoder=True)
-    limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
-    limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
-    if limits and config.model_type in _OFFSET_POSITIONS:
-        limits[0] -= (config.pad_token_id or 0) + 1
-    longest = tokenizer.model_max_length
-    if isinstance(longest, int) and 0 < longest < _UNLIMITED:
-        limits.append(longest)
-    if record.get("max_length"):
-        limits.append(record["max_length"])
-    return min(limits) if limits else None
 
 
 def _shape(size) -> str:

@@ -1,13 +1,14 @@
-"""Tokens of a text and where they stand in it: one tokenisation of the whole string, never of its parts.
+"""Tokens of a text, their positions in it, and the special tokens around it: one tokenization of the full string.
 
-`encode` gives ids and character offsets; `span_tokens` says which tokens carry a span of characters. A tokenizer that
-knows no offsets has them rebuilt from its own decoding, and the text is refused if that cannot be proven right.
+`encode` returns ids and character offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the
+tokens of a span of characters. `prompt_ids` is what generation reads: the same rules, without positions. A tokenizer
+without offsets has them rebuilt from its own decoding, and the text is rejected if that cannot be proven right.
 """
 
 from dataclasses import dataclass
 
 from vernacular.core.errors import ModelError
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 
 BOS_POLICIES = ("auto", "always", "never", "eos")
 
@@ -24,6 +25,15 @@ class Encoded:
     def lead(self) -> int:
         """How many added special tokens stand before the text."""
         return next((i for i, offset in enumerate(self.offsets) if offset is not None), len(self.offsets))
+
+    @property
+    def tail(self) -> int:
+        """Number of added special tokens after the text."""
+        return next((i for i, offset in enumerate(reversed(self.offsets)) if offset is not None), len(self.offsets))
+
+    def part(self, start: int, stop: int) -> "Encoded":
+        """Return the tokens from `start` to before `stop`."""
+        return Encoded(self.ids[start:stop], self.offsets[start:stop], self.words[start:stop])
 
     def starting_with(self, token_id: int) -> "Encoded":
         """The same with one more special token in front."""
@@ -51,10 +61,11 @@ def bos_policy(loaded: LoadedModel) -> str:
     return policy
 
 
-def encode(loaded: LoadedModel, text: str, *, specials: bool = True) -> Encoded:
+def encode(loaded: LoadedModel, text: str, *, specials: bool = True, aligned: bool = True) -> Encoded:
     """Ids and offsets of `text`, as the tokenizer does it; `specials` False where a chat template brought them already.
 
-    Raises CannotAlign for a tokenizer without offsets that does not give the text back.
+    `aligned` False: only which tokens are special matters, and a tokenizer without offsets gets none rebuilt. Raises
+    CannotAlign for a tokenizer without offsets that does not give the text back.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
@@ -64,7 +75,7 @@ def encode(loaded: LoadedModel, text: str, *, specials: bool = True) -> Encoded:
         ]
         return Encoded(found.ids, offsets, found.word_ids)
     plain = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    offsets = rebuilt_offsets(tokenizer, plain, text)
+    offsets = rebuilt_offsets(tokenizer, plain, text) if aligned else [(0, len(text))] * len(plain)
     whole = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if specials else plain
     lead = next((i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain), None)
     if lead is None:
@@ -74,12 +85,22 @@ def encode(loaded: LoadedModel, text: str, *, specials: bool = True) -> Encoded:
     return Encoded(whole, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
 
 
-def with_bos(loaded: LoadedModel, encoded: Encoded, policy: str, *, scored_from_start: bool) -> Encoded:
-    """`encoded` under a BOS policy; `scored_from_start`: its first token is asked for, something should precede it."""
+def with_bos(
+    loaded: LoadedModel, encoded: Encoded, *, templated: bool = False, scored_from_start: bool = False
+) -> Encoded:
+    """Return `encoded` with the special token in front of it that the BOS policy of the model's record demands.
+
+    `templated`: a chat template wrote the text, special tokens included, so only "always" adds one.
+    `scored_from_start`: the first token of the text is scored, so something should precede it. Masked models read what
+    their tokenizer returns. Raises what `bos_policy` raises.
+    """
+    policy = bos_policy(loaded)
+    if loaded.kind != "causal" or (templated and (policy != "always" or not encoded.ids)):
+        return encoded
     begins = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
     if policy == "never":
         count = next((i for i, token in enumerate(encoded.ids[: encoded.lead]) if token != loaded.bos_id), encoded.lead)
-        return Encoded(encoded.ids[count:], encoded.offsets[count:], encoded.words[count:])
+        return encoded.part(count, len(encoded.ids))
     if policy == "always":
         return encoded if begins else encoded.starting_with(loaded.bos_id)
     if begins or encoded.lead:
@@ -87,6 +108,18 @@ def with_bos(loaded: LoadedModel, encoded: Encoded, policy: str, *, scored_from_
     if policy == "eos":
         return encoded.starting_with(loaded.eos_id)
     return encoded.starting_with(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
+
+
+def prompt_ids(loaded: LoadedModel, text: str, *, templated: bool) -> list[int]:
+    """Return the token ids of a prompt under the BOS policy, without special tokens that close it.
+
+    A closed text has no continuation. Raises CannotAlign where the tokenizer's special tokens change the others.
+    """
+    encoded = encode(loaded, text, specials=not templated, aligned=False)
+    end = len(encoded.ids) - encoded.tail
+    if not end:  # special tokens alone: those before an EOS open the text
+        end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded.ids))
+    return with_bos(loaded, encoded.part(0, end), templated=templated).ids
 
 
 def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:

@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass, field
 
 from tqdm import tqdm
 
-from vernacular.core.failures import is_out_of_memory
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.base import SMALLEST_BUDGET, release
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halved, release, within_memory
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Answers, Head, answer
 from vernacular.inference.scoring.plan import Batch, Limits, plan
@@ -76,7 +74,7 @@ def execute(
                             answers = Answers(**kept[0])
                             counters.batches_resumed += 1
                         else:
-                            answers = _attempt(answer, batch)
+                            answers = within_memory(loaded, answer, batch)
                             if answers is None:
                                 break
                             journal.add(name, [asdict(answers)])
@@ -94,21 +92,11 @@ def execute(
         journal.flush()
 
 
-def _attempt(answer, batch) -> Answers | None:
-    """The answers, or None where memory ran out (left before anything is freed: the error holds the tensors)."""
-    try:
-        return answer(batch)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return None
-
-
 def _shrink(counters: Counters, batch, asked, length) -> set[str]:
     """Halve the budget; or return the requests to give up, where the batch cannot be cut any further."""
     counters.oom_retries += 1
-    if batch.divisible and counters.budget > SMALLEST_BUDGET:
-        counters.budget = max(SMALLEST_BUDGET, min(counters.budget, batch.tokens) // 2)
+    if batch.divisible and (budget := halved(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
+        counters.budget = budget
         log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
         return set()
     longest = max(map(length, _askers(asked)))  # others that ask here can be asked without it

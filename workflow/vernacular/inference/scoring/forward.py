@@ -10,7 +10,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring.plan import Batch, Block, Row
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.plan import Batch
 

@@ -13,11 +13,11 @@ import torch
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel, agreement
 from vernacular.inference.scoring.execute import Counters, execute
 from vernacular.inference.scoring.head import Answers, Head
 from vernacular.inference.scoring.prepare import Prepared
-from vernacular.inference.scoring.strategy import MEND_NAN, NOISE, NOTHING_BUT_NAN, differences
+from vernacular.inference.scoring.strategy import MEND_NAN, NOTHING_BUT_NAN
 
 VARIANTS = ("original", "within_word_l2r")
 
@@ -174,15 +174,16 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | 
         ids = torch.tensor([sample[row].ids], device=loaded.device)
         logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
         alone.append(float(logits[target] - logits.logsumexp(-1)))
-    gaps = differences(list(zip(found.logprobs, alone, strict=True)))
-    if not len(gaps):
+    # three tokens make no mean
+    values, reference = (torch.tensor(numbers, dtype=torch.float64) for numbers in (found.logprobs, alone))
+    outcome = agreement(values, reference, loaded.dtype, few=True)
+    if not outcome.compared:
         raise ModelError(
             f"model {loaded.record['name']}: {NOTHING_BUT_NAN}: nan nats for every token tried. {MEND_NAN}"
         )
-    difference = float(gaps.max())
-    full = loaded.dtype in (torch.float32, torch.float64)
-    if not difference <= NOISE[loaded.dtype] * (1 if full else 5):  # three tokens make no mean; NaN disagrees
+    if not outcome.agrees:
         raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch and of one text alone differ by {difference:.2g} nats."
+            f"model {loaded.record['name']}: scores in a batch and of one text alone differ by "
+            f"{outcome.largest:.2g} nats."
         )
-    return difference
+    return outcome.largest

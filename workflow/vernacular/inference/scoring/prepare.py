@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.inference.model import rendering
-from vernacular.inference.model.load import LoadedModel
-from vernacular.inference.model.tokenization import CannotAlign, Encoded, bos_policy, encode, span_tokens, with_bos
+from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.tokenization import CannotAlign, Encoded, encode, span_tokens, with_bos
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+from vernacular.types import Request
 
 
 @dataclass
@@ -40,36 +41,20 @@ class Prepared:
         return self.stop == self.first
 
 
-def prepare(loaded: LoadedModel, row: dict) -> Prepared:
+def prepare(loaded: LoadedModel, row: Request) -> Prepared:
     """The token path of one row of kind "score". What goes wrong with a row is said in its flags, never raised."""
-    extras = frozenset(row["extras"] or ())
-    demonstrations = row["demonstrations"] or []
-    if "".join(demonstrations) != row["prefix"]:
-        demonstrations = []  # no cut that is sure to leave a well-formed prompt
-    policy = bos_policy(loaded)
-    left_out = 0
-    while True:
-        text, start, end, rendered = _text(loaded, row, demonstrations, left_out)
-        found = Prepared(row["request_id"], extras=extras, rendered=rendered)
-        if row["span_start"] >= row["span_end"] or start >= end:
-            found.flags.append("empty")
-            return found
-        try:
-            encoded = encode(loaded, text, specials=rendered is None)
-        except CannotAlign as error:
-            found.flags.append(f"error: the tokenizer tells no offsets, and {error}")
-            return found
-        _locate(loaded, found, encoded, text, start, end, policy)
-        too_many = _fed(loaded, found) - (loaded.max_length or _fed(loaded, found))
-        if found.failed or too_many <= 0 or left_out == len(demonstrations):
-            break
-        left_out += 1
-    if left_out:
-        found.flags.append(f"truncated: {left_out} demonstrations left out")
-        if rendered is None:
-            shift = len("".join(demonstrations[:left_out]))
+
+    def attempt(row: Request) -> tuple[Prepared, bool]:
+        found = _tokenized(loaded, row)
+        return found, found.failed or _excess(loaded, found) <= 0
+
+    found, n_dropped = rendering.fit_to_length(row, attempt)
+    if n_dropped:
+        found.flags.append(rendering.dropped_flag(n_dropped))
+        if found.rendered is None:
+            shift = len("".join(row["demonstrations"][:n_dropped]))
             found.offsets = [(a + shift, b + shift) for a, b in found.offsets]
-    if not found.failed and too_many > 0:
+    if not found.failed and (too_many := _excess(loaded, found)) > 0:
         _cut(loaded, found, too_many)
     if found.ids and max(found.ids) >= loaded.n_embeddings:
         found.flags.append("error: a token is beyond the model's vocabulary")
@@ -81,23 +66,37 @@ def prepare(loaded: LoadedModel, row: dict) -> Prepared:
     return found
 
 
-def _text(loaded: LoadedModel, row: dict, demonstrations: list[str], left_out: int) -> tuple[str, int, int, str | None]:
-    """(the whole text, span start, span end, the text again if a template made it), less some demonstrations."""
-    whole = row["prefix"] + row["text"]
+def _tokenized(loaded: LoadedModel, row: Request) -> Prepared:
+    """A row's tokens and those of its span, however many they are."""
+    text, start, end, rendered = _text(loaded, row)
+    found = Prepared(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered)
+    if row["span_start"] >= row["span_end"] or start >= end:
+        found.flags.append("empty")
+        return found
+    try:
+        encoded = encode(loaded, text, specials=rendered is None)
+    except CannotAlign as error:
+        found.flags.append(f"error: the tokenizer tells no offsets, and {error}")
+        return found
+    _locate(loaded, found, encoded, text, start, end)
+    return found
+
+
+def _text(loaded: LoadedModel, row: Request) -> tuple[str, int, int, str | None]:
+    """(the whole text, span start, span end, the text again if a template made it)."""
+    text = row["prefix"] + row["text"]
     if rendering.uses_chat(loaded, row["turns"], row["kind"]):
-        turns = rendering.without_demonstrations(row["turns"], left_out)
-        text, start = rendering.render_continuation(loaded, turns, whole[row["span_start"] : row["span_end"]])
+        text, start = rendering.render_continuation(loaded, row["turns"], text[row["span_start"] : row["span_end"]])
         return text, start, len(text), text
-    gone = len("".join(demonstrations[:left_out]))
-    return whole[gone:], row["span_start"] - gone, row["span_end"] - gone, None
+    return text, row["span_start"], row["span_end"], None
 
 
-def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, end: int, policy: str) -> None:
+def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, end: int) -> None:
     """Put the BOS in place and find the span's tokens."""
     span, straddles = span_tokens(text, encoded.offsets, start, end)
     before = len(encoded.ids)
-    if loaded.kind == "causal" and (found.rendered is None or policy == "always"):
-        encoded = with_bos(loaded, encoded, policy, scored_from_start=bool(span) and span.start == encoded.lead)
+    from_start = bool(span) and span.start == encoded.lead
+    encoded = with_bos(loaded, encoded, templated=found.rendered is not None, scored_from_start=from_start)
     moved = len(encoded.ids) - before
     found.first, found.stop = span.start + moved, span.stop + moved
     found.lead = encoded.lead
@@ -105,7 +104,7 @@ def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, en
         found.ids = encoded.ids[: found.stop]
     else:
         found.ids, found.words = encoded.ids, encoded.words
-        found.tail = Encoded([], encoded.offsets[::-1], []).lead
+        found.tail = encoded.tail
     found.offsets = encoded.offsets[found.first : found.stop]
     if straddles:
         found.flags.append("boundary")
@@ -117,11 +116,15 @@ def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, en
         found.flags.append("error: the only token has nothing before it to be predicted from")
 
 
-def _fed(loaded: LoadedModel, found: Prepared) -> int:
-    """Tokens the model must read. A causal model need not read the last one, unless what follows it is asked for."""
-    if loaded.kind == "masked" or "word_end" in found.extras:
-        return len(found.ids)
-    return len(found.ids) - 1
+def _excess(loaded: LoadedModel, found: Prepared) -> int:
+    """Tokens that the model must read beyond its maximum length.
+
+    A causal model need not read the last one, unless what follows it is scored.
+    """
+    if loaded.max_length is None:
+        return 0
+    last_is_read = loaded.kind == "masked" or "word_end" in found.extras
+    return len(found.ids) - (not last_is_read) - loaded.max_length
 
 
 def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:

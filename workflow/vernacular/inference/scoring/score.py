@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.inference.journal import Journal, MemoryJournal
-from vernacular.inference.model.base import token_budget
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
 from vernacular.inference.scoring.execute import Counters, ask_causal, path_of

@@ -8,9 +8,7 @@ from math import isfinite, isnan
 import torch
 
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import is_out_of_memory
-from vernacular.inference.model.base import release
-from vernacular.inference.model.load import LoadedModel
+from vernacular.inference.model.loaded import LoadedModel, agreement, halved, within_memory
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Head, answer
 from vernacular.inference.scoring.plan import SHORTEST_BLOCK, STRATEGIES, Limits, plan
@@ -70,10 +68,6 @@ def joined(engines: list[dict]) -> dict:
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
-# How far log-probabilities of tokens may differ (nats) and still be the same number: the largest difference in full
-# precision, the mean one in half, where single unlikely tokens differ by tenths from batch to batch whatever is done. A
-# wrong mask or position shifts most tokens of a text, by more.
-NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
 _SHORTEST_CHECK = 64  # tokens of a text
 NOTHING_BUT_NAN = "the model returns no numbers"
 MEND_NAN = "Its weights are damaged, or too large for float16: try dtype bfloat16 or float32."
@@ -136,19 +130,21 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
 def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int, whole_head: bool) -> Check:
     sample = _sample(paths, length)
     behind = range(len(sample))[-2:]  # these stand behind others in their row
-    try:
+
+    def pairs() -> list[tuple[float, float]]:
         found = _by_strategy(loaded, strategy, sample, whole_head)
         alone = {who: _one_by_one(loaded, sample[who]) for who in behind}
-    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            return Check(strategy, False, None, length, f"{type(error).__name__}: {first_line(error)}")
-    else:
-        pairs = [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
-        return _judged(loaded, strategy, pairs, length)
-    release(loaded)
-    if length <= _SHORTEST_CHECK:
+        return [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
+
+    try:
+        found = within_memory(loaded, pairs)
+    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
+        return Check(strategy, False, None, length, f"{type(error).__name__}: {first_line(error)}")
+    if found is not None:
+        return _judged(loaded, strategy, found, length)
+    if (shorter := halved(length, _SHORTEST_CHECK)) is None:
         raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
-    return _compare(loaded, strategy, paths, max(_SHORTEST_CHECK, length // 2), whole_head)
+    return _compare(loaded, strategy, paths, shorter, whole_head)
 
 
 def with_numbers(loaded: LoadedModel, paths: dict[str, Path], tried: int = 16) -> dict[str, Path]:
@@ -161,25 +157,11 @@ def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]]
     """pairs: a token's log-probability by the strategy, and alone (NaN there is no number to agree with)."""
     if not pairs:
         return Check(strategy, True, None, length)
-    gaps = differences(pairs)
-    if not len(gaps):
+    outcome = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
+    if not outcome.compared:
         return Check(strategy, False, None, length, f"{NOTHING_BUT_NAN}: nan nats for every token tried")
-    full = loaded.dtype in (torch.float32, torch.float64)
-    measure = float(gaps.max() if full else gaps.mean())
-    agrees = measure <= NOISE[loaded.dtype] and bool(gaps.isfinite().all())
-    reason = None if agrees else f"differs from one text at a time by {measure:.2g} nats a token"
-    largest = float(gaps.max())
-    return Check(strategy, agrees, largest if isfinite(largest) else None, length, reason)
-
-
-def differences(pairs: list[tuple[float, float]]) -> torch.Tensor:
-    """|a - b| of each (a, reference b) where b is a number: NaN where a alone is none, 0 where both are -inf.
-
-    >>> differences([(-1.0, -1.5), (-2.0, float("nan")), (float("-inf"), float("-inf"))]).tolist()
-    [0.5, 0.0]
-    """
-    a, b = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1)
-    return (a - b).abs().masked_fill(a == b, 0.0)[~b.isnan()]
+    reason = None if outcome.agrees else f"differs from one text at a time by {outcome.deviation:.2g} nats a token"
+    return Check(strategy, outcome.agrees, outcome.largest if isfinite(outcome.largest) else None, length, reason)
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:

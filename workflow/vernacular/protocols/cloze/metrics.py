@@ -11,8 +11,7 @@ and byte, or in a masked model.
 from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, logliks, result
-from vernacular.protocols.options.metrics import by_unit
+from vernacular.metrics.spans import asked, by_unit, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [

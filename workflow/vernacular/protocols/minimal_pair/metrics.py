@@ -6,8 +6,7 @@
 from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, logliks, result
-from vernacular.protocols.options.metrics import by_unit
+from vernacular.metrics.spans import asked, by_unit, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [

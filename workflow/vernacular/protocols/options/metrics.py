@@ -2,10 +2,8 @@
 
 from vernacular.metrics.choice import choose, correct_options, margin, probabilities
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, logliks, result
+from vernacular.metrics.spans import asked, by_unit, logliks, result
 from vernacular.types import Item, Request, Result, Score
-
-UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -35,8 +33,8 @@ def _row(item: Item, spans: dict) -> dict:
     prompt = spans["choice:0"].before if "choice:0" in spans else None
     if scores is None:
         return result(item, spans, values={}, choice=choice, prompt=prompt)
-    # an option's own length, as the set has it: the blank between it and the question is not the option's
-    values = by_unit(spans, "choice", n, right, sizes=sizes(item["choices"]))
+    # lengths of the options as the dataset writes them, as in lm-eval: the space before an option is not part of it
+    values = by_unit(spans, "choice", n, right, texts=item["choices"])
     if alone:
         pmi = [after - before for after, before in zip(scores, alone, strict=True)]
         values |= choose(pmi, right).outcome("accuracy_pmi")
@@ -45,28 +43,3 @@ def _row(item: Item, spans: dict) -> dict:
         values["surprisal_right"] = -max(scores[i] for i in right)
         values["margin"] = margin(scores, right)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)
-
-
-def by_unit(
-    spans: dict, role: str, n: int, right: list[int], name: str = "accuracy", sizes: dict[str, list[int]] | None = None
-) -> dict[str, float]:
-    """Accuracy of the choice by sum and per token, character and byte: {name: …, f"{name}_token": …, …}.
-
-    `sizes` gives the lengths of the n texts by unit, where they are not those of the spans.
-    """
-    values = {}
-    for suffix, unit in UNITS.items():
-        scores = logliks(spans, role, n, unit)
-        if sizes and unit in sizes and (sums := logliks(spans, role, n)):
-            known = all(sizes[unit])
-            scores = [score / size for score, size in zip(sums, sizes[unit], strict=True)] if known else None
-        values |= choose(scores, right).outcome(name + suffix)
-    return values
-
-
-def sizes(choices: list[str]) -> dict[str, list[int]]:
-    """Characters and UTF-8 bytes of each option, its own outer blanks included (as lm-eval counts them)."""
-    return {
-        "char": [len(choice) for choice in choices],
-        "byte": [len(choice.encode("utf-8", "surrogatepass")) for choice in choices],
-    }
