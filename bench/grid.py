@@ -76,7 +76,7 @@ def read_grid() -> tuple[config.Config, list[str]]:
 
 def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
     """Tokens read and written per item, and those of the block that all items share."""
-    given = specs.of_items(asked, evaluation)
+    given = specs.of_items(asked)["items"][evaluation.items]
     items, _ = load_items(
         given["task"], evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW
     )

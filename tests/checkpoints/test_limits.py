@@ -6,6 +6,7 @@ Each case runs in a process of its own, under a limit of time and memory: withou
 import json
 import os
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -32,11 +33,12 @@ import sys
 from pathlib import Path
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.core.errors import ModelError
-base = {"name": "b", "source": "./b", "folder": sys.argv[2], "fingerprint": "b"}
-try:
-    resolve_adapter("m", sys.argv[1], base)
-except ModelError as error:
-    print(error)
+base = {"name": "b", "source": "./b", "folder": sys.argv[1], "fingerprint": "b"}
+for adapter in sys.argv[2:]:
+    try:
+        resolve_adapter("m", adapter, base)
+    except ModelError as error:
+        print(error)
 """
 
 
@@ -58,11 +60,12 @@ from pathlib import Path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
-try:
-    record = resolve("m", sys.argv[1], Path(sys.argv[2]), kind="causal")
-    load(record | {"dtype": "float32", "device": "cpu"})
-except ModelError as error:
-    print(error)
+for folder in sys.argv[2:]:
+    try:
+        record = resolve("m", folder, Path(sys.argv[1]), kind="causal")
+        load(record | {"dtype": "float32", "device": "cpu"})
+    except ModelError as error:
+        print(error)
 """
 ENCODE = LOAD.replace(
     "vernacular.inference.model.load import load", "vernacular.metrics.similarity.compute import _measured"
@@ -179,26 +182,27 @@ def test_a_gguf_file_that_is_none_is_refused_in_time(tmp_path, make, sentence):
     assert sentence in said(RESOLVE, tmp_path / "m.gguf", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json", "tokenizer.json"])
-def test_an_adapter_with_a_fifo_is_refused_in_time(folder, tmp_path, name):
+def test_an_adapter_with_a_fifo_is_refused_in_time(folder, tmp_path):
     adapting.train(folder, tmp_path / "adapter", steps=1)
-    fifo(name)(tmp_path / "adapter")
-    assert f"{name}: expected a regular file, got a named pipe" in said(ADAPTER, tmp_path / "adapter", folder)
+    names = ["adapter_model.safetensors", "adapter_config.json", "tokenizer.json"]
+    for name in names:
+        shutil.copytree(tmp_path / "adapter", tmp_path / f"{name}.d")
+        fifo(name)(tmp_path / f"{name}.d")
+    lines = said(ADAPTER, folder, *(tmp_path / f"{name}.d" for name in names)).splitlines()
+    for name, line in zip(names, lines, strict=True):
+        assert f"{name}: expected a regular file, got a named pipe" in line
 
 
 @pytest.mark.parametrize("code", [LOAD, ENCODE])
-@pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
-        ({"vocab_size": 10**10}, "parameters, and its weights justify"),
-        ({"intermediate_size": 10**9}, "parameters, and its weights justify"),
-    ],
-)
-def test_sizes_that_the_weights_do_not_justify_are_refused_in_time(folder, tmp_path, code, keys, sentence):
-    config(**keys)(folder)
-    message = said(code, folder, tmp_path)
-    assert sentence in message
-    assert str(folder) in message
+def test_sizes_that_the_weights_do_not_justify_are_refused_in_time(folder, tmp_path, code):
+    folders = []
+    for keys in ({"vocab_size": 10**10}, {"intermediate_size": 10**9}):
+        folders.append(shutil.copytree(folder, tmp_path / str(len(folders)) / "m"))
+        config(**keys)(folders[-1])
+    lines = said(code, tmp_path, *folders).splitlines()
+    for each, line in zip(folders, lines, strict=True):
+        assert "parameters, and its weights justify" in line
+        assert str(each) in line
 
 
 OWN = """import torch
@@ -220,7 +224,7 @@ def test_what_is_built_is_counted_whatever_the_config_calls_it(folder, tmp_path,
     trusting = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
     trusting = trusting.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules")}
-    message = said(trusting, folder, tmp_path, **environment)
+    message = said(trusting, tmp_path, folder, **environment)
     assert sentence in message
     assert bool(sentence) == bool(message)
 

@@ -69,8 +69,8 @@ def load_all(path: Path) -> None:
     told = [specs.of_inference(found, list(found.models)), specs.of_comparisons(found), specs.of_similarity(found)]
     told += [specs.of_model(found, name) for name in found.models] + [specs.of_report(found), specs.of_summary(found)]
     told += [specs.of_encoder(found, name) for name in found.encoders]
+    told += [specs.of_items(found), specs.of_requests(found)]
     for evaluation in found.evaluations.values():
-        told += [specs.of_items(found, evaluation), specs.of_requests(found, evaluation)]
         told.append(specs.data_files(found, evaluation))
         assert len(evaluation.id.encode()) < 240
     for name in [*found.models, *found.encoders, *found.joined]:

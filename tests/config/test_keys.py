@@ -67,7 +67,7 @@ def made(tmp_path, monkeypatch):
 
 
 def shown(found: config.Config, evaluation: str) -> dict:
-    return specs.of_items(found, found.evaluations[evaluation])
+    return specs.of_items(found)["items"][found.evaluations[evaluation].items]
 
 
 # ----- each spec, in full -------------------------------------------------------------------------------------------
@@ -88,8 +88,10 @@ def test_items_depend_on_their_task_in_their_language_their_files_and_their_limi
 
 def test_requests_depend_on_their_evaluation_and_the_lines_of_its_prompts(made):
     found = made()
-    assert specs.of_requests(found, found.evaluations[LETTERS]) == {
+    assert set(specs.of_requests(found)["evaluations"]) == set(found.evaluations)
+    assert specs.of_requests(found)["evaluations"][LETTERS] == {
         "evaluation": LETTERS,
+        "items": "mine.gl.limit5",
         "task": {"task": "mine", "prompt": "question", "protocols": ["letters", "generation"]},
         "language": "gl",
         "protocol": "letters",

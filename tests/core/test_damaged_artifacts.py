@@ -110,11 +110,16 @@ READ_BY = [
 @pytest.mark.parametrize(("file", "verbs"), READ_BY, ids=lambda each: each if isinstance(each, str) else "")
 def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, verbs, damage, capsys):
     damage(Path(file))
+    built = Path(f"results/requests/{OPTIONS}.parquet")
     for verb in verbs:
+        content = built.read_bytes()
+        if verb == "requests":
+            built.unlink()  # a file that is up to date is kept
         if verb == "answers" and not Path(file).exists():
             continue
         capsys.readouterr()
         assert run(verb) == 1, f"{verb} took it"
+        built.write_bytes(content)
         told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{verb}: ")]
         assert len(told) == 1
         assert file in told[0]

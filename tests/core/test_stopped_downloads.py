@@ -40,7 +40,7 @@ def items(source: dict) -> dict:
         "folder": ".",
         "languages": {"gl": entry},
     }
-    return {"task": task, "language": "gl", "data": "hub", "limit": None}
+    return {"items": {"t.gl": {"task": task, "language": "gl", "data": "hub", "limit": None}}}
 
 
 def started(hub: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.Popen:
@@ -94,4 +94,4 @@ def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(h
     kept = [path for path in (tmp_path / "hf").rglob(file) if path.is_file()]
     assert {hashlib.sha256(path.read_bytes()).digest() for path in kept} == {hashlib.sha256(whole).digest()}
     if verb == "items":
-        assert artifacts.metadata(tmp_path / "made" / verb)["rows"]["kept"] == 1000
+        assert artifacts.metadata(tmp_path / "made" / verb / "t.gl.parquet")["rows"]["kept"] == 1000

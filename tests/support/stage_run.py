@@ -31,10 +31,7 @@ class Run:
         return cli.main([verb, *getattr(self, verb)(model)])
 
     def everything(self) -> None:
-        for items in dict.fromkeys(e.items for e in self.config.evaluations.values()):
-            assert cli.main(["items", *self.items(items)]) == 0
-        for evaluation in self.config.evaluations:
-            assert cli.main(["requests", *self.requests(evaluation)]) == 0
+        assert self("items") == self("requests") == 0
         for model in self.config.models:
             for verb in ("model", "infer", "answers", "similarity", "metrics"):
                 if verb == "similarity":
@@ -46,15 +43,12 @@ class Run:
     def _given(self, protocol=None) -> list[str]:
         return [f"results/requests/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol != protocol]
 
-    def items(self, name: str) -> list[str]:
-        evaluation = next(e for e in self.config.evaluations.values() if e.items == name)
-        return ["--spec", _spec(specs.of_items(self.config, evaluation)), "--out", f"resources/items/{name}.parquet"]
+    def items(self, _: str) -> list[str]:
+        return ["--spec", _spec(specs.of_items(self.config)), "--out", "resources/items"]
 
-    def requests(self, name: str) -> list[str]:
-        evaluation = self.config.evaluations.get(name) or self.config.evaluations[OPTIONS]
-        files = ["--items", f"resources/items/{evaluation.items}.parquet"]
-        files += ["--out", f"results/requests/{evaluation.id}.parquet"]
-        return ["--spec", _spec(specs.of_requests(self.config, evaluation)), *files]
+    def requests(self, _: str) -> list[str]:
+        files = ["--items-folder", "resources/items", "--out", "results/requests"]
+        return ["--spec", _spec(specs.of_requests(self.config)), *files]
 
     def model(self, name: str) -> list[str]:
         return ["--spec", _spec(specs.of_model(self.config, name)), "--out", f"resources/models/{name}.json"]

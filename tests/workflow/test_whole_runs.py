@@ -155,17 +155,10 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
         "complete",
         "all",
     }
-    run = place.run()
-    assert run.returncode == 0, said(run)
-    results = place.results()
-    assert set(results["model"]) == {"tiny", "masked"}
-    notes = place.notes()
-    refused = notes.query("model == 'masked' and kind == 'not applicable'")
-    assert "letters needs a causal model; masked is a masked one" in set(refused["note"])
-    assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
 
 
 def test_an_adapter_is_asked_in_the_job_of_its_base_and_compared_with_it(place):
+    """In one run with the masked model of the test before."""
     adapting.train(place.folder / "causal", place.folder / "lora", steps=2)
     place.config["models"]["tuned"] = {"base": "tiny", "adapter": "./lora"}
     run = place.run()
@@ -173,11 +166,20 @@ def test_an_adapter_is_asked_in_the_job_of_its_base_and_compared_with_it(place):
     log = (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
     assert f"{len(ASKED)} evaluations computed, {len(ASKED)} evaluations found in the store" in log
     results = place.results()
+    assert set(results["model"]) == {"tiny", "masked", "tuned"}
     assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
     assert results.query("model == 'tiny'")["adapter"].isna().all()
     compared = pd.read_parquet(place.folder / "results" / "summary" / "comparisons.parquet")
     assert set(zip(compared["baseline"], compared["candidate"], strict=True)) == {("tiny", "tuned")}
     assert set(compared["evaluation"]) == ASKED
+
+
+def test_what_does_not_apply_to_a_masked_model_is_named(place):
+    results = place.results()
+    notes = place.notes()
+    refused = notes.query("model == 'masked' and kind == 'not applicable'")
+    assert "letters needs a causal model; masked is a masked one" in set(refused["note"])
+    assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
 
 
 def _content(path) -> tuple[list[dict], dict]:

@@ -72,11 +72,6 @@ def above_output(levels):
     return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
 
 
-# The first evaluation of a set of items says where they come from; the config check made the others agree.
-def evaluation_of(wildcards):
-    return next(e for e in CONFIG.evaluations.values() if e.items == wildcards.itemset)
-
-
 # What a base is asked with, and the records of it and its adapters
 def settings_of(wildcards):
     return CONFIG.models[wildcards.base]
@@ -111,7 +106,6 @@ wildcard_constraints:
     shard=r"\d+of\d+",
     model="|".join(map(re.escape, CONFIG.models)),
     evaluation="|".join(map(re.escape, CONFIG.evaluations)),
-    itemset="|".join(re.escape(e.items) for e in CONFIG.evaluations.values()),
 
 
 # What could not be had is tried again by the next run; planning deletes nothing, so this is done when a run has ended

@@ -6,24 +6,26 @@ A set that cannot be had (gated, gone, no network) leaves a file that says so, a
 """
 
 
-# the items of one task in one language, in the one schema every stage reads
+# the items of all tasks in all languages, in the one schema every stage reads; those that are up to date are kept, so
+# that a language more reads that language alone
 rule items:
     output:
-        "resources/items/{itemset}.parquet",
+        update(items_of()),
     log:
-        "logs/items/{itemset}.log",
+        "logs/items/items.log",
     benchmark:
-        "benchmarks/items/{itemset}.tsv"
+        "benchmarks/items/items.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
     resources:
         try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
-        runtime=60,
+        runtime=240,
     params:
-        spec=lambda wildcards: spec("items", **specs.of_items(CONFIG, evaluation_of(wildcards))),
+        spec=lambda wildcards: spec("items", **specs.of_items(CONFIG)),
+        folder=above_output(1),
     message:
-        "items: read and normalise {wildcards.itemset}"
+        "items: read and normalise the data sets"
     shell:
-        "python -m vernacular items --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular items --spec - --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -1,26 +1,27 @@
 """Items -> requests. REQUIRED INPUTS: resources/items/. OUTPUTS: results/requests/{evaluation}.parquet."""
 
 
-# the prompts of one evaluation, few-shot block and scored spans included; the same for every model
+# the prompts of every evaluation, few-shot block and scored spans included; the same for every model
 rule requests:
     input:
-        lambda wildcards: f"resources/items/{CONFIG.evaluations[wildcards.evaluation].items}.parquet",
+        items_of(),
     output:
-        "results/requests/{evaluation}.parquet",
+        update(of_each("results/requests/{evaluation}.parquet")),
     log:
-        "logs/requests/{evaluation}.log",
+        "logs/requests/requests.log",
     benchmark:
-        "benchmarks/requests/{evaluation}.tsv"
+        "benchmarks/requests/requests.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
     resources:
         try_number=attempt_of,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
-        runtime=30,
+        runtime=60,
     params:
-        spec=lambda wildcards: spec("requests", **specs.of_requests(CONFIG, CONFIG.evaluations[wildcards.evaluation])),
+        spec=lambda wildcards: spec("requests", **specs.of_requests(CONFIG)),
+        folder=above_output(1),
     message:
-        "requests: write the prompts of {wildcards.evaluation}"
+        "requests: write the prompts of all evaluations"
     shell:
-        "python -m vernacular requests --spec - --items {input:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular requests --spec - --items-folder resources/items --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, first_line, is_contained, refusal, without_secrets, writing
+from vernacular.core.errors import MachineError, UserError, first_line, is_contained, log_to, refusal
 
 log = logging.getLogger("vernacular")
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             return _run(args)
         if (reason := processes.death(status)) is None:
             return status
-        _log_to(args.log)
+        log_to(args.log)
         if not _is_last(args):
             print(f"{args.verb}: {reason}; it is tried again.", file=sys.stderr)
             return 128 - status
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
 def _run(args) -> int:
     started = time.perf_counter()
     try:
-        _log_to(args.log)
+        log_to(args.log)
         line = _command(args.run)(args)
     except MachineError as error:
         if args.contained and _is_last(args):
@@ -116,12 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     check = verb("check", "check", "say what is wrong with a config file, or what it asks for", spec=False)
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
 
-    items = verb("items", "items", "read one data set in one language into items", contained=True)
-    items.add_argument("--out", type=Path, required=True)
+    items = verb("items", "items", "read datasets into items", contained=True)
+    items.add_argument("--out", type=Path, required=True, help="directory of the items files")
 
-    requests = verb("requests", "requests", "write the prompts of one evaluation", contained=True)
-    requests.add_argument("--items", type=Path, required=True)
-    requests.add_argument("--out", type=Path, required=True)
+    requests = verb("requests", "requests", "write the prompts of evaluations", contained=True)
+    requests.add_argument("--items-folder", type=Path, required=True)
+    requests.add_argument("--out", type=Path, required=True, help="directory of the requests files")
 
     treebank = verb("treebank", "treebank", "make minimal pairs from treebanks, and show how", spec=False)
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
@@ -228,43 +228,6 @@ def _is_last(args) -> bool:
 
 def _json(text: str) -> dict:
     return json.loads(sys.stdin.read() if text == "-" else text)
-
-
-def _log_to(path: Path | None) -> None:
-    """Send messages and warnings to `path`; without one, warnings go to the terminal."""
-    logging.captureWarnings(True)
-    if path:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
-        logging.basicConfig(handlers=[file], level=logging.INFO)
-        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    else:
-        logging.basicConfig(level=logging.WARNING)
-        form = "%(message)s"
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Discreet(form))
-
-
-class _LogFile(logging.FileHandler):
-    """A log on a full disk ends with one line on the terminal, not with a traceback for each message."""
-
-    refused = False
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        refused = refusal(error, self.baseFilename) if isinstance(error := sys.exc_info()[1], OSError) else None
-        if refused is None:
-            super().handleError(record)
-        elif not self.refused:
-            self.refused = True
-            print(refused, file=sys.stderr)
-
-
-class _Discreet(logging.Formatter):
-    """The clients log every address that they ask, and the Hub sends them on to addresses that hold a signature."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The vocabulary of the package: the rows that stages exchange, and the role of a request.
+"""The vocabulary of the package: evaluations, the rows that stages exchange, and the role of a request.
 
 Rows are dicts, as `pyarrow.Table.to_pylist` gives them; the TypedDicts name their keys. Their Arrow schemas, which are
 checked on every write, are in the `schema.py` of the stage that writes them.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # what tells one evaluation from another
@@ -47,6 +48,34 @@ def skipped_reason(role: str) -> str | None:
     ('no context', None)
     """
     return role.removeprefix(_SKIPPED) if role.startswith(_SKIPPED) else None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """task × language × protocol × shots × seed × style, and the options that go with it."""
+
+    task: str
+    language: str
+    protocol: str
+    shots: int
+    seed: int
+    style: str
+    data: str  # "hub" or "samples"
+    limit: int | None
+    options: tuple[tuple[str, object], ...] = ()  # what the protocol lets a person choose, where they did
+
+    @property
+    def id(self) -> str:
+        """A file name: `openbookqa.gl.generation.5shot`, with `.seed1` and `.open` where these are not the default."""
+        parts = [self.task, self.language, self.protocol, f"{self.shots}shot"]
+        parts += [f"seed{self.seed}"] if self.seed else []
+        parts += [self.style] if self.style != "default" else []
+        return ".".join(parts)
+
+    @property
+    def items(self) -> str:
+        """The stem of its items file: `openbookqa.gl`, or `openbookqa.gl.limit50` where not all items are taken."""
+        return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
 
 
 class Item(TypedDict):

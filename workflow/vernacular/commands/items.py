@@ -1,10 +1,12 @@
-"""Command `items`: one dataset in one language -> items."""
+"""Command `items`: the datasets of a run, each in one language -> items."""
 
 import logging
 import sys
+from pathlib import Path
 
+from vernacular.commands.batch import Attempts, fail_rest, make_each
 from vernacular.core import artifacts
-from vernacular.core.errors import DataError
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.schema import ITEMS
@@ -13,38 +15,54 @@ log = logging.getLogger("vernacular")
 
 
 def items(args) -> str:
-    """One data set in one language; a set that cannot be had leaves a file that says so, and the others go on."""
-    spec = args.spec
-    name = f"{spec['task']['task']}.{spec['language']}"
-    try:
-        rows, note = load_items(
-            spec["task"],
-            spec["language"],
-            source=spec["data"],
-            limit=spec["limit"],
-            seed=0,
-            root=WORKFLOW,
-        )
-    except DataError as error:
-        log.error(str(error))
-        return give_up(args, str(error))
+    """Read every dataset into `args.out/{task}.{language}.parquet`.
+
+    A dataset that is unavailable leaves a file that states the reason; the others are read.
+    """
+    made, kept, failed = make_each(args, _specs(args), _is_current, _read, _state)
+    counts = [f"{made} datasets read", f"{kept} up to date" * bool(kept), f"{failed} unavailable" * bool(failed)]
+    return f"items: {', '.join(filter(None, counts))}"
+
+
+def died(args, reason: str) -> bool:
+    """Note where the process died; return whether there is something else to try, without that dataset."""
+    return Attempts(args).died(reason)
+
+
+def give_up(args, reason: str) -> str:
+    """Write items files without rows that state why the remaining datasets are unavailable."""
+    return fail_rest(args, _specs(args), _is_current, _state, reason)
+
+
+def _specs(args) -> dict[str, dict]:
+    shared = {key: value for key, value in args.spec.items() if key != "items"}
+    return {name: {**shared, **spec} for name, spec in args.spec["items"].items()}
+
+
+def _is_current(path: Path, spec: dict) -> bool:
+    found = artifacts.metadata(path)
+    return "unavailable" not in found and found.get("key") == fingerprint(spec)
+
+
+def _read(path: Path, spec: dict) -> str:
+    rows, note = load_items(
+        spec["task"], spec["language"], source=spec["data"], limit=spec["limit"], seed=0, root=WORKFLOW
+    )
     made_of = artifacts.made_of(spec, note["source"]["sha256"])
-    artifacts.write(args.out, ITEMS, rows, {**note, "fingerprint": made_of})
+    artifacts.write(path, ITEMS, rows, {**note, "key": fingerprint(spec), "fingerprint": made_of})
     for warning in note["warnings"]:
         log.warning(warning)
         print(f"items: {warning}", file=sys.stderr)
     shown = sum(row["demonstration"] for row in rows)
     dropped = sum(note["rows"]["dropped"].values())
     return (
-        f"items: {name}: {len(rows) - shown} items"
+        f"items: {path.stem}: {len(rows) - shown} items"
         + (f", {shown} to draw demonstrations from" if shown else "")
-        + (f", {dropped} rows left out (reasons in {args.log or 'the metadata'})" if dropped else "")
+        + (f", {dropped} rows left out (reasons in the metadata)" if dropped else "")
     )
 
 
-def give_up(args, reason: str) -> str:
-    """Write an items file without rows that states why the dataset is unavailable."""
-    task, language = args.spec["task"]["task"], args.spec["language"]
-    note = {"task": task, "unavailable": reason}
-    artifacts.write(args.out, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
-    return f"items: {task}.{language}: unavailable ({reason})"
+def _state(path: Path, spec: dict, reason: str) -> str:
+    note = {"task": spec["task"]["task"], "unavailable": reason}
+    artifacts.write(path, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
+    return f"items: {path.stem}: unavailable ({reason})"

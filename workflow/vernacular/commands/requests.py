@@ -1,37 +1,68 @@
-"""Command `requests`: items -> the requests of one evaluation."""
+"""Command `requests`: items -> the requests of every evaluation."""
 
-import logging
+from functools import partial
+from pathlib import Path
 
+from vernacular.commands.batch import Attempts, fail_rest, make_each
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.protocols.build import build, evaluated_by
 from vernacular.protocols.schema import REQUESTS, request_size
 
-log = logging.getLogger("vernacular")
-
 
 def requests(args) -> str:
-    """The prompts of one evaluation; of a dataset that is unavailable, none."""
-    spec = args.spec
-    source = artifacts.metadata(args.items)
-    if unavailable := source.get("unavailable"):
-        give_up(args, unavailable)
-        return f"requests: {spec['evaluation']}: none, the dataset is unavailable"
-    given = ("language", "protocol", "shots", "seed", "style", "options")
-    rows, built = build(items_in(args.items), spec["task"], **{key: spec[key] for key in given})
-    artifacts.write(args.out, REQUESTS, rows, {**_about(args, source), **built, "size": request_size(rows)})
-    return f"requests: {spec['evaluation']}: {len(rows)}"
+    """Write the prompts of every evaluation to `args.out/{evaluation}.parquet`; of an unavailable dataset, none."""
+    made, kept, failed = make_each(args, _specs(args), *(partial(step, args) for step in (_is_current, _build, _state)))
+    counts = [f"{made} evaluations built", f"{kept} up to date" * bool(kept), f"{failed} failed" * bool(failed)]
+    return f"requests: {', '.join(filter(None, counts))}"
+
+
+def died(args, reason: str) -> bool:
+    """Note where the process died; return whether there is something else to try, without that evaluation."""
+    return Attempts(args).died(reason)
 
 
 def give_up(args, reason: str) -> str:
-    """Write a requests file without rows that states why there are none."""
-    about = _about(args, artifacts.metadata(args.items))
-    artifacts.write(args.out, REQUESTS, [], {**about, "unavailable": reason})
-    return f"requests: {args.spec['evaluation']}: unavailable ({reason})"
+    """Write requests files without rows that state why the remaining evaluations have none."""
+    return fail_rest(args, _specs(args), partial(_is_current, args), partial(_state, args), reason)
 
 
-def _about(args, source: dict) -> dict:
-    spec = args.spec
+def _specs(args) -> dict[str, dict]:
+    shared = {key: value for key, value in args.spec.items() if key != "evaluations"}
+    return {name: {**shared, **spec} for name, spec in args.spec["evaluations"].items()}
+
+
+def _items(args, spec: dict) -> Path:
+    return args.items_folder / f"{spec['items']}.parquet"
+
+
+def _is_current(args, path: Path, spec: dict) -> bool:
+    found = artifacts.metadata(path)
+    return "unavailable" not in found and found["fingerprint"] == _fingerprint(args, spec)
+
+
+def _build(args, path: Path, spec: dict) -> str:
+    source = artifacts.metadata(_items(args, spec))
+    if unavailable := source.get("unavailable"):
+        _state(args, path, spec, unavailable)
+        return f"requests: {path.stem}: none, the dataset is unavailable"
+    given = ("language", "protocol", "shots", "seed", "style", "options")
+    rows, built = build(items_in(_items(args, spec)), spec["task"], **{key: spec[key] for key in given})
+    artifacts.write(path, REQUESTS, rows, {**_about(args, spec, source), **built, "size": request_size(rows)})
+    return f"requests: {path.stem}: {len(rows)}"
+
+
+def _state(args, path: Path, spec: dict, reason: str) -> str:
+    about = _about(args, spec, artifacts.metadata(_items(args, spec)))
+    artifacts.write(path, REQUESTS, [], {**about, "unavailable": reason})
+    return f"requests: {path.stem}: unavailable ({reason})"
+
+
+def _about(args, spec: dict, source: dict) -> dict:
     about = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
     about |= {"task": spec["task"]["task"], "items": source} | evaluated_by(spec["protocol"])
-    return about | {"fingerprint": artifacts.made_of(spec, args.items)}
+    return about | {"fingerprint": _fingerprint(args, spec)}
+
+
+def _fingerprint(args, spec: dict) -> str:
+    return artifacts.made_of(spec, _items(args, spec))

@@ -26,7 +26,13 @@ _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards"
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
-def of_items(config: Config, evaluation: Evaluation) -> dict:
+def of_items(config: Config) -> dict:
+    """What each items file depends on; the check of the config made evaluations that share one agree."""
+    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.evaluations.values())}
+    return {"items": {name: _dataset(config, evaluations[name]) for name in sorted(evaluations)}}
+
+
+def _dataset(config: Config, evaluation: Evaluation) -> dict:
     """The task file as far as this language goes, and which rows of it."""
     task = config.tasks[evaluation.task]
     language = {evaluation.language: task["languages"][evaluation.language]}
@@ -40,7 +46,12 @@ def of_items(config: Config, evaluation: Evaluation) -> dict:
     }
 
 
-def of_requests(config: Config, evaluation: Evaluation) -> dict:
+def of_requests(config: Config) -> dict:
+    """What the requests of each evaluation depend on, besides its items."""
+    return {"evaluations": {e.id: _prompts(config, e) | {"items": e.items} for e in config.evaluations.values()}}
+
+
+def _prompts(config: Config, evaluation: Evaluation) -> dict:
     """The evaluation, and the words of its prompts."""
     task = config.tasks[evaluation.task]
     return {

@@ -1,41 +1,13 @@
 """An entry of `evaluations:` spelt out: one evaluation for each language, protocol, style, number of shots and seed."""
 
 import itertools
-from dataclasses import dataclass
 from itertools import combinations
 
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.paths import WORKFLOW
 from vernacular.protocols.prompts import load_labels
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_prompt_lines, takes_shots
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """task × language × protocol × shots × seed × style, and the options that go with it."""
-
-    task: str
-    language: str
-    protocol: str
-    shots: int
-    seed: int
-    style: str
-    data: str  # "hub" or "samples"
-    limit: int | None
-    options: tuple[tuple[str, object], ...] = ()  # what the protocol lets a person choose, where they did
-
-    @property
-    def id(self) -> str:
-        """A file name: `openbookqa.gl.generation.5shot`, with `.seed1` and `.open` where these are not the default."""
-        parts = [self.task, self.language, self.protocol, f"{self.shots}shot"]
-        parts += [f"seed{self.seed}"] if self.seed else []
-        parts += [self.style] if self.style != "default" else []
-        return ".".join(parts)
-
-    @property
-    def items(self) -> str:
-        """The stem of its items file: `openbookqa.gl`, or `openbookqa.gl.limit50` where not all items are taken."""
-        return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
+from vernacular.types import Evaluation
 
 
 def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:

@@ -1,4 +1,4 @@
-"""User errors, one class per kind; the message is the one or two lines that the user reads.
+"""User errors, one class per kind, and the log; the message is the one or two lines that the user reads.
 
 `cli.py` and the Snakefile print the message and exit with status 1. Any other exception is a bug and keeps its
 traceback, except for what a disk refuses: a full disk, an exceeded quota, a read-only file system, a missing permission
@@ -8,8 +8,10 @@ and a failing device are the user's to resolve, and the operating system often r
 import contextlib
 import difflib
 import errno
+import logging
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,3 +169,40 @@ def writing(path: Path | str) -> Iterator[None]:
         if (refused := refusal(error, path)) is None:
             raise
         raise refused from error
+
+
+def log_to(path: Path | None) -> None:
+    """Send messages and warnings to `path`; without one, warnings go to the terminal."""
+    logging.captureWarnings(True)
+    if path:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
+        logging.basicConfig(handlers=[file], level=logging.INFO)
+        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    else:
+        logging.basicConfig(level=logging.WARNING)
+        form = "%(message)s"
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Discreet(form))
+
+
+class _LogFile(logging.FileHandler):
+    """A log on a full disk ends with one line on the terminal, not with a traceback for each message."""
+
+    refused = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        refused = refusal(error, self.baseFilename) if isinstance(error := sys.exc_info()[1], OSError) else None
+        if refused is None:
+            super().handleError(record)
+        elif not self.refused:
+            self.refused = True
+            print(refused, file=sys.stderr)
+
+
+class _Discreet(logging.Formatter):
+    """The clients log every address that they ask, and the Hub sends them on to addresses that hold a signature."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))

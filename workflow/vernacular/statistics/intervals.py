@@ -176,7 +176,7 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
         weights = rng.multinomial(n_clusters, counts / n_clusters, size=resamples)
         return weights @ kinds[0] / (weights @ kinds[1])
     means = np.empty(resamples)
-    for rows in _chunks(resamples, n_clusters):
+    for rows in chunks(resamples, n_clusters):
         drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters), dtype=np.int32)
         means[rows] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
     return means
@@ -194,7 +194,7 @@ def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, ve
     starts = np.cumsum(sizes) - sizes
     alone = n_clusters == len(codes) and bool((sizes == 1).all())
     values = np.full(resamples, np.nan)
-    for rows in _chunks(resamples, len(codes)):
+    for rows in chunks(resamples, len(codes)):
         drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters))
         lengths = np.full(len(drawn), n_clusters) if alone else sizes[drawn].sum(axis=1)
         for length in np.unique(lengths[lengths > 0]):
@@ -216,8 +216,8 @@ def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
 
 
-def _chunks(resamples: int, width: int):
-    """Slices of 0..resamples that hold about `_CELLS` numbers each."""
-    step = max(1, _CELLS // max(1, width))
-    for start in range(0, resamples, step):
-        yield slice(start, min(start + step, resamples))
+def chunks(rows: int, width: int, cells: int = _CELLS):
+    """Slices of 0..rows that hold about `cells` numbers each in rows of `width`."""
+    step = max(1, cells // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
-from vernacular.statistics.intervals import expanded_tail
+from vernacular.statistics.intervals import chunks, expanded_tail
 
 
 def holm(p_values) -> np.ndarray:
@@ -171,7 +171,7 @@ def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.nd
     slack = 1e-9 * np.abs(sums).sum(0)  # equal but for rounding is as far out
     rng = np.random.default_rng([seed, 1])  # not the bootstrap's draws
     beyond = np.zeros(sums.shape[1])
-    for rows in _chunks(permutations, k):
+    for rows in chunks(permutations, k, _CELLS):
         signs = 2.0 * rng.integers(2, size=(rows.stop - rows.start, k), dtype=np.int8) - 1.0
         for columns in _chunks_of(sums.shape[1]):
             flipped = np.abs(signs @ sums[:, columns])
@@ -199,7 +199,7 @@ def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
     """
     rng = np.random.default_rng(seed)
     counts = np.empty((resamples, k), dtype=np.uint8 if k < 256 else np.uint16)
-    for rows in _chunks(resamples, k):
+    for rows in chunks(resamples, k, _CELLS):
         m = rows.stop - rows.start
         drawn = rng.integers(k, size=(m, k)) + k * np.arange(m)[:, None]
         counts[rows] = np.bincount(drawn.ravel(), minlength=m * k).reshape(m, k)
@@ -214,7 +214,7 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> 
     """
     different, which = np.unique(sizes, axis=1, return_inverse=True)  # columns mostly share their items
     means = np.empty((len(counts), sums.shape[1]))
-    for rows in _chunks(len(counts), len(sums)):
+    for rows in chunks(len(counts), len(sums), _CELLS):
         weights = counts[rows].astype(float)
         with np.errstate(invalid="ignore"):
             means[rows] = (weights @ sums) / (weights @ different)[:, which.ravel()]
@@ -243,12 +243,6 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
                 tail = expanded_tail(int(n_clusters[column]))
                 low[column], high[column] = np.quantile(drawn, [tail, 1 - tail])
     return low, high
-
-
-def _chunks(rows: int, width: int):
-    step = max(1, _CELLS // max(1, width))
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
 
 
 def _chunks_of(columns: int):
