@@ -70,6 +70,21 @@ def test_metrics_are_in_no_key_of_the_stages_before():
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in kept_apart}
 
 
+def test_a_tools_prompts_are_in_the_key_of_requests_and_its_parser_and_metric_in_that_of_similarity():
+    tool = "vernacular.interop.simil_eval"
+    expected = {
+        "requests": {tool, f"{tool}.prompts"},
+        "similarity": {tool, f"{tool}.answers", f"{tool}.moverscore"},
+        "metrics": {tool, f"{tool}.answers"},
+        "infer": set(),
+        "collect": set(),
+    }
+    for stage, modules in expected.items():
+        in_key = {name for name in closure(f"vernacular.commands.{stage}") if ".interop." in name}
+        assert in_key == modules, stage
+    assert not any(".interop" in name for entries in ENTRIES.values() for entry in entries for name in closure(entry))
+
+
 def test_every_command_module_is_in_its_own_key():
     for name in COMMANDS:
         assert name in closure(name)

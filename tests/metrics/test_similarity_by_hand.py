@@ -9,7 +9,6 @@ import numpy as np
 import ot
 import pytest
 import torch
-from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity import bertscore, cosine, encoder, moverscore
 from vernacular.metrics.similarity import token_metrics as tokens_of_pairs
 from vernacular.metrics.similarity.encoder import Tokens
@@ -168,36 +167,6 @@ def test_idf_weighs_the_first_pieces_of_words():
     idf = {i: i / 8 for i in range(6)}
     assert moverscore.token_weights(found).tolist() == [0, 1, 0, 0, 1, 0]
     assert moverscore.token_weights(found, idf).tolist() == [0, 1 / 8, 0, 0, 4 / 8, 0]
-    # that tool weighs its special tokens and drops "##"; "…" is no ASCII punctuation
-    found = tokens(["[CLS]", "com", "##e", ",", "…", "[SEP]"], [None] * 6)
-    assert moverscore.simil_eval_weights(found).tolist() == [1, 1, 0, 0, 1, 1]
-    assert moverscore.simil_eval_weights(found, idf).tolist() == [0, 1 / 8, 0, 0, 4 / 8, 5 / 8]
-
-
-def stub(pieces, words, vocabulary, unknown=None):
-    """An encoder of four tokens whose tokenizer gives every text these pieces."""
-    tokenizer = SimpleNamespace(convert_tokens_to_ids=lambda pieces: [vocabulary.get(p, unknown) for p in pieces])
-    made = tokens(pieces, words)
-    return SimpleNamespace(
-        name="stub", max_tokens=4, tokenizer=tokenizer, tokenize=lambda texts, lower_case: [made] if lower_case else []
-    )
-
-
-def test_simil_evals_tokens_stand_between_literal_cls_and_sep_and_are_cut_to_fit():
-    encoder = stub(["<s>", "a", "b", "c", "</s>"], [None, 0, 1, 2, None], {"a": 5, "b": 6}, unknown=1)
-    assert moverscore.simil_eval_tokens(encoder, ["a b c"]) == [
-        Tokens([1, 5, 6, 1], ["[CLS]", "a", "b", "[SEP]"], [""] * 4, [None] * 4, False)
-    ]
-
-
-def test_a_vocabulary_without_simil_evals_special_tokens_is_named():
-    encoder = stub(["a"], [0], {"a": 5})
-    with pytest.raises(ModelError) as error:
-        moverscore.simil_eval_tokens(encoder, ["a"])
-    assert str(error.value) == (
-        "stub: its vocabulary has neither [CLS] and [SEP] nor a token for unknown words, so it has no moverscore of the "
-        'variant "simil-eval".'
-    )
 
 
 def test_a_solver_that_gives_up_is_no_number(monkeypatch):
@@ -231,10 +200,10 @@ def test_metrics_that_one_pass_serves_stand_together():
         return {"metric": metric} | options
 
     cosine, mover, bert = spec("cosine"), spec("moverscore", variant="default"), spec("bertscore")
-    legacy = spec("moverscore", variant="simil-eval")
+    other = spec("moverscore", variant="other")
     one = {name: {"folder": "f"} for name in ("cosine", "moverscore", "bertscore")}
     assert tokens_of_pairs.sharing([mover, cosine, bert], one) == [[mover, bert], [cosine]]
-    assert tokens_of_pairs.sharing([legacy, bert], one) == [[legacy], [bert]]
+    assert tokens_of_pairs.sharing([other, bert], one) == [[other], [bert]]
     assert tokens_of_pairs.sharing([mover, bert], one | {"bertscore": {"folder": "g"}}) == [[mover], [bert]]
 
 

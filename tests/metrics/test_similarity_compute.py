@@ -137,26 +137,12 @@ def test_an_emoji_has_weight():
     assert all(map(moverscore.is_punctuation, ["«", "…", "+", "", " ", "؟", "—"]))
 
 
-def test_simil_eval_variant_lower_cases_and_strips_accents_of_a_cased_bert(folder):
-    encoder = TokenEncoder(tiny.record(folder))
-    (found,) = moverscore.simil_eval_tokens(encoder, ["A Coruña"])
-    assert "".join(found.pieces[1:-1]).replace("##", "") == "acoruna"
-    (ours,) = encoder.tokenize(["A Coruña"])  # and leaves the tokenizer as it was
-    assert "".join(ours.pieces[1:-1]).replace("##", "") == "ACoruña"
-
-
-def test_simil_eval_variant_weighs_the_special_tokens(folder):
-    encoder = TokenEncoder(tiny.record(folder))
-    (found,) = moverscore.simil_eval_tokens(encoder, ["..."])
-    assert moverscore.simil_eval_weights(found).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
-
-
 @pytest.mark.parametrize(
     ("metric", "sentence"),
     [
         ("cosin", 'similarity metric "cosin" does not exist. Did you mean "cosine"'),
         ({"metric": "bertscore", "idff": True}, 'Did you mean "idf"'),
-        ({"metric": "moverscore", "variant": "simileval"}, 'Did you mean "simil-eval"'),
+        ({"metric": "moverscore", "variant": "defalt"}, 'Did you mean "default"'),
     ],
 )
 def test_a_metric_we_do_not_have_is_named_with_the_nearest(folder, metric, sentence):
@@ -175,23 +161,6 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
     assert [metadata["encoders"][name]["truncated_texts"] for name in ALL] == [0, 0, 0]
     nothing = {"failed_generations": 0, "distinct_pairs": 0, "distinct_texts": 0}
     assert metadata["counts"] == {"items": 1, "empty_answers": 1} | nothing
-
-
-def test_simil_evals_style_is_parsed_and_measured_as_that_tool_does(folder):
-    request = {
-        **tiny.requests([generation("a", "")])[0],
-        "text": "PREGUNTA: x\nRESPOST",
-        "decoding": {"temperature": 0.5},
-    }
-    generations = [{**generation("a", ""), "raw": "A: a: mazá"}]
-    metrics = ["cosine", {"metric": "moverscore", "variant": "simil-eval"}, {"metric": "bertscore", "idf": True}]
-    encoders, style = {"default": tiny.record(folder)}, "simil-eval"
-    rows, metadata = compute.similarities(
-        [item("a", [" mazá", "casa"])], generations, metrics, encoders, requests=[request], style=style
-    )
-    assert [row["similarities"][0] for row in rows] == [pytest.approx(1.0, abs=1e-5)] * 3
-    assert "variant:simil-eval" in metadata["signatures"]["moverscore"]
-    assert "idf:yes" in metadata["signatures"]["bertscore"]
 
 
 def test_a_text_that_two_evaluations_share_is_embedded_once(folder, monkeypatch):
@@ -227,8 +196,7 @@ def test_a_text_that_two_evaluations_share_is_embedded_once(folder, monkeypatch)
     assert (alone == again).all()
 
 
-@pytest.mark.parametrize(("style", "read"), [("default", {"mazá", "casa"}), ("simil-eval", {" mazá", "casa "})])
-def test_only_simil_evals_style_compares_blanks_too(folder, monkeypatch, style, read):
+def test_texts_are_compared_without_the_whitespace_around_them(folder, monkeypatch):
     from sentence_transformers import SentenceTransformer
     from vernacular.metrics.similarity import cosine
 
@@ -240,10 +208,8 @@ def test_only_simil_evals_style_compares_blanks_too(folder, monkeypatch, style, 
         return encode(self, sentences, **options)
 
     monkeypatch.setattr(SentenceTransformer, "encode", note)
-    rows, metadata = similarities(
-        [item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], folder, style=style
-    )
-    assert texts == read
+    rows, metadata = similarities([item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], folder)
+    assert texts == {"mazá", "casa"}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)
     assert metadata["counts"]["distinct_texts"] == 2
 

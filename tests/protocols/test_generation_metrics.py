@@ -24,8 +24,7 @@ def item(name="a", choices=tuple(CHOICES), gold=(0,), target=None):
 
 
 def request(name="a", text="Pregunta: Que?\nResposta:"):
-    decoding = {"temperature": 0.5} if text.endswith("RESPOST") else None  # only Simil-Eval's answers are sampled
-    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": "", "text": text, "decoding": decoding}
+    return {"item_id": name, "role": "answer", "kind": "generate", "prefix": "", "text": text, "decoding": None}
 
 
 def generated(answer, name="a", flag=None, raw=None):
@@ -43,9 +42,9 @@ def similar(scores, metric="cosine", name="a"):
     return {"item_id": name, "metric": metric, "similarities": list(scores)}
 
 
-def one(answer, *similarities, flag=None, raw=None, text="Pregunta: Que?\nResposta:", **of_item):
+def one(answer, *similarities, flag=None, raw=None, **of_item):
     rows = generation.per_item(
-        [item(**of_item)], [request(text=text)], [generated(answer, flag=flag, raw=raw)], list(similarities)
+        [item(**of_item)], [request()], [generated(answer, flag=flag, raw=raw)], list(similarities)
     )
     _as_table(rows, TASK_RESULTS)
     return rows[0]
@@ -206,11 +205,6 @@ def test_the_choice_shown_is_cosines_where_there_is_one():
 
 
 def test_a_hostile_answer_that_repeats_the_label_gains_nothing():
-    """Simil-Eval takes the last label's line, and what stands before its last colon goes."""
-    text = "PREGUNTA: Que? \n                RESPOST"
-    row = one("", text=text, raw="A: unha mazá\nRESPOSTA: RESPOSTA: RESPOSTA")
-    assert row["prediction"] == " RESPOSTA"
-    assert row["values"]["exact_match"] == 0.0
     row = one("Resposta: unha mazá Resposta:")
     assert row["prediction"] == "Resposta: unha mazá Resposta:"
     assert row["values"]["exact_match"] == 0.0

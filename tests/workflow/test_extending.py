@@ -1,4 +1,4 @@
-"""A protocol is one package, and the formats of other tools are one block: a clone gains the one and loses the other."""
+"""A protocol is one package, and what exists for other tools is one block: a clone gains the one and loses the other."""
 
 import shutil
 
@@ -50,7 +50,12 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extending")
     (folder / "work" / "mine").mkdir(parents=True)
     place = Clone(
-        folder, [{"task": "openings", "limit": 4}, {"task": "palmx_culture", "languages": ["ar"], "limit": 4}]
+        folder,
+        [
+            {"task": "openings", "limit": 4},
+            {"task": "palmx_culture", "languages": ["ar"], "limit": 4},
+            {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"], "limit": 4},
+        ],
     )
     own = place.code("vernacular/protocols/opening")
     own.mkdir()
@@ -87,3 +92,12 @@ def test_without_the_formats_of_other_tools_everything_else_is_there(place):
     assert "leaderboard.xlsx" in names
     assert not names & {"harness", "every_eval_ever"}
     assert not (place.folder / "results" / "compat").exists()
+    measured = place.results().query("evaluation == 'veritasqa.ca.generation.0shot' and category == ''")
+    assert {"cosine_mean", "moverscore_mean", "bertscore_mean"} <= set(measured["metric"])
+
+
+def test_without_the_styles_of_other_tools_they_are_unknown_and_the_others_are_named(place):
+    place.config["evaluations"][-1] |= {"styles": ["default", "simil-eval"]}
+    run = place.run("-n")
+    assert run.returncode != 0
+    assert 'evaluations[2].styles[1]: found "simil-eval". Allowed: default, open.' in said(run)

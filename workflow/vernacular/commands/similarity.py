@@ -11,6 +11,7 @@ from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
+from vernacular.metrics.similarity.answers import TOOLS
 from vernacular.metrics.similarity.compute import similarities
 from vernacular.protocols.schema import REQUESTS
 
@@ -61,8 +62,8 @@ class _Job:
         self.evaluation, self.what, self.model, self.generations = evaluation, what, model, generations
         self.target = args.out / f"{evaluation}.parquet"
         self.encoders = {metric: known[name] for metric, name in what["encoders"].items()}
-        if what["style"].startswith("simil-eval"):
-            self.encoders["cosine"] = model  # as that tool does, which is why its cosines compare no two models
+        if tool := TOOLS.get(what["style"]):
+            self.encoders |= dict.fromkeys(tool.SELF_ENCODED, model)
         self.answered = artifacts.metadata(generations)
         encoders = [record.get("fingerprint") for record in self.encoders.values()]
         self.made_of = artifacts.made_of(what, encoders, generations)

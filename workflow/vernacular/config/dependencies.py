@@ -18,6 +18,7 @@ from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import engine_version, further_libraries
 from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.similarity.answers import TOOLS
 from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import SETTING
 
@@ -112,10 +113,9 @@ def of_similarity(config: Config) -> dict:
 
 
 def _variant(config: Config, metric: str, evaluation: Evaluation) -> dict:
-    """A similarity metric with its options; the simil-eval styles measure as that tool does."""
-    if evaluation.style.startswith("simil-eval"):
-        legacy = {"moverscore": {"variant": "simil-eval"}, "bertscore": {"idf": True}}
-        return {"metric": metric, **legacy.get(metric, {})}
+    """A similarity metric with its options, which another tool's style prescribes."""
+    if tool := TOOLS.get(evaluation.style):
+        return {"metric": metric, **tool.METRIC_OPTIONS.get(metric, {})}
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
 
 

@@ -43,7 +43,7 @@ NO_EFFECT = {
     "vernacular.core.failures": "which errors are whose fault, and messages",
     "vernacular.core.paths": "where the workflow's directory is, and paths in messages",
     "vernacular.core.records": "how records are written and checked; a damaged one is refused",
-    "vernacular.core.processes": "pools of processes, when a job stops, and who reports the death of a process",
+    "vernacular.core.processes": "pools of processes, time limits, when a job stops, and who reports a process's death",
     "vernacular.core.errors": "messages",
 }
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from vernacular.core.errors import ConfigError, closest
 from vernacular.core.fingerprint import fingerprint, import_each
 from vernacular.protocols import fewshot
-from vernacular.protocols.generation import simil_eval
+from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompts import LAYOUTS, load_labels
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, takes_prompt_lines, takes_shots
 from vernacular.protocols.request_rows import Setting
@@ -76,10 +76,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         raise ConfigError(f'{where}: there is no prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
     if style not in PROTOCOLS[protocol].styles:
         raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, PROTOCOLS[protocol].styles)}')
-    if style.startswith("simil-eval") and task["prompt"] not in simil_eval.LAYOUTS:
-        raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
-    if style == "simil-eval-open" and task["prompt"] == "summary":
-        raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries; choose `simil-eval`.")
+    generation.check(task, style=style)
     if shots < 0 or (shots and not takes_shots(protocol, task["prompt"])):
         raise ConfigError(f"{where}: {protocol} takes no demonstrations, found shots: {shots}; set it to 0.")
     for name, value in options.items():

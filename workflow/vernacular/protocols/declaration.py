@@ -17,6 +17,7 @@ class Protocol:
         causal_only: A masked model cannot be evaluated.
         few_shot: Solved examples can stand before the item, in the language's own prompt lines.
         styles: Names of the prompt styles; the first is the default.
+        tool_styles: Those of them that are another tool's prompts and do not use the language's prompt lines.
         options: What the user may set in `evaluations:`: a type, or a tuple of the values allowed.
         own_wording: A source that provides its own prompt text (lm-eval) can be evaluated so.
         majority: What the majority baseline counts: "label", "position" of the correct option, or None.
@@ -30,6 +31,7 @@ class Protocol:
     causal_only: bool = False
     few_shot: bool = False
     styles: tuple[str, ...] = ("default",)
+    tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
     own_wording: bool = False
     majority: str | None = None

@@ -20,7 +20,8 @@ def takes_shots(protocol: str, item_type: str) -> bool:
 
 def takes_prompt_lines(protocol: str, item_type: str, style: str) -> bool:
     """Whether the language's prompt lines are used, rather than a wording of its own or none."""
-    return PROTOCOLS[protocol].few_shot and item_type != "verbatim" and not style.startswith("simil-eval")
+    declared = PROTOCOLS[protocol]
+    return declared.few_shot and item_type != "verbatim" and style not in declared.tool_styles
 
 
 def protocols_with(option: str) -> list[str]:

@@ -33,10 +33,10 @@ def similarities(
 ) -> tuple[list[dict], dict]:
     """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, `without`, and counts.
 
-    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (Simil-Eval's answer parser reads the prompt);
-    style: that of the prompts. metrics: names, or dicts of `metric` and options: `variant` (moverscore: "default",
-    "simil-eval"), `idf` (moverscore, bertscore), `rescale` (bertscore). encoders: a record of the model verb per metric
-    name, and under "default" for those not named.
+    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (a tool's answer parser may read the prompt);
+    style: that of the prompts. metrics: names, or dicts of `metric` and options: `variant` (moverscore; see
+    `moverscore.VARIANTS`), `idf` (moverscore, bertscore), `rescale` (bertscore). encoders: a record of the model verb
+    per metric name, and under "default" for those not named.
 
     An item's similarities stand in the order of its choices, or are the one to its target where it has none. An empty
     answer or option is similar to nothing: null, never 0.0. A metric whose encoder cannot be had or used has no rows;
@@ -46,8 +46,8 @@ def similarities(
     torch.set_num_threads(threads)
     wanted = [_wanted(metric) for metric in metrics]
     given = answers.given(requests, generations)
-    # Simil-Eval compares the answer with its opening blank
-    strip = str if style.startswith("simil-eval") else str.strip
+    tool = answers.TOOLS.get(style)
+    strip = tool.strip if tool else str.strip
     options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in given}
     pairs = {  # a dict for its order and uniqueness
         (strip(given[item].text), strip(option)): None

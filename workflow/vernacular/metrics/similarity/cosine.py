@@ -1,8 +1,8 @@
 """Cosine of sentence embeddings, by sentence-transformers (Reimers & Gurevych 2019).
 
 The encoder is fixed by the config, so that models are measured with one ruler. A plain transformers folder (the
-evaluated model itself, in the `simil-eval` styles) is mean-pooled under the attention mask, over the tokens of the text
-itself: a chat template applies only where the encoder's own modules.json says so.
+evaluated model itself, in a style that prescribes it) is mean-pooled under the attention mask, over the tokens of the
+text itself: a chat template applies only where the encoder's own modules.json says so.
 """
 
 import functools

@@ -8,30 +8,30 @@ of moving one onto another is their Euclidean distance, and
 1 for the same text, with the exact earth mover's distance by POT. By hand: [a] with weight 1 against [a, b] with
 weights ½, a ⊥ b: half the mass stays, half travels √2, EMD = √2/2, score = 1 / 1.7071 = 0.5858.
 
-Two variants differ in what has weight:
-
-* `default`: every word's first piece that is not punctuation, words and pieces by the tokenizer's own account, casing
-  as the model was trained. Special tokens have none (as under the paper's idf, where [CLS] is in every text).
-* `simil-eval`: as that tool computes it (after moverscore_v2.py): the text lower-cased and, by BERT tokenizers,
-  stripped of accents even for a cased model; literal "[CLS]" and "[SEP]" around it, which to other vocabularies than
-  BERT's are unknown tokens, both with weight; pieces with "##" and ASCII punctuation without, so that the sub-words of
-  RoBERTa count and those of BERT do not.
+Variants differ in the tokens and in what has weight. In the `default` one it is every word's first piece that is not
+punctuation, words and pieces by the tokenizer's own account, casing as the model was trained. Special tokens have none
+(as under the paper's idf, where [CLS] is in every text). Variants of other tools are found in `interop/`.
 """
 
 import string
 import unicodedata
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from typing import NamedTuple
 
 import numpy as np
 import ot
 
-from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import import_each
 from vernacular.metrics.similarity.cosine import described
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
 
-VARIANTS = ("default", "simil-eval")
+
+def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
+    """Default variant: the tokens of the texts without surrounding whitespace, as bert_score has them too."""
+    return encoder.tokenize([text.strip() for text in texts])
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
@@ -51,26 +51,17 @@ def is_punctuation(surface: str) -> bool:
     return all(c.isspace() or c in string.punctuation or unicodedata.category(c)[0] == "P" for c in surface)
 
 
-def simil_eval_tokens(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
-    """`simil-eval` variant: the tokens that tool feeds its encoder."""
-    found = []
-    for tokens in encoder.tokenize(texts, lower_case=True):
-        pieces = [piece for piece, word in zip(tokens.pieces, tokens.words, strict=True) if word is not None]
-        pieces = ["[CLS]", *pieces[: encoder.max_tokens - 2], "[SEP]"]
-        ids = encoder.tokenizer.convert_tokens_to_ids(pieces)
-        if None in ids:
-            raise ModelError(
-                f"{encoder.name}: its vocabulary has neither [CLS] and [SEP] nor a token for unknown words, "
-                'so it has no moverscore of the variant "simil-eval".'
-            )
-        found.append(Tokens(ids, pieces, [""] * len(ids), [None] * len(ids), tokens.truncated))
-    return found
+class Variant(NamedTuple):
+    """What a variant makes of texts."""
+
+    tokenize: Callable[[TokenEncoder, list[str]], list[Tokens]]
+    weigh: Callable[..., np.ndarray]  # tokens and idf or None -> [n_tokens]
 
 
-def simil_eval_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
-    """`simil-eval` variant: float64 [n_tokens]; 0 for pieces with "##" and ASCII punctuation, else idf or 1."""
-    dropped = ["##" in piece or piece in set(string.punctuation) for piece in tokens.pieces]
-    return np.array([0.0 if d else 1.0 if idf is None else idf[i] for d, i in zip(dropped, tokens.ids, strict=True)])
+VARIANTS = {"default": Variant(tokenize, token_weights)} | {
+    tool.VARIANT: Variant(tool.tokenize, tool.token_weights)
+    for tool in import_each("vernacular/interop/*/moverscore.py").values()
+}
 
 
 def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndarray:

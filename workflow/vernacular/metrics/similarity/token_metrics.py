@@ -30,7 +30,7 @@ def sharing(specs: list[dict], records: dict) -> list[list[dict]]:
     groups: dict[tuple, list[dict]] = {}
     for spec in specs:
         folder = records[spec["metric"]].get("folder")
-        groups.setdefault((spec["metric"] == "cosine", folder, _legacy(spec)), []).append(spec)
+        groups.setdefault((spec["metric"] == "cosine", folder, _variant(spec)), []).append(spec)
     return list(groups.values())
 
 
@@ -41,20 +41,19 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
     record per metric name. `documents` are the options, from which idf is counted: weights then do not depend on what
     the model answered, and models stay comparable. NaN where a text has no token with weight.
     """
-    record, legacy = records[group[0]["metric"]], _legacy(group[0])
+    record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
     encoder = _encoder(record["folder"], record["name"], bool(record.get("allow_pickle")))
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
-    # bert_score strips what it reads; moverscore_v2 does not
-    found = moverscore.simil_eval_tokens(encoder, texts) if legacy else encoder.tokenize([t.strip() for t in texts])
-    tokens = dict(zip(texts, found, strict=True))
-    plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, legacy) for s in group]
+    tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
+    plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, variant) for s in group]
     values = _values(plans, encoder, pairs, tokens, threads)
     truncated = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
     return {plan.name: (values[plan.name], plan.facts | {"truncated_texts": truncated}) for plan in plans}
 
 
-def _legacy(spec: dict) -> bool:
-    return spec.get("variant") == "simil-eval"
+def _variant(spec: dict) -> str:
+    """The variant of MoverScore whose tokens a metric reads; BERTScore reads those of the default one."""
+    return spec.get("variant", "default")
 
 
 @functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
@@ -62,11 +61,10 @@ def _encoder(folder: str, name: str, allow_pickle: bool) -> TokenEncoder:
     return TokenEncoder({"folder": folder, "name": name, "allow_pickle": allow_pickle})
 
 
-def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, legacy) -> _Plan:
+def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant) -> _Plan:
     idf = bertscore.idf_table([tokens[text] for text in documents]) if spec["idf"] else None
     if spec["metric"] == "moverscore":
-        weigh = moverscore.simil_eval_weights if legacy else moverscore.token_weights
-        weights = {text: weigh(t, idf) for text, t in tokens.items()}
+        weights = {text: variant.weigh(t, idf) for text, t in tokens.items()}
         signature = moverscore.signature(record, variant=spec["variant"], idf=spec["idf"])
         return _Plan("moverscore", encoder.n_layers, weights, None, {"signature": signature})
     layer = bertscore.layer_of(record, encoder)

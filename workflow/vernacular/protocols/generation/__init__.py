@@ -1,12 +1,17 @@
 """generation: the model writes its answer, which is compared with the options afterwards."""
 
+from vernacular.core.fingerprint import import_each
 from vernacular.protocols.declaration import Protocol
+
+_TOOLS = import_each("vernacular/interop/*/__init__.py").values()  # none where interop/ was deleted
+_TOOL_STYLES = tuple(style for tool in _TOOLS for style in getattr(tool, "STYLES", ()))
 
 PROTOCOL = Protocol(
     generates=True,
     causal_only=True,
     few_shot=True,
-    styles=("default", "open", "simil-eval", "simil-eval-open"),
+    styles=("default", "open", *_TOOL_STYLES),
+    tool_styles=_TOOL_STYLES,
     own_wording=True,
     majority="position",
     external="text",

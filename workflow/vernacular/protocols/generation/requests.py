@@ -1,20 +1,28 @@
 """generation: the model writes its answer, which is compared with the options afterwards.
 
-Styles: `default` shows the options, `open` does not; `simil-eval` and `simil-eval-open` are that tool's own prompts and
-sampling. In the first two decoding is greedy, ends at the line's end, and lasts as long as the longest option needs.
+Styles: `default` shows the options, `open` does not. Decoding is greedy, ends at the line's end, and lasts as long as
+the longest option needs. The prompts and decoding of other styles are those of the tool in `interop/` that has them.
 """
 
-from vernacular.protocols.generation import simil_eval
+from vernacular.core.fingerprint import import_each
 from vernacular.protocols.prompts import answer, demonstration, query, shown_order
 from vernacular.protocols.request_rows import Setting, continue_with, generated, turn, unasked
 from vernacular.types import Item, Request
 
+# style: the module of another tool that has STYLES, `check`, `demonstrate` and `requests`
+_TOOLS = {style: tool for tool in import_each("vernacular/interop/*/prompts.py").values() for style in tool.STYLES}
+
+
+def check(task: dict, *, style: str) -> None:
+    """Raise ConfigError if the style has no prompt for the items of a task."""
+    if tool := _TOOLS.get(style):
+        tool.check(task, style)
+
 
 def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """A demonstration as text and as chat turns."""
-    if setting.style.startswith("simil-eval"):
-        reply = item["target"] or answer(item)
-        return simil_eval.prompt(item, setting.layout, _shown(item, setting), reply), []
+    if tool := _TOOLS.get(setting.style):
+        return tool.demonstrate(item, setting, _shown(item, setting))
     text = query(item, setting.layout, setting.labels, _shown(item, setting))
     turns = [turn("user", _instructed(text, setting)), turn("assistant", answer(item))]
     return demonstration(text, answer(item), setting.language), turns
@@ -24,19 +32,8 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     """One generate request, role "answer"."""
     if not (item["context"] or item["question"]):
         return [unasked(item, "neither context nor question")]
-    if setting.style.startswith("simil-eval"):
-        text = simil_eval.prompt(item, setting.layout, _shown(item, setting), None)
-        whole = setting.prefix + text  # one user message, however many demonstrations it holds
-        return [
-            generated(
-                item,
-                text,
-                setting=setting,
-                turns=[turn("user", whole)],
-                max_new_tokens=simil_eval.max_new_tokens(setting.layout),
-                decoding=simil_eval.decoding(setting.seed, whole),
-            )
-        ]
+    if tool := _TOOLS.get(setting.style):
+        return tool.requests(item, setting, _shown(item, setting))
     text = query(item, setting.layout, setting.labels, _shown(item, setting))
     turns = [*setting.turns, turn("user", _instructed(text, setting))]
     answers = [*item["choices"], *([item["target"]] if item["target"] else [])]

@@ -83,6 +83,6 @@ def test_chat_models_get_it_as_one_message():
     assert row["turns"] == [{"role": "user", "content": prefix + text}]
 
 
-def test_what_the_tool_has_no_prompt_for_is_refused():
+def test_what_the_tool_has_no_prompt_for_is_rejected():
     with pytest.raises(ConfigError, match="Simil-Eval has no prompt"):
         ask([item(context="A", target="b")], "continuation", "generation", style="simil-eval")

@@ -1,0 +1,8 @@
+"""Prompts, answer parser and MoverScore of Simil-Eval (Rodríguez et al., Findings of ACL 2025), as prompt styles.
+
+Each module is imported by the one that it extends, so that a key covers only what its rule uses: `prompts.py` by
+`protocols/generation/requests.py`, `answers.py` by `metrics/similarity/answers.py`, `moverscore.py` by
+`metrics/similarity/moverscore.py`; the names of the styles by `protocols/generation/__init__.py`.
+"""
+
+STYLES = ("simil-eval", "simil-eval-open")
