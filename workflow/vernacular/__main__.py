@@ -3,18 +3,18 @@ import os
 import signal
 import sys
 
-# scancel and the end of a job's time as Ctrl-C, so that no half-written file stays; infer has its own way
+# handle SIGTERM (scancel, time limit of a job) like Ctrl-C: no partial file remains; infer has its own handler
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from vernacular.cli import main
 
     status = main(supervised=True)
-except KeyboardInterrupt:  # before the verb had begun
+except KeyboardInterrupt:  # before the command started
     print("stopped; the next run begins here.", file=sys.stderr)
     status = 130
-if status == 130:  # stopped by hand: a download's threads would be waited for until their files are whole
+if status == 130:  # a normal exit would wait until the threads of a download have completed their files
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-gc.freeze()  # with torch loaded, to walk through all that is left takes Python a second and a half at its end
+gc.freeze()  # with torch loaded, the final garbage collection would take about 1.5 seconds
 sys.exit(status)

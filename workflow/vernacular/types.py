@@ -1,18 +1,18 @@
-"""The vocabulary of the package: evaluations, the rows that stages exchange, and the role of a request.
+"""Shared types: evaluations, the rows exchanged between stages, and request roles.
 
-Rows are dicts, as `pyarrow.Table.to_pylist` gives them; the TypedDicts name their keys. Their Arrow schemas, which are
-checked on every write, are in the `schema.py` of the stage that writes them.
+Rows are dicts, as returned by `pyarrow.Table.to_pylist`; the TypedDicts define their keys. The Arrow schemas, which are
+validated on every write, are in the `schema.py` of the stage that writes the rows.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
-SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # what tells one evaluation from another
+SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # the fields that identify an evaluation
 _SKIPPED = "unasked: "
 
 
 class Role(NamedTuple):
-    """What the output to a request is for: `kind`, or `kind:index`, or `kind:index@rotation`.
+    """The role of a request's output: `kind`, `kind:index` or `kind:index@rotation`.
 
     >>> Role.parse("choice:2@1")
     Role(kind='choice', index=2, rotation=1)
@@ -21,8 +21,8 @@ class Role(NamedTuple):
     """
 
     kind: str  # "choice", "sentence", "answer", …
-    index: int | None = None  # of the option or form; None where a request is about the item itself
-    rotation: int = 0  # of the order in which options are shown; 0 = the item's own order
+    index: int | None = None  # of the choice or form; None where a request concerns the item itself
+    rotation: int = 0  # of the order of the choices; 0 = the item's own order
 
     def __str__(self) -> str:
         index = "" if self.index is None else f":{self.index}"
@@ -30,19 +30,19 @@ class Role(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Role":
-        """The role that `str` wrote. Raises ValueError if `text` is none."""
+        """Parse a role written by `str`. Raises ValueError if index or rotation is not an integer."""
         kind, _, rest = text.partition(":")
         index, _, rotation = rest.partition("@")
         return cls(kind, int(index) if index else None, int(rotation) if rotation else 0)
 
 
 def skipped_role(reason: str) -> str:
-    """The role of a row that stands for an item which is not evaluated; the item is counted, and the reason shown."""
+    """Return the role of a row for a skipped item, which is counted and reported with `reason`."""
     return _SKIPPED + reason
 
 
 def skipped_reason(role: str) -> str | None:
-    """Why an item is not evaluated, by the role of its row; None for the role of a request.
+    """Return why an item is skipped, from the role of its row; None for the role of a request.
 
     >>> skipped_reason(skipped_role("no context")), skipped_reason("choice:0")
     ('no context', None)
@@ -52,7 +52,7 @@ def skipped_reason(role: str) -> str | None:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """task × language × protocol × shots × seed × style, and the options that go with it."""
+    """One evaluation: task × language × protocol × shots × seed × style, with its protocol options."""
 
     task: str
     language: str
@@ -62,11 +62,11 @@ class Evaluation:
     style: str
     data: str  # "hub" or "samples"
     limit: int | None
-    options: tuple[tuple[str, object], ...] = ()  # what the protocol lets a person choose, where they did
+    options: tuple[tuple[str, object], ...] = ()  # protocol options that the user has set
 
     @property
     def id(self) -> str:
-        """A file name: `openbookqa.gl.generation.5shot`, with `.seed1` and `.open` where these are not the default."""
+        """The ID, a file name: `openbookqa.gl.generation.5shot`, plus `.seed1` and `.open` if not the default."""
         parts = [self.task, self.language, self.protocol, f"{self.shots}shot"]
         parts += [f"seed{self.seed}"] if self.seed else []
         parts += [self.style] if self.style != "default" else []
@@ -74,7 +74,7 @@ class Evaluation:
 
     @property
     def items(self) -> str:
-        """The stem of its items file: `openbookqa.gl`, or `openbookqa.gl.limit50` where not all items are taken."""
+        """The stem of the items file: `openbookqa.gl`, or `openbookqa.gl.limit50` if the items are limited."""
         return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
 
 
@@ -149,7 +149,7 @@ class Generation(TypedDict):
 
 
 class Result(TypedDict):
-    """What one model did with one item (schema TASK_RESULTS, `metrics/schema.py`)."""
+    """The result of one model on one item (schema TASK_RESULTS, `metrics/schema.py`)."""
 
     item_id: str
     cluster_id: str | None
@@ -167,7 +167,7 @@ class Result(TypedDict):
 
 
 class ModelRecord(TypedDict, total=False):
-    """A model or encoder on this machine, by `resources/models/{name}.json`, with the settings of a run."""
+    """A local model or encoder: `resources/models/{name}.json`, and the settings of a run."""
 
     name: str
     source: str

@@ -1,8 +1,9 @@
-"""The one Parquet writer and reader: schema checked, written whole or not at all, provenance in the metadata.
+"""Parquet artifacts: one writer and reader, with schema checks, atomic writes and provenance in the file metadata.
 
-Every artifact carries a JSON object under the key `vernacular`: its `kind`, its `place` (the end of its path), the
-`fingerprint` of what determined it, and whatever provenance its stage adds. Digests of every byte are written and
-verified before anything is parsed, so that a damaged file, or one put in another's place, is named and never read.
+The metadata of every artifact has a JSON object under the key `vernacular`: its `kind`, its `place` (the last
+components of its path), the `fingerprint` of its inputs, and the provenance that its stage adds. SHA-256 digests cover
+all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
+artifact, is rejected with an error that names it.
 """
 
 import contextlib
@@ -22,26 +23,28 @@ from vernacular.core import digests
 from vernacular.core.errors import ArtifactError, first_line, writing
 from vernacular.core.fingerprint import fingerprint
 
-_UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: names that are no text
+_UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
 _AT_A_TIME = 5_000  # rows
 _KEY = b"vernacular"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What an artifact of one kind looks like: its name, its columns, and the columns that identify a row."""
+    """Schema of one kind of artifact: its name, its columns, and the columns that identify a row."""
 
     name: str
     schema: pa.Schema
-    key: tuple[str, ...]  # unique together; () where a row has no identity
-    required: tuple[str, ...] = field(default=())  # columns that may not be null, beside the key
-    place: int = 1  # parts at the end of the path that say of what it is: 3 for tiny/scores/openbookqa.gl….parquet
+    key: tuple[str, ...]  # unique in combination; () if rows have no identity
+    required: tuple[str, ...] = field(default=())  # non-nullable columns in addition to the key
+    place: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
 
 
 def write(path, kind: Kind, rows, metadata: dict) -> Path:
-    """Write `rows` (list of dicts, or a pa.Table) as an artifact of `kind`; atomic, fsynced.
+    """Write `rows` (list of dicts, or a pa.Table) as an artifact of `kind`, atomically and with fsync.
 
-    Raises ArtifactError if a column is unknown, a value does not fit its type, or the key is null or repeated.
+    Raises:
+        ArtifactError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
+        WriteError: The file system rejects the file.
     """
     about = {**metadata, "kind": kind.name, "place": _end(path, kind.place)}
     note = json.dumps(about, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
@@ -64,7 +67,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
 
 
 def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
-    """`rows` as tables of some thousand rows: as one, rows that repeat a few-shot block would fill the memory."""
+    """Yield a list of rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
     if isinstance(rows, pa.Table):
         yield _as_table(rows, kind)
         return
@@ -75,11 +78,16 @@ def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
 def read(
     path, kind: Kind, *, anywhere: bool = False, columns: list[str] | None = None, repeated: tuple[str, ...] = ()
 ) -> pa.Table:
-    """Read an artifact; raises ArtifactError naming the file if missing, damaged, or of another kind, schema or place.
+    """Read the rows of an artifact.
 
-    `anywhere`: it may have been moved since it was written. `columns`: those to read, None for all. `repeated`: of the
-    texts in these columns ("prefix", "turns.list.element.content", …) each different one is held once, by some thousand
-    rows: they come as dictionaries.
+    Args:
+        anywhere: Accept a file that was moved after it was written.
+        columns: The columns to read; None for all.
+        repeated: Text columns ("prefix", "turns.list.element.content", …) to read as dictionary arrays, which store
+            each distinct value once, although thousands of rows share it.
+
+    Raises:
+        ArtifactError: The file is missing, damaged, or of another kind, schema or place.
     """
     with _opened(path) as file:
         footer = digests.checked_footer(file)
@@ -96,19 +104,24 @@ def read(
 
 
 def metadata(path, *, anywhere: bool = False) -> dict:
-    """The `vernacular` metadata of an artifact, without reading its rows; raises as `read` does."""
+    """Return the `vernacular` metadata of an artifact of any kind, without reading its rows; see `read` for errors."""
     with _opened(path) as file:
         return _note(pq.read_metadata(_without_rows(digests.checked_footer(file))), path, anywhere)
 
 
 def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
-    """Raises ArtifactError unless the file at `path` was made of the `what` (items, requests, …) that is there now."""
+    """Raise ArtifactError unless the file at `path` was computed from the current `what` (items, requests, …).
+
+    Args:
+        found: The fingerprint of the inputs that the file states.
+        wanted: The fingerprint of the current inputs.
+    """
     if found != wanted:
         raise ArtifactError(f"{path}: was made of other {what} than there are now; delete it to rebuild.")
 
 
 def made_of(*parts) -> str:
-    """Fingerprint of what determines an artifact: JSON-like values, and artifacts (paths) by their own fingerprints."""
+    """Return the fingerprint of an artifact's inputs: JSON-like values, and artifacts (paths) by their fingerprints."""
     return fingerprint([metadata(part)["fingerprint"] if isinstance(part, Path) else part for part in parts])
 
 
@@ -116,13 +129,16 @@ def made_of(*parts) -> str:
 def replacing(path):
     """Yield a temporary path next to `path`; on success fsync it and rename it to `path`, on failure remove it.
 
-    The temporary name belongs to one call alone, so that hosts, processes and threads may write one path at a time: a
-    reader finds the file of one of them, complete. Raises WriteError, which names `path`, where the disk refuses.
+    The temporary name is unique to the call, so that several hosts, processes and threads may write the same path at
+    the same time: readers find one complete file.
+
+    Raises:
+        WriteError: The file system rejects the file, for example because the disk is full.
     """
     path = Path(path)
     host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)[:40]
     unique = f"{host}.{os.getpid()}.{uuid.uuid4().hex[:16]}"
-    temporary = path.with_name(f".{path.name[:40]}.{unique}.tmp")  # a file name holds 255 bytes at most
+    temporary = path.with_name(f".{path.name[:40]}.{unique}.tmp")  # file names are limited to 255 bytes
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -152,9 +168,9 @@ def _as_table(rows, kind: Kind) -> pa.Table:
 
 @contextlib.contextmanager
 def _opened(path):
-    """An artifact, open; what is raised inside, and is no shortage of memory, names the file."""
+    """Open an artifact; raise read errors inside the block, except out of memory, as ArtifactError with the path."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for who writes into it
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe blocks until it has a writer
             raise ArtifactError(f"{path}: is not a file; delete it to rebuild.")
         with pa.OSFile(str(path)) as file:
             yield file
@@ -173,7 +189,7 @@ def _opened(path):
 
 
 def _without_rows(footer: bytes) -> pa.BufferReader:
-    """A file that consists of the footer: all that is parsed of it has been checked."""
+    """Return a Parquet file that consists of a verified footer only, so that no unverified byte is parsed."""
     return pa.BufferReader(b"PAR1" + footer)
 
 

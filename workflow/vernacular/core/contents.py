@@ -20,7 +20,7 @@ log = logging.getLogger("vernacular")
 
 _CHUNK = 8 << 20  # bytes read at a time
 _LARGE = 1 << 30  # bytes from which hashing is logged and shows a progress bar
-_TICK = 20_000_000  # ns within which two writes may get the same time
+_TICK = 20_000_000  # ns within which two writes may get the same timestamp
 _COARSE_TICK = 2_000_000_000  # the same, on file systems that store full seconds
 
 
@@ -47,7 +47,7 @@ def compared(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], 
         try:
             same_size = name in known and name in present and _regular(root / name).st_size == known[name]["size"]
             entry = _entry(root / name, known[name]) if same_size else None
-        except ModelError:  # missing, unreadable, not a file: whoever reads it next reports the reason
+        except ModelError:  # missing, unreadable, not a file: the next reader reports the reason
             entry = None
         if entry is not None and entry["sha256"] == known[name]["sha256"]:
             entries[name] = entry
@@ -69,7 +69,7 @@ def open_regular(path: Path):
     """
     _regular(path)
     try:
-        # O_NONBLOCK: a FIFO that has taken the file's place since then does not block either
+        # O_NONBLOCK: does not block on a FIFO that replaced the file after the check
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -101,7 +101,7 @@ def _entry(path: Path, known: dict | None) -> dict:
         before = stamp(os.fstat(file.fileno()))
         digest = _hashed(path, file, before["size"])
         after = stamp(os.fstat(file.fileno()))
-    # the path is looked at again, too: another file may have been moved to it
+    # stat the path as well: another file may have been renamed to it
     if not before == after == stamp(_regular(path)):
         raise ModelError(f"{path}: modified while it was read. Wait until it is complete and run again.")
     return {"sha256": digest, **before}
@@ -111,7 +111,7 @@ def _hashed(path: Path, file, size: int) -> str:
     digest, large = hashlib.sha256(), size >= _LARGE
     if large:
         log.info("hashing %s (%.1f GB)", path, size / 1e9)
-    left = size  # not to the end: a file that grows has none
+    left = size  # not until EOF: a growing file may never reach it
     bar = tqdm(total=size, desc=f"hash {path.name}", unit="B", unit_scale=True, disable=None if large else True)
     try:
         with bar:
@@ -125,7 +125,7 @@ def _hashed(path: Path, file, size: int) -> str:
 
 
 def _settle(status: os.stat_result) -> None:
-    """Wait until a later write gets another time than the last one has: at most the tick of the file system's clock."""
+    """Wait until a later write would get a new timestamp, which takes at most one tick of the file system's clock."""
     latest = max(status.st_mtime_ns, status.st_ctime_ns)
     tick = _TICK if latest % 1_000_000_000 else _COARSE_TICK
     age = time.time_ns() - latest
@@ -134,7 +134,7 @@ def _settle(status: os.stat_result) -> None:
 
 
 def stamp(status: os.stat_result) -> dict[str, int]:
-    """What tells that a file has changed, without reading it."""
+    """Return the attributes of a file that reveal a change without reading it."""
     return {
         "size": status.st_size,
         "mtime_ns": status.st_mtime_ns,

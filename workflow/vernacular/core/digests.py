@@ -1,10 +1,10 @@
-"""Digests of a Parquet file in its own footer: damage of any byte is found before any of it is parsed.
+"""SHA-256 digests of a Parquet file, stored in its own footer: damage to any byte is detected before it is parsed.
 
-Parquet's page checksums cover neither the headers of pages nor the footer: of the 89,808 single-bit flips of one scores
-file of 11 KB, ten were read as other rows. A footer written by this workflow ends in a text of 128 hex digits: the
-SHA-256 of the footer (without these 64 digits), then that of everything before it. They are written as zeros and set in
-place when the file is complete. The footer alone is checked in microseconds; the rest at the speed of SHA-256, of which
-most processors have instructions (930 MB/s measured, against 570 MB/s for BLAKE2b).
+Parquet's page checksums cover neither the page headers nor the footer: of the 89,808 single-bit flips of one 11 KB
+scores file, ten were read as different rows. A footer written by this workflow contains a text of 128 hex digits: the
+SHA-256 of the footer (with zeros for these 64 digits), then that of everything before it. They are written as zeros and
+replaced when the file is complete. Verifying the footer alone takes microseconds; the rest is verified at the speed of
+SHA-256, which most processors implement in hardware (930 MB/s measured, against 570 MB/s for BLAKE2b).
 """
 
 import hashlib
@@ -15,25 +15,25 @@ import pyarrow as pa
 _DIGITS = 64
 _BLANK = b"0" * _DIGITS
 _KEY = b"vernacular-digests"
-_MARK = _KEY + b"\x18\x80\x01"  # Thrift: a text follows, of 128 bytes
+_MARK = _KEY + b"\x18\x80\x01"  # followed by Thrift's header of a string of 128 bytes
 _MAGIC = b"PAR1"
-_TAIL = 8  # the length of the footer, and the magic
-_GUESS = 1 << 16  # bytes: most footers are shorter
+_TAIL = 8  # bytes: the length of the footer, and the magic number
+_GUESS = 1 << 16  # bytes: more than most footers
 _CHUNK = 1 << 20
 
-BLANK = {_KEY: 2 * _BLANK}  # the key-value metadata of a file that is going to be sealed
+BLANK = {_KEY: 2 * _BLANK}  # key-value metadata required by `seal`
 
 
 class DamagedError(ValueError):
-    """A file differs from its digests; the message is the reason, without the path."""
+    """Mismatch between a file and its digests; the message is the reason, without the path."""
 
 
 class UnsealedError(DamagedError):
-    """A Parquet file without digests: another program or another version wrote it."""
+    """Parquet file without digests, written by another program or another version."""
 
 
 def seal(path: Path) -> None:
-    """Set the digests of a complete Parquet file that was written with the key-value metadata `BLANK`."""
+    """Write the digests into a complete Parquet file that has the key-value metadata `BLANK`."""
     with pa.OSFile(str(path)) as file:
         footer, start = _footer(file)
         digest = _digest_of_body(file, start)
@@ -45,11 +45,11 @@ def seal(path: Path) -> None:
 
 
 def checked_footer(file: pa.NativeFile) -> bytes:
-    """Return the footer of a sealed Parquet file, with the length and the magic that follow it.
+    """Return the verified footer of a sealed Parquet file, including the length and the magic number after it.
 
     Raises:
-        DamagedError: it differs from its digest, or this is not a Parquet file.
-        UnsealedError: the file has no digests.
+        DamagedError: The footer differs from its digest, or the file is not a Parquet file.
+        UnsealedError: The file has no digests.
     """
     footer, _ = _footer(file)
     at = _place(footer)
@@ -59,14 +59,14 @@ def checked_footer(file: pa.NativeFile) -> bytes:
 
 
 def check_body(file: pa.NativeFile, footer: bytes) -> None:
-    """Raise DamagedError if what precedes the `footer`, which is checked, differs from the digest in it."""
+    """Raise DamagedError if the bytes before the verified `footer` differ from the digest in it."""
     at = _place(footer) + _DIGITS
     if _digest_of_body(file, file.size() - len(footer)) != footer[at : at + _DIGITS]:
         raise DamagedError("its rows differ from their SHA-256")
 
 
 def _footer(file: pa.NativeFile) -> tuple[bytes, int]:
-    """(the footer and what follows it, where it starts)."""
+    """Return (the footer with the length and the magic number after it, its offset)."""
     size = file.size()
     tail = file.read_at(min(size, _GUESS), size - min(size, _GUESS))
     if len(tail) < _TAIL or not tail.endswith(_MAGIC):
@@ -78,7 +78,7 @@ def _footer(file: pa.NativeFile) -> tuple[bytes, int]:
 
 
 def _place(footer: bytes) -> int:
-    """Where the digests start: after the last mark, since texts from the rows (statistics) come before."""
+    """Return the offset of the digests: after the last mark, since statistics, which hold texts of rows, precede it."""
     at = footer.rfind(_MARK)
     if at < 0 or at + len(_MARK) + 2 * _DIGITS > len(footer):
         raise UnsealedError("it has no digests in its footer")

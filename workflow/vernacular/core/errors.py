@@ -1,8 +1,8 @@
-"""User errors, one class per kind, and the log; the message is the one or two lines that the user reads.
+"""User errors: one class per kind, each with a message of one or two lines; and the log.
 
 `cli.py` and the Snakefile print the message and exit with status 1. Any other exception is a bug and keeps its
-traceback, except for what a disk refuses: a full disk, an exceeded quota, a read-only file system, a missing permission
-and a failing device are the user's to resolve, and the operating system often reports them without a path.
+traceback, except for errors of the file system: the user can resolve a full disk, an exceeded quota, a read-only file
+system, a missing permission and a failing device, and the operating system often reports them without a path.
 """
 
 import contextlib
@@ -17,37 +17,37 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """A mistake to be mended by the person who runs the workflow; never shown with a traceback."""
+    """Base class of errors that the user can fix; shown without a traceback."""
 
     def __init__(self, sentence: str):
         super().__init__(_showable(without_secrets(sentence)))
 
 
 class ConfigError(UserError):
-    """`config.yaml` or a task file says something that cannot be done."""
+    """Invalid or unsupported content of `config.yaml` or a task file."""
 
     def __init__(self, sentence: str):
         super().__init__(_ENDLESS.sub(r"\1…", sentence))
 
 
 class DataError(UserError):
-    """A data set is missing, gated, unreachable, or not in the layout its task file declares."""
+    """Dataset that is missing, gated, unreachable, or not in the layout that its task file specifies."""
 
 
 class ModelError(UserError):
-    """A model or adapter cannot be found, loaded, or asked what the evaluation asks."""
+    """Model or adapter that cannot be found, loaded, or evaluated as configured."""
 
 
 class MachineError(ModelError):
-    """This machine cannot hold or run the model; another one, or a second try with more memory, may."""
+    """Failure of this machine to load or run the model; another machine, or a retry with more memory, may succeed."""
 
 
 class ArtifactError(UserError):
-    """A file of ours is truncated, of another kind, or not what its metadata claims."""
+    """File of this workflow that is missing, damaged, of another kind, or inconsistent with its metadata."""
 
 
 def closest(word: str, allowed) -> str:
-    """A sentence naming the allowed value nearest to `word`, or all of them: ' Did you mean "gl"?'"""
+    """Return a hint for a message: ' Did you mean "gl"?' for the closest allowed value, else the first 12 of them."""
     names = sorted(map(str, allowed))
     near = difflib.get_close_matches(str(word), names, n=1)
     if near:
@@ -57,7 +57,7 @@ def closest(word: str, allowed) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library says, which may fill pages; the error's name where it says nothing.
+    """Return the first line of an error's message, which may fill pages; its class name if the message is empty.
 
     >>> first_line(ValueError("no header\\nsee the docs")), first_line(EOFError())
     ('no header', 'EOFError')
@@ -66,33 +66,33 @@ def first_line(error: BaseException) -> str:
 
 
 def is_contained(error: BaseException) -> bool:
-    """Return whether an error costs the evaluation or dataset at hand, and nothing else.
+    """Return whether an error affects the current evaluation or dataset only.
 
-    Every Exception does, and the panic of a library in Rust, which is no Exception; Ctrl-C and the end of the process
-    do not.
+    True for every Exception, and for the panic of a Rust library, which is not an Exception; False for
+    KeyboardInterrupt and SystemExit.
     """
     return isinstance(error, Exception) or is_panic(error)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether an exception is a panic of a library in Rust, whose class no module exports."""
+    """Return whether an exception is a panic of a Rust library; no module exports its class."""
     return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 
-# what a file holds may do things to a terminal, and fill it
+# messages quote the content of files, which may contain terminal control sequences or very long words
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_ENDLESS = re.compile(r"(\S{100})\S{200,}")  # of a word of more than 300 characters the first 100 will do
+_ENDLESS = re.compile(r"(\S{100})\S{200,}")  # words of 300 characters or more are cut to 100
 
 
 def _showable(sentence: str) -> str:
-    """`sentence` with control characters spelt out."""
+    """Return `sentence` with control characters replaced by Unicode escapes."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", sentence)
 
 
-# a part of a query that lets in whoever holds it: token=, X-Amz-Signature=, sig= (Azure), key= (Google)
+# query parameters that grant access: token=, X-Amz-Signature=, sig= (Azure), key= (Google)
 _KEYS = r"[\w.-]{0,30}(?:token|signature|secret|credential|passw(?:or)?d|pwd|api-?_?key|access-?_?key(?:id)?)"
 _KEYS += r"|auth(?:key|orization)?|sig|key"
-# (what gives somebody access, what may be shown of it, the same in words); a password may itself hold / or ?
+# (pattern of a credential, its replacement in messages, the error message); passwords may contain / or ?
 SECRETS = [
     (
         re.compile(r"(\w://)(?:[^/?#\s]*|[^/?#\s:]*:(?!\d*(?:[/?#\s]|$))\S{0,300})@"),
@@ -113,7 +113,7 @@ SECRETS = [
 
 
 def without_secrets(text: str) -> str:
-    """`text` with passwords, keys and tokens left out.
+    """Return `text` with passwords, keys and tokens replaced by an ellipsis.
 
     >>> without_secrets("https://me:pw@h.org/x.csv?v=1&token=abc&w=2")
     'https://…@h.org/x.csv?v=1&token=…&w=2'
@@ -137,7 +137,7 @@ _ADVICE = {
 
 
 class WriteError(UserError):
-    """A file cannot be written; `reason` is the operating system's."""
+    """File that cannot be written; `reason` is the operating system's message."""
 
     def __init__(self, sentence: str, reason: str = ""):
         super().__init__(sentence)
@@ -148,10 +148,10 @@ class WriteError(UserError):
 
 
 def refusal(error: OSError, path=None) -> WriteError | None:
-    """Return the error to show for `error`, None where it is not a refusal of the disk or its path is unknown.
+    """Return the WriteError for `error`; None if it is not in `_ADVICE` or its path is unknown.
 
     Args:
-        path: what was being written; without one, the path that the operating system names.
+        path: The file being written; if None, the path reported by the operating system.
     """
     path = path or error.filename2 or error.filename
     if error.errno not in _ADVICE or path is None:
@@ -162,7 +162,7 @@ def refusal(error: OSError, path=None) -> WriteError | None:
 
 @contextlib.contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Raise WriteError, which names `path`, where the disk refuses what is written inside."""
+    """Raise WriteError with `path` if the file system rejects a write inside the block."""
     try:
         yield
     except OSError as error:
@@ -172,7 +172,7 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 def log_to(path: Path | None) -> None:
-    """Send messages and warnings to `path`; without one, warnings go to the terminal."""
+    """Send messages and warnings to the file `path`; if None, send warnings to the terminal."""
     logging.captureWarnings(True)
     if path:
         with writing(path):
@@ -188,7 +188,7 @@ def log_to(path: Path | None) -> None:
 
 
 class _LogFile(logging.FileHandler):
-    """A log on a full disk ends with one line on the terminal, not with a traceback for each message."""
+    """Log file that reports a full disk with one line on the terminal, not with a traceback for each message."""
 
     refused = False
 
@@ -202,7 +202,7 @@ class _LogFile(logging.FileHandler):
 
 
 class _Discreet(logging.Formatter):
-    """The clients log every address that they ask, and the Hub sends them on to addresses that hold a signature."""
+    """Formatter that removes credentials: HTTP clients log all URLs, and the Hub redirects to URLs with a signature."""
 
     def format(self, record: logging.LogRecord) -> str:
         return without_secrets(super().format(record))

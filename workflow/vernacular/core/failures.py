@@ -1,4 +1,4 @@
-"""What goes wrong with a model or the machine under it: whose fault it is, and the sentence for it."""
+"""Classification of errors from loading and running models, and their messages."""
 
 import contextlib
 import pickle
@@ -8,25 +8,25 @@ from safetensors import SafetensorError
 
 from vernacular.core.errors import ModelError, UserError, first_line, is_panic
 
-# What loading stumbles over where a file of the checkpoint says something odd: any key of it may be of another type.
+# Errors from loading a malformed checkpoint: any key in its files may have an unexpected type.
 ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
 ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError)
 
 
 class LibraryError(RuntimeError):
-    """What a library raised, of a class that belongs to no kind of failure here."""
+    """Exception of a library whose class is not in ODD_FILES."""
 
 
 class PanicError(LibraryError):
-    """A Rust library (tokenizers, safetensors) panicked: what it was given made it fail in a way it did not foresee."""
+    """Panic of a Rust library (tokenizers, safetensors) on input that it does not handle."""
 
 
 @contextlib.contextmanager
 def library_errors():
     """Raise an exception that is neither one of this package nor in ODD_FILES, panics included, as LibraryError.
 
-    tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the code
-    that a model brings may raise anything. Ctrl-C and the end of the process pass.
+    tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the
+    custom code of a model may raise anything. KeyboardInterrupt and SystemExit are not converted.
     """
     try:
         with panics_raised():
@@ -42,8 +42,8 @@ def library_errors():
 def panics_raised():
     """Raise a panic of a Rust library as PanicError; leave every other exception as it is.
 
-    pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` lets it end the
-    process, and `except BaseException` would catch Ctrl-C, too.
+    pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` does not catch it,
+    and `except BaseException` would also catch Ctrl-C.
     """
     try:
         yield
@@ -55,7 +55,7 @@ def panics_raised():
 
 @contextlib.contextmanager
 def tokenizer_panics(record: dict):
-    """Raise a panic of a Rust library as ModelError that names the tokenizer of `record`: nothing else runs in Rust."""
+    """Raise a panic as ModelError with the tokenizer of `record`, the only Rust code that runs inside the block."""
     try:
         with panics_raised():
             yield
@@ -66,8 +66,8 @@ def tokenizer_panics(record: dict):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Is this error the device (or the machine) running out of memory?"""
-    import torch  # two seconds, which commands without a model do not spend
+    """Return whether an error means that the device, or the machine, is out of memory."""
+    import torch  # imported here: it takes two seconds, and commands without a model do not need it
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
@@ -76,14 +76,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_lost_device(error: BaseException) -> bool:
-    """Is this error a GPU that answers nothing more, whatever it is asked?"""
+    """Return whether an error means that the GPU has failed and accepts no further work."""
     import torch
 
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 
 def reason(error: BaseException, record: dict) -> str:
-    """The first line of what the library says, or better what a person can do about it."""
+    """Return the first line of a library's message, or where known how the user can resolve the error."""
     whole, said = str(error), first_line(error)
     if "custom code" in whole and record.get("kind") == "encoder":
         return "it brings code of its own, which is not run."
@@ -95,6 +95,6 @@ def reason(error: BaseException, record: dict) -> str:
         return f"a package it needs is not installed: {said}"
     if not record.get("allow_pickle") and "safetensors" in whole:
         return f"{said} Weights in pickle files are read only with allow_pickle: true."
-    if isinstance(error, LookupError | AssertionError | ArithmeticError):  # whose texts say little by themselves
+    if isinstance(error, LookupError | AssertionError | ArithmeticError):  # uninformative messages
         return f"{type(error).__name__} {said}" if whole.strip() else said
     return said

@@ -1,8 +1,8 @@
-"""Downloads: repositories of the Hugging Face Hub at one commit, and single files by URL, checked against their sha256.
+"""Downloads of Hugging Face Hub repositories at one commit, and of single files by URL, verified by their SHA-256.
 
-`huggingface_hub` does the work for repositories: it resumes, stores only complete files, reads what is cached without a
-network, and takes the token from the environment or HF_HOME. Added here: a time limit, another attempt where the
-failure may pass, and one sentence for each way to fail. A file by URL is stored once in the Hub's assets cache.
+`huggingface_hub` downloads repositories: it resumes, stores only complete files, reads cached files without a network,
+and takes the token from the environment or HF_HOME. This module adds a time limit, retries of transient failures, and
+one error message per cause. A file by URL is stored once in the Hub's assets cache.
 """
 
 import http.client
@@ -34,7 +34,7 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 
 _ATTEMPTS = 4
 _TIMEOUT = 30  # seconds without a byte
-_TRANSIENT = (408, 429, 500, 502, 503, 504)  # HTTP statuses of failures that pass by themselves within seconds
+_TRANSIENT = (408, 429, 500, 502, 503, 504)  # HTTP statuses of failures that often disappear within seconds
 
 
 def snapshot(
@@ -46,10 +46,13 @@ def snapshot(
     complaint: type[UserError],
     absent: type[UserError],
 ) -> Path:
-    """Folder of the snapshot, with the `wanted` files (patterns) in it; it is called after its commit.
+    """Return the directory of a repository's snapshot, named after its commit, with the `wanted` files in it.
 
-    repo_type: "dataset" or "model". Raises `complaint` with the sentence to show; `absent` where the repository is
-    there and a file named in full is not.
+    Args:
+        wanted: Patterns of the files to download.
+        repo_type: "dataset" or "model".
+        complaint: Error class for all failures except the next.
+        absent: Error class if the repository exists, but not a file in it that is named in full.
     """
     huggingface_hub.set_client_factory(_client)
     noun, stage = ("set", "items") if repo_type == "dataset" else ("model", "model")
@@ -93,7 +96,7 @@ def snapshot(
                 reason = getattr(error, "strerror", None) or type(error).__name__
                 raise complaint(f"{repository}: the download failed ({reason}); run again to go on.") from None
         except (UnicodeEncodeError, ValueError) as error:
-            # the text of such an error may hold the header, and so the token
+            # the message of such an error may contain the header, and therefore the token
             raise complaint(
                 f"{repository}: the request could not be made ({type(error).__name__}); is HF_TOKEN a token?"
             ) from None
@@ -102,30 +105,30 @@ def snapshot(
 
 
 def _interruptible(download, *args, **kwargs) -> Path:
-    """The folder that `download` gives. Ctrl-C is heard at once: its own threads would be waited for, until the files
-    that they are at are whole.
+    """Return the directory that `download` returns, and let Ctrl-C take effect immediately.
 
-    Those threads then go on until the process ends, which must not wait for them either (__main__.py).
+    Called directly, `download` would first wait until its threads have completed their current files. Here, the threads
+    continue until the process ends, which must not wait for them either (__main__.py).
     """
     pool = ThreadPoolExecutor(1)
     try:
         return Path(pool.submit(download, *args, **kwargs).result())
     except KeyboardInterrupt:
-        print(file=sys.stderr)  # after the bar, which stands in the last line
+        print(file=sys.stderr)  # end the line of the progress bar
         raise
     finally:
         pool.shutdown(wait=False)
 
 
 def _client() -> httpx2.Client:
-    """The Hub's own client, but one that does not wait for ever on a server that has stopped talking."""
+    """Return the Hub's default client with a time limit on requests, so that a stalled server does not block it."""
     client = default_client_factory()
     client.event_hooks["request"].append(_limit_time)
     return client
 
 
 def _limit_time(request: httpx2.Request) -> None:
-    # here and not as the client's default, because the Hub's calls pass "no limit" explicitly
+    # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
     limits = request.extensions.get("timeout") or {}
     request.extensions["timeout"] = {
         phase: limits.get(phase) or _TIMEOUT for phase in ("connect", "read", "write", "pool")
@@ -133,7 +136,7 @@ def _limit_time(request: httpx2.Request) -> None:
 
 
 def _may_pass(error) -> bool:
-    """Is this the kind of failure that goes away by itself within seconds?"""
+    """Return whether a failure is transient, so that a retry within seconds may succeed."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TRANSIENT
     return isinstance(error, httpx2.TimeoutException | httpx2.RemoteProtocolError | httpx2.ReadError)
@@ -149,9 +152,10 @@ def _why(error) -> str:
 
 
 def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
-    """(path on disk, sha256) of the file at `url`; what is there already is not fetched again.
+    """Return (path on disk, SHA-256) of the file at `url`, downloaded unless it is in the cache.
 
-    Raises DataError with the sentence to show; a file that is cut short or has the wrong checksum is never kept.
+    Raises:
+        DataError: The download fails, is incomplete, or has another SHA-256 than `sha256`; the file is not stored.
     """
     folder = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
     path = folder / (Path(urlsplit(url).path).name or "file")
@@ -174,7 +178,7 @@ def _download(url: str, path: Path) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
-                data = answer.read()  # raises IncompleteRead where the connection drops half way
+                data = answer.read()  # raises IncompleteRead if the connection drops
             path.write_bytes(data)
             return
         except urllib.error.HTTPError as error:

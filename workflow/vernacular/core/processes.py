@@ -1,9 +1,9 @@
-"""Pools of worker processes, commands that run in a child process, time limits, and what signals do to a job.
+"""Worker pools, commands in child processes, time limits, and signal handling of jobs.
 
-A worker never outlives the process that started it. A signal to a job (Ctrl-C, scancel, the end of its time) is
-remembered and acts between batches, so that what is finished is written. A process that the kernel kills for memory, or
-that a library crashes, can write nothing any more: its parent holds next to no memory, survives, and writes why the
-results are missing.
+A worker never outlives the process that started it. A signal to a job (Ctrl-C, scancel, the end of its walltime) is
+recorded and takes effect between batches, so that finished results are written. A process that the kernel kills for
+lack of memory, or that crashes in a library, cannot write anything: its parent uses little memory, survives, and
+records why the results are missing.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from vernacular.core.errors import ArtifactError, UserError
 
 
 def pool(count: int) -> ProcessPoolExecutor:
-    """A pool of `count` fresh processes for work on rows; use it in a `with`.
+    """Return a pool of `count` newly spawned processes for work on rows, to be used as a context manager.
 
-    An interruption (Ctrl-C) is left to the process that asked: what is running ends, the rest is not begun.
+    Workers ignore Ctrl-C, which their parent handles: running tasks end, pending tasks are not started.
     """
     return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
 
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # rows are trees that need no collector, which would walk through all of them again and again: a third of the time
+    # rows contain no reference cycles, and scanning them for cycles would take a third of the time
     gc.disable()
-    # a process that is killed cannot tell its pool to end: without this, its processes would wait for work for ever
+    # a killed parent cannot shut down its pool: without this thread, workers would wait for tasks indefinitely
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -39,14 +39,15 @@ def _end_with_parent() -> None:
 
 
 class TimeLimitExceeded(BaseException):
-    """Something took longer than it may. Not an Exception: Jinja treats those as a part that it can do without."""
+    """Exceeded time limit. Not an Exception, because Jinja suppresses those while it folds constants."""
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float):
-    """Raise TimeLimitExceeded in what is inside after `seconds`; yield whether there is a limit.
+    """Raise TimeLimitExceeded inside the block after `seconds`; yield whether a limit is set.
 
-    The limit is an alarm, of which a process has one, and its main thread receives it: other threads have no limit.
+    The limit uses SIGALRM, of which a process has one timer, and which its main thread receives: in other threads
+    there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield False
@@ -67,40 +68,40 @@ def _raise_exceeded(*_):
 
 
 class Stopped(UserError):
-    """The run was asked to stop (SIGTERM, SIGUSR1, SIGINT); what was finished is in the journal."""
+    """Stop of the run by a signal (SIGTERM, SIGUSR1, SIGINT); finished batches are in the journal."""
 
 
 class _Interruption(BaseException):
-    """Raised by a signal there and then. No Exception: libraries catch those while they load a model."""
+    """Immediate interruption by a signal. Not an Exception, because libraries catch those while they load a model."""
 
 
 class StopFlag:
-    """True once a signal asked to stop; `name` is that signal."""
+    """Flag that is true once a signal requests a stop; `name` is that signal."""
 
     def __init__(self):
         self.name: str | None = None
-        self.journal = None  # of the evaluation in hand
+        self.journal = None  # of the current evaluation
         self._at_once = False
 
     def __bool__(self) -> bool:
         return self.name is not None
 
     def remember(self, name: str) -> None:
-        """A signal has come: the first one, where nothing is to be finished, ends what is being done."""
+        """Record a signal; the first one interrupts the process immediately inside `at_once`."""
         first, self.name = self.name is None, self.name or name
         if first and self._at_once:
             raise _Interruption
 
     @contextlib.contextmanager
     def at_once(self):
-        """Inside, a signal ends what is being done, as soon as Python hears of it: Stopped comes out of here.
+        """Let a signal interrupt the block as soon as Python handles it, and raise Stopped.
 
-        So does whatever a library makes of the interruption: an error of that moment is nobody's mistake.
+        Errors that libraries raise after the signal are consequences of the interruption and raised as Stopped, too.
         """
         with self._changed(at_once=True):
             try:
                 yield
-            except ArtifactError:  # what cannot be kept is said
+            except ArtifactError:  # results that cannot be stored are reported
                 raise
             except (_Interruption, Exception):
                 if self:
@@ -109,14 +110,14 @@ class StopFlag:
 
     @contextlib.contextmanager
     def finishing(self):
-        """Inside, a signal is only remembered; it acts afterwards. What came before acts now, should it be lost."""
+        """Defer signals to the end of the block; an earlier one, which a library may have suppressed, acts first."""
         self._look()
         with self._changed(at_once=False):
             yield
         self._look()
 
     def stopped(self) -> Stopped:
-        """What to say in the end, when all that is finished is written down."""
+        """Write finished batches to the journal, and return the error that reports the stop."""
         kept = "what is finished is kept"
         if self.journal is not None:
             self.journal.flush()
@@ -138,11 +139,11 @@ class StopFlag:
 
 @contextlib.contextmanager
 def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
-    """Yield a StopFlag that these signals set, to be looked at between batches.
+    """Yield a StopFlag that these signals set, to be checked between batches.
 
-    After the first of them Ctrl-C acts as usual, for a person who will not wait. The others are still only remembered:
-    SLURM sends SIGTERM twice (a warning and the end of the time at once, or srun passes on its own); the second must
-    not end what is writing down its answers.
+    After the first signal, Ctrl-C has its usual effect, for users who do not want to wait. The others are still only
+    recorded: SLURM sends SIGTERM twice (as a warning and at the time limit, or again through srun), and the second one
+    must not interrupt a process that is writing its outputs.
     """
     flag = StopFlag()
     before = {}
@@ -166,12 +167,12 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def in_child() -> int | None:
-    """Fork. Return None in the child; in the parent, wait for the child and return its exit status.
+    """Fork; return None in the child, and in the parent wait for the child and return its exit status.
 
-    The status is negative where a signal ended the child, as in `subprocess`. Signals to the parent reach the child
-    once, since it has a process group of its own: a Ctrl-C in a terminal too. If the parent is killed, the child ends.
+    The status is negative if a signal ended the child, as in `subprocess`. The child has its own process group, so that
+    signals to the parent, including Ctrl-C in a terminal, reach it once. If the parent is killed, the child ends.
     """
-    alive, held = os.pipe()  # the parent holds one end, which closes when it dies
+    alive, held = os.pipe()  # the parent's end closes when the parent dies
     child = os.fork()
     if child == 0:
         os.close(held)
@@ -179,7 +180,7 @@ def in_child() -> int | None:
         threading.Thread(target=_end_when_closed, args=(alive,), daemon=True).start()
         return None
     os.close(alive)
-    with contextlib.suppress(OSError):  # the child has done it, or is gone
+    with contextlib.suppress(OSError):  # the child has already set it, or has ended
         os.setpgid(child, child)
     before = {number: signal.getsignal(number) for number in _FORWARDED}
     for number, handler in before.items():
@@ -195,7 +196,7 @@ def in_child() -> int | None:
 
 
 def death(status: int) -> str | None:
-    """Return what a status of `in_child` says of a sudden end; None where the process ended by itself."""
+    """Return the cause of death for a status of `in_child`: a kill or a crash; None for any other exit."""
     if -status not in _DEATHS:
         return None
     name = signal.Signals(-status).name

@@ -1,4 +1,4 @@
-"""Records: small JSON files that say what a model or encoder on this disk is, and how a model was asked."""
+"""Records: small JSON files that describe models and encoders on this disk, and the status of inference jobs."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from vernacular.core.fingerprint import fingerprint
 
 
 def write_record(path, record: dict) -> None:
-    """Write a record to `{its name}.json`."""
+    """Write a record to `path`, which ends in `{record name}.json`."""
     _write(path, record)
 
 
 def read_record(path) -> dict:
-    """Raises ArtifactError naming the file if it is missing, damaged, or another model's."""
+    """Read a record; raise ArtifactError if the file is missing, damaged, or of another model."""
     record = _read(path)
     if record.get("name") != Path(path).name.removesuffix(".json"):
         raise ArtifactError(f"{path}: holds the record of {record.get('name')}; delete it to rebuild.")
@@ -22,16 +22,17 @@ def read_record(path) -> dict:
 
 
 def write_asked(path, done: dict[str, dict[str, str]], failed: dict[str, dict[str, str]]) -> None:
-    """What a job leaves: by model and evaluation how it was answered ("computed", …), or {"failed": the reason}."""
+    """Write the status of an inference job: by model and evaluation, "computed" etc., or {"failed": reason}."""
     names = dict.fromkeys([*done, *failed])
     wrong = {name: {e: {"failed": reason} for e, reason in failed.get(name, {}).items()} for name in names}
     _write(path, {"models": {name: done.get(name, {}) | wrong[name] for name in names}})
 
 
 def failures(path, name: str | None = None) -> dict:
-    """Evaluation -> why one model could not answer it; or of all models, by name.
+    """Return {evaluation: reason} of the failures of one model; without a `name`, of all models by name.
 
-    Raises ArtifactError naming the file if it is missing or damaged.
+    Raises:
+        ArtifactError: The file is missing or damaged, or has no entry for the model.
     """
     found = {
         model: {e: how["failed"] for e, how in of_model.items() if isinstance(how, dict) and "failed" in how}
@@ -45,7 +46,7 @@ def failures(path, name: str | None = None) -> dict:
 
 
 def add_failures(path, name: str, failed: dict[str, str]) -> None:
-    """Add evaluations of one model that turned out to have failed, and why, to what a job left."""
+    """Add failed evaluations of one model, {evaluation: reason}, to the status of an inference job."""
     models = _read(path).get("models", {})
     _write(path, {"models": models | {name: models.get(name, {}) | {e: {"failed": why} for e, why in failed.items()}}})
 

@@ -1,4 +1,4 @@
-"""Arrow tables as rows, rows as tables, and texts that are safe in a cell of a CSV file or a spreadsheet."""
+"""Conversion of Arrow tables to rows and pandas, CSV files, and escaping of text for CSV files and spreadsheets."""
 
 import csv
 import io
@@ -14,17 +14,17 @@ import pyarrow.types as kinds
 from vernacular.core.artifacts import replacing
 
 if TYPE_CHECKING:
-    import pandas as pd  # half a second, which commands without tables do not spend
+    import pandas as pd  # not at run time: it takes half a second, and commands without tables do not need it
 
 
 def rows_of(table: pa.Table) -> list[dict]:
-    """The rows of `table` as dicts, lists as lists, maps as dicts, null as None."""
+    """Return the rows of `table` as dicts, with lists as lists, maps as dicts, and null as None."""
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list:
-    """The values of a column as Python objects.
+    """Return the values of a column as Python objects.
 
     >>> values_of(pa.array([[1.5, None], None, []]))
     [[1.5, None], None, []]
@@ -38,7 +38,7 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list:
     elif kinds.is_list(kind):
         inside = values_of(column.values)
         found = [inside[a:b] for a, b in _edges(column)]
-    elif kinds.is_integer(kind) or kinds.is_floating(kind):  # numpy knows no missing whole number
+    elif kinds.is_integer(kind) or kinds.is_floating(kind):  # NumPy integers have no missing value
         found = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
     elif kinds.is_string(kind) or kinds.is_boolean(kind):
         return column.to_numpy(zero_copy_only=False).tolist()
@@ -57,26 +57,26 @@ def _edges(column) -> pairwise:
 CELL_LIMIT = 32_767  # characters of one Excel cell
 SHEET_LIMIT = 31  # characters of an Excel sheet name
 
-# Control characters, halves of surrogate pairs and what XML forbids; direction overrides and isolates too, because they
-# reorder the text around them (a name can then read as another), and right-to-left letters need none of them.
+# Control characters, lone surrogates and characters that XML forbids; also direction overrides and isolates, because
+# they reorder the surrounding text (one name can be displayed as another), and right-to-left text does not need them.
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 _FORMULA_STARTS = tuple("=+-@＝＋－＠")  # the full-width ones start a formula in East Asian versions of Excel
 
 
 def plain_text(value) -> str:
-    """`value` as text of one cell: control, reordering and unencodable characters shown as escapes, length limited.
+    """Return `value` as the text of a cell: control, reordering and unencodable characters escaped, length limited.
 
     >>> plain_text("a\\x1b[31m\\tb")
     'a\\\\x1b[31m b'
     """
     text = str(value)
-    if not text.isprintable():  # most texts are, and nothing that is printable is changed
+    if not text.isprintable():  # most texts are, and need no escapes
         text = _UNREADABLE.sub(_escape, re.sub(r"[\t\n\r]+", " ", text))
     return text if len(text) <= CELL_LIMIT else text[: CELL_LIMIT - 1] + "…"
 
 
 def formula_safe(value) -> str:
-    """`plain_text` with an apostrophe before what a spreadsheet would take for a formula when it opens a CSV (OWASP).
+    """Return `plain_text`, after an apostrophe if a spreadsheet that opens the CSV would run it as a formula (OWASP).
 
     >>> formula_safe("=1+1"), formula_safe("gl-1"), formula_safe(" @SUM(A1)")
     ("'=1+1", 'gl-1', "' @SUM(A1)")
@@ -86,12 +86,12 @@ def formula_safe(value) -> str:
 
 
 def sheet_names(wanted) -> list[str]:
-    """Legal Excel sheet names, unique whatever their case, for `wanted` texts in order.
+    """Return valid Excel sheet names, unique regardless of case, for the `wanted` texts in order.
 
     >>> sheet_names(["gl", "GL", "a/b", ""])
     ['gl', 'GL (2)', 'a_b', '_']
     """
-    names, taken = [], {"history"}  # Excel keeps that name for itself
+    names, taken = [], {"history"}  # a name that Excel reserves
     for text in wanted:
         base = re.sub(r"[\[\]:*?/\\]", "_", plain_text(text)).strip("' ")[:SHEET_LIMIT].rstrip("' ") or "_"
         name, count = base, 1
@@ -116,7 +116,7 @@ TEXT_NOTE = """\
 
 
 def csv_text(columns: list[str], rows: list[list]) -> str:
-    """Return a table as the text of a CSV file; cells that are text are made safe, numbers are left as they are."""
+    """Return a table as the text of a CSV file; text cells are escaped by `formula_safe`, numbers are unchanged."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for row in (columns, *rows):
@@ -125,17 +125,17 @@ def csv_text(columns: list[str], rows: list[list]) -> str:
 
 
 def is_finite(value) -> bool:
-    """Whether there is a number to show."""
+    """Return whether `value` is a finite number, not None."""
     return value is not None and math.isfinite(value)
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":
-    """`table` in pandas, with whole numbers and booleans still so where some are missing."""
+    """Convert `table` to pandas, with nullable types for integers and booleans."""
     return table.to_pandas(types_mapper=_pandas_type)
 
 
 def write_csv(path, frame: "pd.DataFrame") -> Path:
-    """Write `frame` as UTF-8 CSV, numbers unrounded, missing values empty, text safe from being read as a formula."""
+    """Write `frame` as UTF-8 CSV, with unrounded numbers, empty missing values, and text escaped by `formula_safe`."""
     import pandas as pd
 
     safe = frame.rename(columns=formula_safe)
@@ -149,7 +149,7 @@ def write_csv(path, frame: "pd.DataFrame") -> Path:
 
 
 def _pandas_type(kind: pa.DataType):
-    """Nullable whole numbers and booleans: one missing seed must not turn every other into 42.0."""
+    """Return the nullable pandas type of integers and booleans: one missing seed must not turn the others into 42.0."""
     import pandas as pd
 
     if kinds.is_int32(kind):

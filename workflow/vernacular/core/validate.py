@@ -1,6 +1,6 @@
-"""Check the content of a YAML file against its schema, and report the first violation in one or two lines.
+"""Validation of YAML files against their schemas; the first violation is reported in one or two lines.
 
-In addition to what the schema requires, no text may hold what must not get into the results: passwords, tokens, control
+In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 """
 
@@ -42,24 +42,24 @@ _NO_TEXT = [
 
 @functools.cache
 def schema(path) -> dict:
-    """A JSON Schema of this package, read once: many files are checked against it."""
+    """Return a JSON Schema of this package; cached, because many files are checked against it."""
     return read(path)[0]
 
 
 def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
-    """A schema in which the one at `keys` allows only `values`, which are known to the program and not to its file."""
+    """Return `schema` with the subschema at `keys` restricted to `values`, which the code defines, not the file."""
     first, *rest = keys
     inner = with_values(schema[first], tuple(rest), values) if rest else schema[first] | {"enum": list(values)}
     return schema | {first: inner}
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
-    """Raise ConfigError with the most telling violation: file, line, key, what was found, what is allowed."""
+    """Raise ConfigError for the most informative violation: file, line, key, found value and allowed values."""
     _check_texts(value, lines, path)
     errors = list(_Validator(schema).iter_errors(value))
     if not errors:
         return
-    # the shallowest error first: it is the one that explains the others; then the order of the file
+    # the shallowest error explains the others; among equals, the first in the file
     error = min(errors, key=lambda e: (len(e.absolute_path), _line(lines, e) or 0))
     if error.context:
         error = jsonschema.exceptions.best_match([error])
@@ -90,14 +90,14 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
 
 
 def place(path, lines: dict[tuple, int], at: tuple) -> str:
-    """`config.yaml, line 7: models.mine.dtype`, as every complaint begins."""
+    """Return the location that begins an error message: `config.yaml, line 7: models.mine.dtype`."""
     dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_clipped(_escaped(p))}" for p in at).lstrip(".")
     line = next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), None)
     return display_path(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
 def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
-    """Refuse what no key of ours takes, whatever the schema says: unprintable text, secrets, NaN and infinity."""
+    """Reject values that no key allows, regardless of the schema: unprintable text, secrets, NaN and infinity."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if _UNPRINTABLE.search(key) or "\n" in key:
@@ -114,18 +114,18 @@ def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
 
 
 def _check_text(text: str, lines: dict[tuple, int], path, at: tuple) -> None:
-    # what a file of ours says is written into the results: the sentence must not show it either
+    # config and task files are copied into the results; the message must not show a secret either
     for pattern, sentence in _NO_TEXT:
         if pattern.search(text):
             raise ConfigError(f"{place(path, lines, at)}: {sentence}")
 
 
 def _is_whole(checker, value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema would take 5.0
+    return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema accepts 5.0 as an integer
 
 
 def _pattern(validator, pattern: str, value, schema):
-    """A pattern that ends in $ must match to the end: Python's $ would let a line end follow."""
+    """Match a pattern that ends in $ up to the end of the text: Python's $ also matches before a final line break."""
     match = re.fullmatch if pattern.endswith("$") else re.search
     if isinstance(value, str) and not match(pattern, value):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
@@ -151,7 +151,7 @@ def _short(value) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` in one line."""
+    """Return `text` on one line, escaped as in JSON."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 

@@ -1,7 +1,7 @@
-"""YAML files that users write, as plain Python values with the line of each.
+"""Reading of user-written YAML files as plain Python values, with the line of each value.
 
 ruamel.yaml reads them as YAML 1.2: `no`, `on` and `1:30` are text, and a duplicate key is an error. Dates are text too,
-and a key is the text that is written.
+and keys are the text as written.
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ _PLAIN = (None, *(_TAG + name for name in ("null", "bool", "int", "float", "str"
 
 
 class _Constructor(SafeConstructor):
-    """Values that JSON has, and keys that are text."""
+    """Constructor of JSON values, with keys as text."""
 
-    yaml_constructors = {  # noqa: RUF012 (ruamel's own way to set them)
+    yaml_constructors = {  # noqa: RUF012 (ruamel.yaml's interface)
         **{tag: SafeConstructor.yaml_constructors[tag] for tag in _PLAIN},
         _TAG + "timestamp": SafeConstructor.construct_yaml_str,
         _TAG + "value": SafeConstructor.construct_yaml_str,  # a single =
@@ -30,7 +30,7 @@ class _Constructor(SafeConstructor):
     def construct_object(self, node, deep=False):
         try:
             return super().construct_object(node, deep)
-        except (ValueError, LookupError) as error:  # a number of 5000 digits, !!bool x
+        except (ValueError, LookupError) as error:  # for example, a number of 5000 digits, or !!bool x
             raise ConstructorError(None, None, first_line(error), node.start_mark) from None
 
     def construct_scalar(self, node):
@@ -51,7 +51,7 @@ class _Reader(YAML):
         self.Constructor = _Constructor
 
     def official_plug_ins(self):
-        return []  # there are none, and looking for them takes as long as a task file
+        return []  # searching for plug-ins takes as long as reading a task file
 
 
 def read(path) -> tuple[object, dict[tuple, int]]:
@@ -86,7 +86,7 @@ def read_text(path) -> str:
 
 
 def invalid(path, error: Exception) -> ConfigError:
-    """Return the message for an error of a YAML library, ruamel.yaml or PyYAML."""
+    """Return the ConfigError for an error of a YAML library, ruamel.yaml or PyYAML."""
     mark = getattr(error, "problem_mark", None)
     where = display_path(path) + (f", line {mark.line + 1}" if mark else "")
     if isinstance(error, RecursionError):
@@ -99,7 +99,7 @@ def invalid(path, error: Exception) -> ConfigError:
 
 
 def _note_lines(node, at: tuple, lines: dict[tuple, int]) -> None:
-    """Note the line of each key and list entry under `node`, which is at the path `at`."""
+    """Record the line of each key and list entry under `node`, which is at the path `at`."""
     if isinstance(node, MappingNode):
         entries = [(key.value, key, value) for key, value in node.value if isinstance(key.value, str)]
     elif isinstance(node, SequenceNode):

@@ -1,7 +1,7 @@
-"""What scoring and generation need of a journal, and the one that keeps nothing on disk.
+"""Interface of a journal for scoring and generation, and an implementation in memory.
 
-`store.Journal` is the durable one. It is not imported here: how outputs are kept does not change them, so editing the
-store must not score anything again.
+`store.Journal` is the durable implementation. It is not imported here: the storage of outputs does not affect their
+values, so an edit of the store must not invalidate any scores.
 """
 
 import contextlib
@@ -9,25 +9,25 @@ from typing import Protocol
 
 
 class Journal(Protocol):
-    """Finished batches of one evaluation, by a name that is a hash of the batch's content."""
+    """Finished batches of one evaluation, by batch name (a hash of the batch's content)."""
 
-    notes: list[str]  # what was dropped while reading, for the metadata
+    notes: list[str]  # parts dropped while reading, for the metadata
 
     def done(self, batch: str) -> list[dict] | None:
-        """The rows of a finished batch, or None."""
+        """Return the rows of a finished batch, or None."""
 
     def add(self, batch: str, rows: list[dict]) -> None:
-        """Keep the rows of a finished batch."""
+        """Store the rows of a finished batch."""
 
     def finishing(self) -> contextlib.AbstractContextManager:
-        """Inside, a batch is computed and added: a signal acts afterwards."""
+        """Return a context in which a batch is computed and added; a signal takes effect at its end."""
 
     def flush(self) -> None:
-        """Write what is not yet on disk."""
+        """Write the batches that are not yet on disk."""
 
 
 class MemoryJournal:
-    """Finished batches of this process, for runs without a store."""
+    """A journal in memory, for runs without a store."""
 
     def __init__(self):
         self.notes: list[str] = []

@@ -1,10 +1,10 @@
-"""scores and generations: what the evaluated model returned, raw.
+"""Schemas of scores and generations: the raw outputs of the evaluated model.
 
-`results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
+Files: `results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
 
-Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, strategy asked and
-used, fallback and why, self-check), tokenizer policy (bos, truncation), counters (forwards, tokens computed, tokens the
-trie needs, model loads, seconds).
+Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, requested and
+selected strategy, fallbacks with reasons, self-check), tokenizer policy (bos, truncation), counters (forward passes,
+tokens computed, tokens in the trie, model loads, seconds).
 """
 
 import itertools
@@ -21,19 +21,19 @@ SCORES = Kind(
             ("request_id", pa.string()),
             ("item_id", pa.string()),
             ("role", pa.string()),
-            ("tokens", pa.list_(pa.string())),  # the span's tokens as the tokenizer writes them
+            ("tokens", pa.list_(pa.string())),  # the span's tokens, as `convert_ids_to_tokens` returns them
             (
                 "offsets",
                 pa.list_(pa.list_(pa.int32(), 2)),
             ),  # [start, end) in prefix + text, or in `rendered` if not null
-            ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null in it: nothing stood before
-            ("greedy", pa.list_(pa.bool_())),  # was this token the most likely one?
-            ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless asked
-            ("topk_entropy", pa.list_(pa.float32())),  # nats, of the 100 likeliest renormalised; null unless asked
-            ("rank", pa.list_(pa.int32())),  # 1 = most likely; null unless asked
-            ("word_end", pa.list_(pa.float32())),  # ln P(a word ends here), before each token and after the last
+            ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null where no token precedes it
+            ("greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
+            ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
+            ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
+            ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
+            ("word_end", pa.list_(pa.float32())),  # ln P(a word ends here), before each token and after the last; nats
             ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
-            ("rendered", pa.string()),  # the text as sent, where a chat template changed it; null otherwise
+            ("rendered", pa.string()),  # the text sent, if a chat template was applied; null otherwise
             # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "
             ("flag", pa.string()),
         ]
@@ -50,8 +50,8 @@ GENERATIONS = Kind(
             ("request_id", pa.string()),
             ("item_id", pa.string()),
             ("role", pa.string()),
-            ("raw", pa.string()),  # everything generated, stop string included, special tokens left out
-            ("answer", pa.string()),  # raw up to the stop string, outer blanks removed
+            ("raw", pa.string()),  # all generated text, stop string included, special tokens removed
+            ("answer", pa.string()),  # raw up to the first stop string, without surrounding whitespace
             ("finish_reason", pa.string()),  # "stop", "eos", "length"
             ("n_tokens", pa.int32()),
             ("n_prompt_tokens", pa.int32()),
@@ -66,7 +66,7 @@ GENERATIONS = Kind(
 
 
 def outputs_of(requests: dict) -> Kind:
-    """The schema of the outputs to requests of which this is the metadata."""
+    """Return the schema of the outputs for requests with this metadata."""
     return GENERATIONS if requests["request_kind"] == "generate" else SCORES
 
 
@@ -74,13 +74,13 @@ _ROWS_AT_A_TIME = 500
 
 
 def iter_rows(table: pa.Table) -> Iterator[dict]:
-    """Yield the rows of `table` as dicts; few exist at a time."""
+    """Yield the rows of `table` as dicts, converted in chunks of `_ROWS_AT_A_TIME`."""
     for start in range(0, table.num_rows, _ROWS_AT_A_TIME):
         yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
 
 
 def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
-    """Return `rows` as a table of that schema; few exist as Python objects at a time."""
+    """Return `rows` as a table of `schema`, converted in chunks of `_ROWS_AT_A_TIME`."""
     parts = [schema.empty_table()]
     while some := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
         parts.append(pa.Table.from_pylist(some, schema=schema))

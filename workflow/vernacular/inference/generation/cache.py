@@ -1,4 +1,4 @@
-"""Keys and values: a cache that grows without copying itself, and a shared prefix computed once for many rows."""
+"""Key-value caches: one that grows without copying itself, and a shared prefix computed once for many rows."""
 
 import copy
 import inspect
@@ -12,15 +12,18 @@ from vernacular.inference.model.loaded import LoadedModel
 
 
 class GrowingLayer(DynamicLayer):
-    """A DynamicLayer that keeps room for the tokens to come: appending one writes it, where `cat` copies all others."""
+    """A DynamicLayer with preallocated space: appending a token writes one token, whereas `cat` copies all."""
 
     def __init__(self, room: int):
         super().__init__()
-        self.room = room  # tokens to have space for beyond those at hand, when space is made
+        self.room = room  # free space in tokens at each allocation, in addition to the current tokens
         self._space: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def update(self, key_states, value_states, *args, **kwargs):
-        """keys, values: [batch, heads, length, head_dim], views of the space kept for them."""
+        """Append the new states and return all keys and values, as views of the preallocated space.
+
+        Keys and values: [batch, heads, length, head_dim].
+        """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -33,12 +36,12 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat every row; the space is made anew by the next update."""
+        """Repeat each row `repeats` times; the next update reallocates the space."""
         super().batch_repeat_interleave(repeats)
         self._space = None
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows; the space is made anew by the next update."""
+        """Retain only the rows `indices`; the next update reallocates the space."""
         super().batch_select_indices(indices)
         self._space = None
 
@@ -53,27 +56,27 @@ class GrowingLayer(DynamicLayer):
 
 
 def new_cache(loaded: LoadedModel, room: int) -> DynamicCache:
-    """An empty cache with the layer types of the model, its plain attention layers growing."""
+    """Return an empty cache with the model's layer types, where full-attention layers are `GrowingLayer`s."""
     cache = DynamicCache(config=loaded.model.config)
     cache.layers = [GrowingLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 
 def cache_argument(loaded: LoadedModel) -> str:
-    """The name under which the model's forward takes a cache."""
+    """Return the name of the cache parameter of the model's forward."""
     return "cache_params" if "cache_params" in inspect.signature(loaded.model.forward).parameters else "past_key_values"
 
 
 def can_select_rows(cache: DynamicCache) -> bool:
-    """May finished rows be dropped from this cache?"""
+    """Return whether finished rows can be removed from this cache."""
     return all(hasattr(layer, "batch_select_indices") for layer in cache.layers)
 
 
 def can_share_prefix(loaded: LoadedModel, longest: int) -> bool:
-    """May rows of up to `longest` tokens follow a prefix that stands once in the cache, padding between the two?
+    """Return whether rows of up to `longest` tokens can follow one cached prefix, with padding in between.
 
-    Sliding windows count that padding as if it were text, so they must not be reached; states that sum up the past
-    (Mamba and its kin) cannot be told apart from their padding.
+    Sliding windows count the padding as text, so no row may reach the window size; recurrent states (Mamba and similar
+    architectures) include the padding.
     """
     layers = DynamicCache(config=loaded.model.config).layers
     if cache_argument(loaded) != "past_key_values":
@@ -87,13 +90,13 @@ def can_share_prefix(loaded: LoadedModel, longest: int) -> bool:
 
 @dataclass(frozen=True)
 class Prefix:
-    """A run of tokens that opens many prompts, and the cache after reading it once (batch 1)."""
+    """A token sequence that begins many prompts, and the cache after one pass over it (batch size 1)."""
 
     ids: list[int]
     cache: DynamicCache
 
     def for_rows(self, rows: int, room: int) -> DynamicCache:
-        """A cache of its own for a batch of `rows`, with room for as many tokens after the prompt."""
+        """Return a copy of the cache for a batch of `rows`, with space for `room` tokens after the prompt."""
         cache = copy.deepcopy(self.cache)
         cache.batch_repeat_interleave(rows)
         for layer in cache.layers:
@@ -102,8 +105,8 @@ class Prefix:
 
 
 def shared_start(rows: list[list[int]]) -> list[int]:
-    """The longest run of tokens that opens every row and leaves each at least one token of its own."""
-    first, last = min(rows), max(rows)  # in sorted order the two that differ soonest
+    """Return the longest common prefix of all rows that leaves each row at least one token."""
+    first, last = min(rows), max(rows)  # in sorted order, their common prefix is that of all rows
     limit = min(len(row) for row in rows) - 1
     length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), limit)
     return first[: min(length, limit)]

@@ -1,4 +1,4 @@
-"""Decoding of a batch: one token per row and step, greedy or sampled, until each row has ended."""
+"""Batched decoding: one token per row and step, greedy or sampled, until each row has ended."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from vernacular.inference.generation.cache import Prefix, cache_argument, can_se
 from vernacular.inference.generation.prepare import Prompt, answer_of, continuation, stop_at
 from vernacular.inference.model.loaded import LoadedModel
 
-DROP_SHARE = 0.25  # finished rows are dropped once they are this much of the batch: dropping copies the others
+DROP_SHARE = 0.25  # finished rows are removed once they are this fraction of the batch: removal copies the others
 
 
 @dataclass
 class Work:
-    """What was computed, for the metadata."""
+    """Counters of the computation, for the metadata."""
 
     forwards: int = 0
     tokens_computed: int = 0  # padding included
@@ -24,10 +24,10 @@ class Work:
 
 
 class Forward:
-    """A batch in flight: its cache, mask and positions, and logits for the last position of each row."""
+    """A batch during decoding: its cache, attention mask and positions, and the logits of each row's last position."""
 
     def __init__(self, loaded: LoadedModel, rests: list[list[int]], prefix: Prefix | None, room: int, work: Work):
-        """rests: the tokens of each row after the prefix, at least one."""
+        """Initialize with `rests`: the tokens of each row after the prefix, at least one per row."""
         self.loaded, self.work = loaded, work
         parameters = inspect.signature(loaded.model.forward).parameters
         self.takes_positions = "position_ids" in parameters
@@ -47,7 +47,7 @@ class Forward:
 
     @torch.inference_mode()
     def logits(self) -> torch.Tensor:
-        """Read the tokens at hand; float32 [rows, vocabulary] for the token after the last."""
+        """Run the current tokens through the model; return float32 logits [rows, vocabulary] of the next token."""
         model, length = self.loaded.model, self.ids.shape[1]
         extra = dict(self.only_last)
         if self.takes_positions:
@@ -67,12 +67,12 @@ class Forward:
         return outputs.logits[:, -1].float()
 
     def append(self, tokens: list[int]) -> None:
-        """The next token of each row."""
+        """Set the next input token of each row."""
         self.ids = torch.tensor(tokens, device=self.loaded.device)[:, None]
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
 
     def keep(self, rows: list[int]) -> None:
-        """Drop all rows but these."""
+        """Remove all rows except `rows`."""
         chosen = torch.tensor(rows, device=self.loaded.device)
         self.cache.batch_select_indices(chosen)
         self.mask = self.mask[chosen]
@@ -88,9 +88,10 @@ class _Row:
 
 
 def decode(loaded: LoadedModel, prompts: list[Prompt], prefix: Prefix | None, work: Work) -> list[dict]:
-    """Generate for each prompt; all begin with `prefix` where there is one.
+    """Generate a continuation of each prompt; all prompts begin with `prefix`, if given.
 
-    A dict per prompt: raw, answer, finish_reason ("stop", "eos", "length"; None with an error), n_tokens, error.
+    Returns one dict per prompt: raw, answer, finish_reason ("stop", "eos", "length"; None with an error), n_tokens,
+    error.
     """
     rows = [_Row(prompt) for prompt in prompts]
     for row in rows:
@@ -107,12 +108,12 @@ def _decode(loaded: LoadedModel, rows: list[_Row], prefix: Prefix | None, work: 
     room = max(row.prompt.max_new_tokens for row in rows)
     batch = Forward(loaded, [row.prompt.ids[start:] for row in rows], prefix, room, work)
     ends = end_tokens(loaded)
-    in_batch = list(range(len(rows)))  # which row each line of the batch is
+    in_batch = list(range(len(rows)))  # index in `rows` of each row of the batch
     sampler = None
     while True:
         logits = batch.logits()
         sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
-        broken = (~logits.amax(-1).isfinite()).tolist()  # NaN anywhere, or an overflow
+        broken = (~logits.amax(-1).isfinite()).tolist()  # a NaN, or an overflow to infinity
         for i, token, nan in zip(in_batch, sampler.choose(logits, in_batch), broken, strict=True):
             if _running(rows[i]):
                 _take(loaded, rows[i], token, nan, ends)
@@ -132,7 +133,7 @@ def _running(row: _Row) -> bool:
 
 
 def _take(loaded: LoadedModel, row: _Row, token: int, nan: bool, ends: set[int]) -> None:
-    """Add a token to a row and see whether it ends there."""
+    """Append a token to a row, and set the row's finish reason or error if it ends."""
     if nan:
         row.error = "the model returned NaN"
     elif token in ends:
@@ -155,7 +156,7 @@ def _outcome(row: _Row) -> dict:
 
 
 def end_tokens(loaded: LoadedModel) -> set[int]:
-    """Every token that ends a text: the generation config's (chat models have several) and the tokenizer's."""
+    """Return all end-of-text tokens of the tokenizer, the model and its generation config (several for chat models)."""
     ends = {loaded.eos_id} - {None}
     for config in (loaded.model.generation_config, loaded.model.config):
         found = getattr(config, "eos_token_id", None)
@@ -164,11 +165,11 @@ def end_tokens(loaded: LoadedModel) -> set[int]:
 
 
 class Sampler:
-    """Chooses next tokens for the rows of a batch; rows may differ in their decoding.
+    """Selection of the next token for the rows of a batch; rows may have different decoding settings.
 
-    Repetition penalty, temperature, top-k and top-p are transformers' own, in its order, with two differences that make
-    a row independent of its neighbours: the penalty covers the row's own tokens (transformers would count the padding
-    too), and each row draws from its own generator, seeded by the request's seed and id.
+    Repetition penalty, temperature, top-k and top-p are those of transformers, in the same order, with two differences
+    that make a row independent of the other rows: the penalty covers the row's own tokens (transformers includes the
+    padding), and each row has its own random generator, seeded by the request's seed and ID.
     """
 
     def __init__(self, prompts: list[Prompt], vocabulary: int, device):
@@ -184,9 +185,10 @@ class Sampler:
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
     def choose(self, logits: torch.Tensor, rows: list[int]) -> list[int]:
-        """The next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary]."""
+        """Return the next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary]."""
         if self.penalised:
-            # HF's RepetitionPenaltyLogitsProcessor (Keskar et al. 2019): seen tokens, logit < 0 times, else divided by
+            # as RepetitionPenaltyLogitsProcessor of transformers (Keskar et al. 2019): for tokens already in the row,
+            # negative logits are multiplied by the penalty, others divided
             penalty = self.penalties[rows, None]
             changed = torch.where(logits < 0, logits * penalty, logits / penalty)
             logits = torch.where(self.seen[rows], changed, logits)

@@ -1,8 +1,9 @@
-"""generate requests -> generations: what the model writes after each prompt, batched, resumable, and reproducible.
+"""Generation: the model's continuation of each prompt, batched, resumable and reproducible.
 
-The few-shot block that all prompts share is read once and its keys and values handed to every batch; what follows it is
-sorted by length and left-padded; a row leaves the batch when it stops. Two short checks against one prompt at a time
-decide whether the shared prefix, and batching at all, give this model's numbers; where not, they are left away.
+The few-shot prefix that all prompts share is computed once, and its keys and values are reused in every batch. The rest
+of each prompt is sorted by length and left-padded; a row leaves the batch when it ends. Two self-checks against single
+prompts decide whether a shared prefix, and batching at all, reproduce this model's numbers; otherwise they are not
+used.
 """
 
 import time
@@ -20,22 +21,27 @@ from vernacular.inference.generation.self_check import strategy
 from vernacular.inference.model.loaded import LoadedModel, halved, token_budget, within_memory
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
-SHORTEST_PREFIX = 16  # tokens: below, reading them with every row costs less than handing a cache around
+SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
 
 def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool = False) -> tuple[pa.Table, dict]:
-    """Answer the generate requests of one evaluation: (table per GENERATIONS, metadata with counters).
+    """Run the generate requests of one evaluation; return (table per GENERATIONS, metadata with counters).
 
-    requests: per REQUESTS; rows of another kind (items that could not be asked) come back flagged. journal: finished
-    batches of an earlier attempt and the place for new ones (`store.Journal`). Equal request ids are generated once.
-    Raises ModelError for a masked model, Stopped when a signal asked to stop.
+    Args:
+        requests: Table per REQUESTS. Rows of another kind (skipped items) are returned with a flag; equal request
+            IDs are generated once.
+        journal: Finished batches of an earlier attempt, to which new ones are added (`store.Journal`).
+
+    Raises:
+        ModelError: The model is a masked language model.
+        Stopped: A stop signal was received.
     """
     check_can_generate(loaded)
     started = time.perf_counter()
     prompts = prompts_of(loaded, requests)
     run = _Run(loaded, journal, tqdm(total=len(prompts), disable=None if progress else True, unit="text"))
     askable = [prompt for prompt in prompts.values() if prompt.error is None]
-    # prompts that shed demonstrations begin otherwise: they share a prefix among themselves
+    # prompts with dropped few-shot examples begin differently: those with equally many dropped share a prefix
     for left_out in sorted({prompt.left_out for prompt in askable}):
         run.group([prompt for prompt in askable if prompt.left_out == left_out])
     run.bar.close()
@@ -56,7 +62,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
 
 
 class _Run:
-    """One evaluation's prompts on their way through the model, and what there is to say about it."""
+    """The state of one evaluation's generation, and its counters for the metadata."""
 
     def __init__(self, loaded: LoadedModel, journal, bar):
         self.loaded, self.journal, self.bar = loaded, journal, bar
@@ -65,10 +71,10 @@ class _Run:
         self.found: dict[str, dict] = {}  # request_id -> outcome
         self.strategies: list[dict] = []
         self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
-        self.most_rows = None  # what memory turned out to allow
+        self.most_rows = None  # limit on the batch size after an out-of-memory error
 
     def group(self, prompts: list[Prompt]) -> None:
-        """Generate for prompts that begin alike."""
+        """Generate for prompts with a common beginning, which is computed once if it is long enough."""
         start = shared_start([p.ids for p in prompts]) if len(prompts) > 1 else []
         shared = start if len(start) >= SHORTEST_PREFIX else []
         plan = batches(prompts, len(shared), self.limits)
@@ -83,7 +89,7 @@ class _Run:
             self._batch(batch, prefix)
 
     def _batch(self, batch: list[Prompt], prefix: Prefix | None) -> None:
-        """One batch from the journal or the model; in halves where memory, now or then, did not allow more."""
+        """Take one batch from the journal or compute it, in halves if memory does not or did not suffice."""
         name = _name(batch)
         half = len(batch) // 2
         kept = self.journal.done(name)
@@ -109,7 +115,7 @@ class _Run:
         self.bar.update(len(batch))
 
     def _attempt(self, batch: list[Prompt], prefix: Prefix | None) -> list[dict] | None:
-        """What the model writes; None where there is no memory for so many."""
+        """Return the outcomes of a batch; None if it does not fit in memory and can be split."""
         found = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.work)
         if found is not None:
             return found
@@ -121,21 +127,21 @@ class _Run:
 
 
 def _name(batch: list[Prompt]) -> str:
-    """A batch's name in the journal: its requests, in order."""
+    """Return a batch's name in the journal: a hash of its request IDs, in order."""
     return fingerprint([prompt.request_id for prompt in batch])
 
 
-# Measured on a CPU core with a 135M model: a step of 32 rows takes four times as long as a step of one; the prompts'
-# tokens, which no batch makes cheaper, take most of the time by then.
+# Measured on one CPU core with a 135M model: a step of 32 rows takes four times as long as a step of one row. From
+# there on, the prompts' tokens, whose cost batching does not reduce, take most of the time.
 _CPU_ROWS, _GPU_ROWS = 32, 256
 _CPU_PREFILL, _CPU_CACHE = 4096, 2 << 30  # tokens in the first forward; bytes of keys and values
 
 
 def limits(loaded: LoadedModel) -> dict[str, int]:
-    """How large a batch may be: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
+    """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
 
-    The record's `batch_tokens`, where a person set it, is the number of prefill tokens. On a GPU the numbers follow its
-    free memory, rounded down to a power of two so that the next attempt finds the same plan.
+    The record's `batch_tokens`, if set, is the number of prefill tokens. On a GPU the limits depend on its free memory;
+    `cache_tokens` is rounded down to a power of two, so that the next attempt is likely to compute the same plan.
     """
     if loaded.device.type != "cuda":
         prefill = loaded.option("batch_tokens") or _CPU_PREFILL
@@ -151,7 +157,7 @@ def limits(loaded: LoadedModel) -> dict[str, int]:
 
 
 def batches(prompts: list[Prompt], prefix: int, limits: dict[str, int]) -> list[list[Prompt]]:
-    """Prompts in batches of like length, the longest first, so that memory runs out at once or not at all.
+    """Group prompts of similar length into batches, longest first, so that memory runs out immediately or not at all.
 
     `prefix` is the number of tokens they share, which each row holds in its cache but does not compute.
     """
@@ -174,7 +180,7 @@ def batches(prompts: list[Prompt], prefix: int, limits: dict[str, int]) -> list[
 
 
 def _cache_bytes(loaded: LoadedModel) -> int:
-    """Bytes of keys and values that one token holds, in all layers."""
+    """Return the size of one token's keys and values in all layers, in bytes."""
     config = loaded.model.config.get_text_config(decoder=True)
     all_heads = getattr(config, "num_attention_heads", None)
     heads = getattr(config, "num_key_value_heads", None) or all_heads

@@ -1,4 +1,4 @@
-"""Generation requests as token ids, and generated ids as rows: room for the answer, stop strings."""
+"""Generate requests as token IDs, and generated IDs as rows: prompt length, number of new tokens, stop strings."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,22 +12,22 @@ from vernacular.inference.model.tokenization import CannotAlign, prompt_ids
 from vernacular.inference.schema import iter_rows
 from vernacular.types import Request, skipped_reason
 
-MARGIN = 4  # tokens beyond those of the longest answer: the model may spell it in other pieces
-DEFAULT_NEW_TOKENS = 64  # where a request names neither a number nor an answer
+MARGIN = 4  # tokens in addition to the longest expected output: the model may tokenize it differently
+DEFAULT_NEW_TOKENS = 64  # for requests with neither max_new_tokens nor longest_answer
 GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One distinct request, ready for the model; `error` says why it cannot be asked."""
+    """One distinct request, ready for the model; `error` is the reason why it cannot be run."""
 
     request_id: str
     ids: list[int]
-    rendered: str | None  # the text as sent, where a chat template made it
+    rendered: str | None  # the text sent, if a chat template was applied
     max_new_tokens: int
     stops: list[str]
     decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
-    left_out: int = 0  # demonstrations dropped for length
+    left_out: int = 0  # number of few-shot examples dropped for length
     error: str | None = None
 
     @property
@@ -38,7 +38,7 @@ class Prompt:
 
 
 def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
-    """request id -> prompt of each distinct generate request; their tokens share one object each."""
+    """Return the prompt of each distinct generate request, by request ID; equal tokens share one int object."""
     found: dict[str, Prompt] = {}
     one_of: dict[int, int] = {}
     for row in iter_rows(requests):
@@ -49,10 +49,10 @@ def prompts_of(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prompt]:
 
 
 def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
-    """The prompt of a generate request.
+    """Build the prompt of a generate request.
 
-    A prompt that leaves no room for the answer sheds demonstrations, the first ones first; the question is never cut:
-    where it does not fit alone, the prompt has an error and no tokens.
+    If the prompt leaves too little room for the new tokens, few-shot examples are dropped, first ones first. The
+    remaining text is never truncated: if it does not fit without examples, the prompt has an error and no tokens.
     """
     room = math.inf if loaded.max_length is None else loaded.max_length
     new = new_tokens(loaded, row)
@@ -86,7 +86,7 @@ def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
 
 
 def new_tokens(loaded: LoadedModel, row: dict) -> int:
-    """How many tokens to generate: the request's number, else what its longest answer needs and MARGIN more."""
+    """Return the number of tokens to generate: the request's own, else the longest expected output's plus MARGIN."""
     if row["max_new_tokens"] is not None:
         return row["max_new_tokens"]
     if row["longest_answer"] is None:
@@ -96,19 +96,19 @@ def new_tokens(loaded: LoadedModel, row: dict) -> int:
 
 
 def check_can_generate(loaded: LoadedModel) -> None:
-    """Raises ModelError for a masked model."""
+    """Raise ModelError if the model is a masked language model."""
     if loaded.kind != "causal":
         raise ModelError(f"model {loaded.record['name']} is a masked language model and cannot generate text.")
 
 
-_CONTEXT = 8  # prompt tokens decoded along, so that the blank before the first new word is not lost
+_CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained
 
 
 def continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
-    """The text that `new_ids` add after `prompt_ids`, special tokens left out.
+    """Return the text that `new_ids` add after `prompt_ids`, without special tokens.
 
-    SentencePiece decoders drop the blank of a text's first word, which in a continuation is a real one; hence the
-    difference of two decodings rather than the decoding of the new tokens alone.
+    SentencePiece decoders strip the space before the first word of a text, which in a continuation is part of the text.
+    The result is therefore the difference of two decodings, with and without the new tokens.
     """
     before = prompt_ids[-_CONTEXT:]
     start = _decode(tokenizer, before)
@@ -117,9 +117,9 @@ def continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
 
 
 def stop_at(raw: str, stops: list[str], *, after_blank: bool) -> int | None:
-    """Where in `raw` the first stop string begins, or None; with `after_blank`, not within its opening blanks.
+    """Return the index of the first stop string in `raw`, or None; `after_blank` skips leading whitespace.
 
-    A chat model may open its turn with an empty line, which ends a line but no answer.
+    A chat model may begin its turn with an empty line, which must not end the output.
 
     >>> stop_at("a mazá\\nPregunta", ["\\n"], after_blank=False)
     6
@@ -132,7 +132,7 @@ def stop_at(raw: str, stops: list[str], *, after_blank: bool) -> int | None:
 
 
 def answer_of(raw: str, stops: list[str], *, after_blank: bool) -> str:
-    """`raw` up to its first stop string, outer blanks removed."""
+    """Return `raw` up to its first stop string, without surrounding whitespace."""
     return raw[: stop_at(raw, stops, after_blank=after_blank)].strip()
 
 
@@ -141,7 +141,7 @@ def _decode(tokenizer, ids: list[int]) -> str:
 
 
 def row_of(row: dict, prompts: dict[str, Prompt], found: dict[str, dict]) -> dict:
-    """The row of GENERATIONS for a request; `prompts` and `found` (what the engine returned) by request id."""
+    """Return the GENERATIONS row of a request; `prompts` and `found` (outputs of the engine) are by request ID."""
     same = {"request_id": row["request_id"], "item_id": row["item_id"], "role": row["role"]}
     prompt = prompts.get(row["request_id"])
     if prompt is None:

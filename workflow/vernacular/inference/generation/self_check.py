@@ -1,7 +1,8 @@
-"""May these prompts share a prefix, or a batch at all? Asked of the model itself: both must give what one alone gives.
+"""Self-check of prefix sharing and batching for generation: both must reproduce the results of single prompts.
 
-Architectures do silently count padding as text, ignore positions, or carry a state through it. So the shortest and the
-longest prompt, between which padding is longest, are read together and apart before anything is generated.
+Some architectures silently treat padding as text, ignore positions, or carry a state through the padding. Before
+anything is generated, the shortest and the longest prompt, which need the most padding, are therefore computed together
+and separately.
 """
 
 import math
@@ -15,13 +16,13 @@ from vernacular.inference.generation.prepare import Prompt
 from vernacular.inference.model.loaded import Agreement, LoadedModel, agreement, within_memory
 
 OUT_OF_MEMORY = "out of memory"
-LIKELIEST = 50  # next tokens that are compared
+LIKELIEST = 50  # number of most probable next tokens that are compared
 
 
 def strategy(loaded: LoadedModel, prompts: list[Prompt], shared: list[int], work: Work) -> tuple[Prefix | None, dict]:
-    """(the prefix to use or None, what there is to say about it); note["used"] is "prefix", "batch" or "single".
+    """Return (the prefix to use or None, a note for the metadata); note["used"] is "prefix", "batch" or "single".
 
-    `shared` are the tokens that open all prompts, [] where they are not worth sharing.
+    `shared` are the tokens that begin all prompts; [] if they are too few to share.
     """
     note: dict = {"prompts": len(prompts), "prefix_tokens": 0}
     if len(prompts) == 1:
@@ -29,7 +30,7 @@ def strategy(loaded: LoadedModel, prompts: list[Prompt], shared: list[int], work
     pair = [min(prompts, key=_length), max(prompts, key=_length)]
     alone = within_memory(loaded, lambda: [_first(loaded, [prompt], None, work)[0] for prompt in pair])
     if alone is None:
-        return None, note | {"used": "single", "error": OUT_OF_MEMORY}  # shorter prompts may yet fit
+        return None, note | {"used": "single", "error": OUT_OF_MEMORY}  # shorter prompts may still fit
     longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
     if shared and can_share_prefix(loaded, longest):
         prefix = None
@@ -41,20 +42,20 @@ def strategy(loaded: LoadedModel, prompts: list[Prompt], shared: list[int], work
 
         if _agrees(loaded, alone, with_prefix, "prefix", note):
             return prefix, note | {"used": "prefix", "prefix_tokens": len(shared)}
-        prefix = None  # its memory
+        prefix = None  # free its memory
     agrees = _agrees(loaded, alone, lambda: _first(loaded, pair, None, work), "batch", note)
     return None, note | {"used": "batch" if agrees else "single"}
 
 
 def read_prefix(loaded: LoadedModel, ids: list[int], work: Work) -> Prefix:
-    """Read the shared tokens once."""
+    """Compute the cache of the shared tokens in one forward pass."""
     batch = Forward(loaded, [ids], None, 0, work)
     batch.logits()
     return Prefix(ids, batch.cache)
 
 
 def compared(loaded: LoadedModel, found: list[torch.Tensor], alone: list[torch.Tensor]) -> Agreement:
-    """Compare the log-probabilities of each row's likeliest next tokens with those of the row alone."""
+    """Compare the log-probabilities of each row's most probable next tokens with those of the single prompt."""
     likeliest = [row.topk(min(LIKELIEST, len(row))).indices for row in alone]
     values, reference = (
         torch.cat([row[top] for row, top in zip(rows, likeliest, strict=True)]) for rows in (found, alone)
@@ -63,7 +64,10 @@ def compared(loaded: LoadedModel, found: list[torch.Tensor], alone: list[torch.T
 
 
 def _agrees(loaded: LoadedModel, alone: list[torch.Tensor], compute, name: str, note: dict) -> bool:
-    """Do the rows that `compute` returns agree with the rows alone? Writes NAME_difference or NAME_error to `note`."""
+    """Return whether the rows returned by `compute` agree with those of single prompts.
+
+    Writes NAME_difference or NAME_error to `note`.
+    """
     try:
         outcome = within_memory(loaded, lambda: compared(loaded, compute(), alone))
     except (ValueError, TypeError, RuntimeError, IndexError, AttributeError) as error:
@@ -81,7 +85,7 @@ def _or_infinite(gap: float) -> float:
 
 
 def _first(loaded: LoadedModel, prompts: list[Prompt], prefix: Prefix | None, work: Work) -> list[torch.Tensor]:
-    """Log-probabilities of each prompt's next token."""
+    """Return the log-probabilities of each prompt's next token, [vocabulary] each."""
     start = len(prefix.ids) if prefix else 0
     batch = Forward(loaded, [prompt.ids[start:] for prompt in prompts], prefix, 1, work)
     return list(batch.logits().log_softmax(-1))

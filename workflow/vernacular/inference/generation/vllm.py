@@ -1,7 +1,8 @@
-"""generate requests -> generations by vLLM, for GPUs where it is installed: the same rows as `generate.generate`.
+"""Generation with vLLM, for GPUs where it is installed; the same rows as `generate.generate`.
 
-Prompts, lengths, stops and flags are ours; batching, prefix caching and sampling are vLLM's. Its random streams are its
-own, so a sampled text differs from the one our engine draws with the same seed; greedy texts agree up to float noise.
+Prompts, lengths, stop strings and flags are computed by Vernacular; batching, prefix caching and sampling by vLLM. vLLM
+has its own random streams, so a sampled text differs from that of the transformers engine with the same seed; greedy
+texts agree up to floating-point noise.
 """
 
 import time
@@ -23,15 +24,15 @@ from vernacular.inference.generation.prepare import (
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
-PART = 512  # prompts between two entries of the journal
+PART = 512  # prompts per journal entry
 
-_engines: dict[str, object] = {}  # by model fingerprint: starting one takes a minute
+_engines: dict[str, object] = {}  # by model fingerprint: startup takes a minute
 
 
 def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool = False) -> tuple[pa.Table, dict]:
-    """Answer the generate requests of one evaluation; see `generate.generate`.
+    """Run the generate requests of one evaluation; see `generate.generate`.
 
-    Raises ModelError where vLLM is not installed.
+    Raises ModelError if vLLM is not installed.
     """
     check_can_generate(loaded)
     engine, version = _engine(loaded)
@@ -58,7 +59,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
 
 
 def _engine(loaded: LoadedModel):
-    """(vllm.LLM, version) for the loaded model's folder, in the GPU memory that is left beside it."""
+    """Return (vllm.LLM, version) for the model's directory, limited to the GPU memory that is still free."""
     try:
         import vllm
     except ImportError:
@@ -94,7 +95,7 @@ def _outcomes(loaded: LoadedModel, engine, prompts: list[Prompt], progress: bool
                 repetition_penalty=decoding["repetition_penalty"] or 1.0,
                 seed=seed,
                 max_tokens=max(1, prompt.max_new_tokens),
-                stop=[] if prompt.rendered is not None else prompt.stops,  # a chat turn may open with an empty line
+                stop=[] if prompt.rendered is not None else prompt.stops,  # a chat turn may begin with an empty line
                 include_stop_str_in_output=True,
             )
         )

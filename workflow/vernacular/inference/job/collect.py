@@ -1,4 +1,4 @@
-"""store -> one model's scores and generations, a file per evaluation; shards are put together. No model is loaded."""
+"""Collection of one model's outputs from the store: one file per evaluation, shards merged, no model loaded."""
 
 import logging
 from pathlib import Path
@@ -24,11 +24,17 @@ def lay_out(
     shards: int = 1,
     failed: dict[str, str] | None = None,
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Write what one model answered to every evaluation of `asked` (id -> requests file) under `out`.
+    """Write one model's outputs of every evaluation to `out`; return counts and missing outputs.
 
-    `failed`: evaluations that failed, and why. Returns (counts of "answered", "not possible" and "failed" evaluations,
-    evaluations that the store does not hold any more, and why): all but the answered get a file without rows that says
-    why.
+    An evaluation without outputs gets a file without rows, with the reason in its metadata.
+
+    Args:
+        asked: Requests file by evaluation ID.
+        failed: Reason by evaluation ID, for evaluations that failed.
+
+    Returns:
+        The numbers of "answered", "not possible" and "failed" evaluations, and the reason by ID of each evaluation
+        whose outputs are no longer in the store.
     """
     store = Store(store_root)
     counts, lost = {"answered": 0, "not possible": 0}, {}
@@ -62,8 +68,8 @@ def lay_out(
                 continue
             found = _together(answers)
             try:
-                store.put(question.key, question.kind, *found)  # whole: another number of shards finds it too
-            except StoreError as error:  # a store that may only be read holds the shards, which are enough
+                store.put(question.key, question.kind, *found)  # complete, so that it is found with any number of shards
+            except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("answers: %s", error)
         table, facts = found
         facts = {**facts, "requests": notes[question.evaluation]["fingerprint"]}
@@ -73,7 +79,7 @@ def lay_out(
 
 
 def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
-    """The rows of all shards; the first one's metadata, counts added up, what went wrong in any of them kept."""
+    """Concatenate the rows of all shards; add up the first one's counters and flags, and unite the fallbacks."""
     facts = [note for _, note in parts]
     total = {key: value for key, value in facts[0].items() if key != "store_key"}
     for name in ("counters", "flags"):
@@ -92,8 +98,8 @@ def _sum(values: list):
 
 
 def _write(out: Path, evaluation: str, record: ModelRecord, kind: Kind, table, facts: dict, fingerprint: str) -> None:
-    # one model under two names has one entry in the store, which knows the name it was first asked under
+    # one model with two names has one entry in the store, with the name under which it was first evaluated
     model = {**facts.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
-    facts = {key: value for key, value in facts.items() if key != "store_key"}  # the store's own
+    facts = {key: value for key, value in facts.items() if key != "store_key"}  # internal to the store
     note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
     artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)

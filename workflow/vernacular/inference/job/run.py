@@ -1,4 +1,7 @@
-"""One job: a base with its adapters, or a shard of their work. What the store lacks is asked, the model loaded once."""
+"""One inference job: a base with its adapters, or a shard of their evaluations.
+
+Only outputs missing from the store are computed, and the model is loaded once.
+"""
 
 import logging
 from collections.abc import Callable
@@ -29,13 +32,24 @@ def run_group(
     given_up: dict[tuple[str, str | None], str] | None = None,
     begin: Callable[[str, str | None], None] | None = None,
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """Have `records` (a base and its adapters) answer shard k of n of every evaluation (id -> requests file).
+    """Compute the outputs of a base and its adapters for shard k of n of every evaluation, and store them.
 
-    `given_up`: (model, evaluation) that is not tried, or (model, None) that is not loaded, and why; `begin` is called
-    with such a pair before each step. The outputs go to the store. Returns by model how each evaluation was done
-    (FOUND, COMPUTED, NOTHING) and what failed (the reason); a failure costs its evaluation and no other, a base that
-    cannot be loaded its job's. Raises Stopped when a signal asks for it (what is finished is kept), StoreError where
-    the store cannot be written, and MachineError where this machine cannot do it and another try may.
+    A failure affects one evaluation only; a base that cannot be loaded affects all evaluations of the job.
+
+    Args:
+        records: The base and its adapters.
+        asked: Requests file by evaluation ID.
+        shard: (k, n).
+        given_up: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
+        begin: Called with such a pair before each step.
+
+    Returns:
+        By model: how each evaluation was completed (FOUND, COMPUTED, NOTHING), and the reason for each failed one.
+
+    Raises:
+        Stopped: A stop signal was received; completed batches are stored.
+        StoreError: The store cannot be read or written.
+        MachineError: This machine cannot run the job; another attempt may succeed.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
@@ -49,7 +63,7 @@ def run_group(
                     done[record["name"]][question.evaluation] = NOTHING
                 elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
                     done[record["name"]][question.evaluation] = FOUND
-                    store.remove_journal(question.key)  # of a job that was killed after another one had finished
+                    store.remove_journal(question.key)  # left by a job that was killed after another had finished
                 elif reason := _given_up(given_up or {}, records[0]["name"], record["name"], question.evaluation):
                     failed[record["name"]][question.evaluation] = reason
                 else:
@@ -68,8 +82,8 @@ def _given_up(given_up: dict, base: str, name: str, evaluation: str) -> str | No
 
 
 def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, begin) -> None:
-    """Ask the base and its adapters what is missing; `done` and `failed` are added to."""
-    # the model, and torch with it, only where something is missing
+    """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
+    # imported here, because it imports torch, which is needed only if outputs are missing
     from vernacular.inference.model.base import Base
 
     begin(base_record["name"], None)
@@ -89,7 +103,7 @@ def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, 
             computed, trouble = _ask_one(base, record, wanted, store, stop, begin)
         except MachineError:
             raise
-        except ModelError as error:  # this adapter cannot be had; the base and its other adapters can
+        except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
             reason = _of_base(base_record, record, error) if base.loaded is None else str(error)
             computed, trouble = [], {question.evaluation: reason for question in wanted}
         done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
@@ -97,18 +111,21 @@ def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, 
 
 
 def _ask_one(base, record: ModelRecord, wanted: list[Question], store: Store, stop: StopFlag, begin):
-    """As `_ask`; nothing here refers to the model afterwards, so that its memory is free if it is loaded again."""
+    """Call `_ask` with the model of `record`.
+
+    No reference to the model remains afterwards, so that its memory is free if it is loaded again.
+    """
     with stop.at_once(), base.model(record) as loaded:
         return _ask(loaded, wanted, store, stop, begin)
 
 
 def _of_base(base: dict, record: ModelRecord, error: ModelError) -> str:
-    """Why this model cannot be asked, where its base could not be loaded."""
+    """Return the reason why a model is unavailable if its base could not be loaded."""
     return str(error) if record is base else f"its base {base['name']} cannot be had: {error}"
 
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:
-    """(evaluations that were answered, those that failed and why), one model's."""
+    """Compute one model's work units; return (completed evaluations, reason by failed evaluation)."""
     from vernacular.core.failures import is_lost_device, tokenizer_panics
 
     computed, failed = [], {}
@@ -122,13 +139,13 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
                 store.check_writable(question.key, question.kind)
                 table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
                 _verify(loaded.record, store, question.key)
-        # what cannot be kept need not be computed: a full disk ends the job
+        # end the job: on a full disk (StoreError), for example, no outputs can be stored
         except (Stopped, StoreError, MachineError):
             raise
         except UserError as error:
             failed[question.evaluation] = str(error)
             continue
-        except BaseException as error:  # whatever one evaluation trips over, the others are still asked
+        except BaseException as error:  # an unexpected error in one evaluation does not affect the others
             if not is_contained(error):
                 raise
             log.exception("%s failed", question.evaluation)
@@ -145,9 +162,9 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
 
 
 def _verify(record: ModelRecord, store: Store, key: str) -> None:
-    """Raise ModelError if files of the model changed since it was recorded, and drop what the journal holds of it.
+    """Raise ModelError if the model's files changed since it was recorded, and remove the journal of `key`.
 
-    A loaded model changes with its files: where memory allows, its weights are pages of them.
+    The loaded model changes with its files if its weights are memory-mapped.
     """
     from vernacular.checkpoints import inputs
 

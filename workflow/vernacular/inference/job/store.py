@@ -1,14 +1,15 @@
 """The content-addressed store: finished evaluations, and the journals of unfinished ones.
 
-An evaluation's key is a hash of the model, its number-changing options, the requests and the engine's code, so that
-changing an option back, or running again, costs a look-up. While an evaluation runs, finished batches go to its journal
-in parts: each is a file of its own, checksummed, fsynced and renamed into place, so that a kill at any moment leaves
-complete parts or none. Nothing here is trusted when read: what is torn, or of another key, is dropped with a note.
+An evaluation's key is a hash of the model, its output-changing options, the requests and the engine's code, so that
+restoring an option, or running again, costs one look-up. While an evaluation runs, finished batches are written to its
+journal in parts: each is a separate file, checksummed, fsynced and renamed into place, so that after a kill at any
+moment each part is complete or absent. Every file is verified when it is read: a damaged one, or one of another key, is
+dropped with a note.
 
-Any number of processes, on any number of hosts, may use one store at a time, without locks. Every file is written under
-a name that no other process has and then renamed, the content of a file follows from its name, and no directory is ever
-removed. A file that another process has just removed was no longer needed. The directories and files have the
-permissions of the store's directory, so that a group can share a store that the group may write.
+Any number of processes, on any number of hosts, may use one store concurrently, without locks. Every file is written
+under a unique name and then renamed, its name determines its content, and directories are never removed. A file that
+another process has just removed is no longer needed. Directories and files have the permissions of the store's
+directory, so that a group can share a group-writable store.
 """
 
 import contextlib
@@ -39,13 +40,13 @@ class Store:
         self.root = Path(root)
 
     def path(self, key: str, kind: Kind) -> Path:
-        """Return where the finished evaluation of `key` is, or would be."""
+        """Return the path of the finished evaluation of `key`, whether it exists or not."""
         return self.root / kind.name / key[:2] / f"{key}.parquet"
 
     def get(self, key: str, kind: Kind) -> tuple[pa.Table, dict] | None:
-        """Return (rows, metadata) of a finished evaluation, or None; a damaged or foreign file counts as none.
+        """Return (rows, metadata) of a finished evaluation; None if it is absent, damaged or of another key.
 
-        Raises StoreError where the store's directories cannot be read.
+        Raises StoreError if the store's directories cannot be read.
         """
         path = self.path(key, kind)
         for _ in range(files.ATTEMPTS):
@@ -56,22 +57,22 @@ class Store:
                 found, damage = self._read(path, key, kind), None
             except ArtifactError as error:
                 found, damage = None, error
-            if files.identity(path) == identity:  # else it was replaced between two looks at it
+            if files.identity(path) == identity:  # otherwise, it was replaced while it was read
                 break
         if damage:
             log.warning("store: %s It is computed again.", damage)
         return found
 
     def _read(self, path: Path, key: str, kind: Kind) -> tuple[pa.Table, dict]:
-        note = artifacts.metadata(path, anywhere=True)  # known by its key, which says more
+        note = artifacts.metadata(path, anywhere=True)  # identified by its key instead of its path
         if note.get("store_key") != key:
             raise ArtifactError(f"{path}: holds another evaluation ({note.get('store_key')}).")
         return artifacts.read(path, kind, anywhere=True), note
 
     def put(self, key: str, kind: Kind, table: pa.Table, metadata: dict) -> Path:
-        """Store a finished evaluation, and remove its journal; an entry that another process has put is kept.
+        """Store a finished evaluation and remove its journal; an entry put by another process is retained.
 
-        Raises StoreError, which names the path, where it cannot be written.
+        Raises StoreError, which names the path, if it cannot be written.
         """
         path = self.path(key, kind)
         if self.get(key, kind) is None:
@@ -83,20 +84,20 @@ class Store:
         return path
 
     def check_writable(self, key: str, kind: Kind) -> None:
-        """Raise StoreError, which names the path, where a finished evaluation of `key` could not be put."""
+        """Raise StoreError, which names the path, if a finished evaluation of `key` could not be written."""
         path = self.path(key, kind)
         with files.writing(path, self.root):
             files.again(lambda: files.check_replaceable(path))
 
     def journal(self, key: str, *, stop: StopFlag | None = None, seconds: float = 20.0) -> "Journal":
-        """Return the journal of an unfinished evaluation, with what earlier attempts, or others at work, finished."""
+        """Return the journal of an unfinished evaluation, with all batches of earlier and concurrent attempts."""
         return Journal(self._journals_of(key), key, stop=stop, seconds=seconds, root=self.root)
 
     def remove_journal(self, key: str) -> None:
-        """Remove what the journal of a finished evaluation holds; what may not be removed is left and does no harm."""
+        """Remove the journal of a finished evaluation; parts that cannot be removed remain and have no effect."""
         with contextlib.suppress(StoreError):
             for part in files.parts(self._journals_of(key), key):
-                with contextlib.suppress(OSError):  # another process has removed it, or its owner alone may
+                with contextlib.suppress(OSError):  # removed by another process, or removable by its owner only
                     part.unlink()
 
     def _journals_of(self, key: str) -> Path:
@@ -104,13 +105,13 @@ class Store:
 
 
 class Journal:
-    """Finished batches of one evaluation: `done(batch)` gives them back, `add(batch, rows)` keeps one.
+    """Finished batches of one evaluation: `done(batch)` returns a batch's rows, `add(batch, rows)` stores them.
 
-    A batch's name is a hash of its content (the caller's duty), so that a batch found here is the very one asked for.
-    Rows are JSON-like dicts; floats come back bit for bit. A part is written on a stop signal, and after 1 second, 2, 4
-    and so on up to every `seconds`: a kill costs half of what was done, or `seconds` of work, whichever is less, and a
-    long evaluation leaves few parts. Jobs that compute the same evaluation at a time each write parts of their own, and
-    begin with the parts of all.
+    A batch's name is a hash of its content, computed by the caller, so that a stored batch is exactly the requested
+    one. Rows are JSON-like dicts; floats are restored bit for bit. A part is written on a stop signal, and after 1, 2,
+    4, … and then every `seconds` seconds: a kill loses half of the work or `seconds` of it, whichever is less, and a
+    long evaluation has few parts. Jobs that compute the same evaluation concurrently write separate parts, and each
+    starts from the parts of all.
     """
 
     def __init__(
@@ -123,10 +124,10 @@ class Journal:
         root: Path | None = None,
     ):
         self.folder, self.key, self.stop, self.seconds = folder, key, stop, seconds
-        self.notes: list[str] = []  # what was dropped while reading, for the metadata
-        self._root = root or folder  # of the store, whose permissions the parts have
-        self._done: dict[str, list[dict]] = {}  # what an earlier attempt finished
-        self._written: set[str] = set()  # names of what this one has
+        self.notes: list[str] = []  # parts dropped while reading, for the metadata
+        self._root = root or folder  # of the store; parts have its permissions
+        self._done: dict[str, list[dict]] = {}  # batches of earlier attempts
+        self._written: set[str] = set()  # names of the batches that this attempt has written
         self._unwritten: dict[str, list[dict]] = {}
         self._written_at = time.monotonic()
         self._wait = min(1.0, seconds)
@@ -136,20 +137,23 @@ class Journal:
             stop.journal = self
 
     def done(self, batch: str) -> list[dict] | None:
-        """The rows of a finished batch, or None; of what this attempt has written down, names alone are remembered."""
+        """Return the rows of a finished batch, or None.
+
+        Of batches that this attempt has written, only the names are retained.
+        """
         return self._unwritten.get(batch, self._done.get(batch))
 
     @property
     def known(self) -> int:
-        """Batches known, from earlier attempts and this one."""
+        """Number of batches known, from earlier attempts and this one."""
         return len(self._done.keys() | self._written | self._unwritten.keys())
 
     def finishing(self):
-        """Inside, a batch is worked on and kept: a signal acts afterwards."""
+        """Return a context in which a batch is computed and added; a signal takes effect at its end."""
         return contextlib.nullcontext() if self.stop is None else self.stop.finishing()
 
     def add(self, batch: str, rows: list[dict]) -> None:
-        """Keep a finished batch. Raises Stopped, after writing everything down, if a signal asked to stop."""
+        """Add a finished batch. Raises Stopped, after writing all batches, if a stop signal was received."""
         self._unwritten[batch] = rows
         if self.stop:
             raise self.stop.stopped()
@@ -158,10 +162,10 @@ class Journal:
             self._wait = min(2 * self._wait, self.seconds)
 
     def flush(self) -> None:
-        """Write what is not yet on disk as one part. Raises StoreError if the store cannot be written."""
+        """Write the batches not yet on disk as one part. Raises StoreError if the store cannot be written."""
         if self._unwritten:
             body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
-            # sorted by time, unique among processes and hosts
+            # sorts by time; unique across processes and hosts
             part = self.folder / f"{self.key}.{time.time_ns():020d}-{uuid.uuid4().hex}.part"
             with files.writing(part, self._root):
                 files.again(lambda: files.write_part(part, hashlib.sha256(body).digest() + body))

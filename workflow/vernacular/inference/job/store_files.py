@@ -1,6 +1,6 @@
-"""The files of a store that several processes write at a time: what may vanish under them, permissions, leftovers.
+"""File operations of a store with concurrent writers: vanishing files, permissions, leftovers.
 
-No lock is taken: flock is not to be relied on over NFS. Renames are atomic there too.
+No locks are used: flock is unreliable over NFS, whereas renames are atomic there, too.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ from pathlib import Path
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, WriteError
 
-ATTEMPTS = 5  # to write where a user removes directories, or to read what is being replaced
+ATTEMPTS = 5  # to write while a user removes directories, or to read a file that is being replaced
 VANISHED = (errno.ENOENT, errno.ESTALE)  # NFS reports a removed file that is open as stale
 _DAY = 24 * 3600.0
 
 
 class StoreError(ArtifactError):
-    """The store cannot be read or written (a full disk, no permission): nothing that is computed could be kept."""
+    """Failure to read or write the store (full disk, no permission): outputs cannot be stored."""
 
 
 @contextlib.contextmanager
 def writing(path: Path, root: Path) -> Iterator[None]:
-    """Raise StoreError, which names `path`, where it cannot be written.
+    """Raise StoreError, which names `path`, if it cannot be written inside this context.
 
-    What is made inside has the permissions of the store's directory `root`, whatever this process's umask: with the
-    usual umask, directories would be closed to a group that may write the store.
+    Files created inside have the permissions of the store's directory `root`, whatever the process's umask: with the
+    usual umask, a group that may write the store could not write its subdirectories.
     """
     try:
         with _permissions_of(root):
@@ -43,7 +43,7 @@ def writing(path: Path, root: Path) -> Iterator[None]:
 def _permissions_of(root: Path) -> Iterator[None]:
     try:
         mode = root.stat().st_mode
-    except FileNotFoundError:  # made inside, with the umask
+    except FileNotFoundError:  # created inside, with the umask
         yield
         return
     before = os.umask(~mode & 0o077)
@@ -54,7 +54,7 @@ def _permissions_of(root: Path) -> Iterator[None]:
 
 
 def again(write: Callable[[], object]) -> None:
-    """Call `write`, and once more where a directory was removed under it."""
+    """Call `write`, and call it again if a directory was removed in the meantime, up to ATTEMPTS times."""
     for attempt in range(ATTEMPTS):
         try:
             write()
@@ -65,7 +65,7 @@ def again(write: Callable[[], object]) -> None:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise the OSError that writing `path` would raise: its directory is made, and a file in it, which is removed."""
+    """Raise the OSError that writing `path` would raise: create its directory and, for a moment, a file in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     probe = path.with_name(f".{uuid.uuid4().hex}.tmp")
     probe.touch()
@@ -77,7 +77,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def identity(path: Path) -> tuple | None:
-    """Return what tells a file from one that replaced it; None where there is no file."""
+    """Return a value that distinguishes a file from its replacement; None if there is no file."""
     try:
         entry = path.stat()
     except NotADirectoryError:
@@ -90,7 +90,7 @@ def identity(path: Path) -> tuple | None:
 
 
 def parts(folder: Path, key: str) -> list[Path]:
-    """Return the parts of one key's journal, oldest first; raises StoreError where `folder` cannot be read."""
+    """Return the journal parts of one key, oldest first. Raises StoreError if `folder` cannot be read."""
     try:
         names = os.listdir(folder)
     except NotADirectoryError:
@@ -103,7 +103,7 @@ def parts(folder: Path, key: str) -> list[Path]:
 
 
 def write_part(part: Path, content: bytes) -> None:
-    """Write a part of a journal so that it survives a power cut."""
+    """Write a journal part durably, so that it survives a power failure."""
     with replacing(part) as temporary:
         temporary.write_bytes(content)
     handle = os.open(part.parent, os.O_RDONLY)
@@ -114,11 +114,12 @@ def write_part(part: Path, content: bytes) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what writers that were killed left next to the file at `path`, which was written just now.
+    """Remove temporary files of killed writers next to the file at `path`, which was just written.
 
-    What is a day older by the clock of the file system: a writer that was only suspended writes its file again.
+    Only files more than a day older by the file system's clock are removed; a writer that was merely suspended writes
+    its file again.
     """
-    with contextlib.suppress(OSError):  # another process sweeps too; what is left does no harm
+    with contextlib.suppress(OSError):  # another process removes them, too; leftovers have no effect
         now = path.stat().st_mtime
         for leftover in path.parent.glob(".*.tmp"):
             if now - leftover.stat().st_mtime > _DAY:
@@ -126,5 +127,5 @@ def sweep(path: Path) -> None:
 
 
 def unreadable(path: Path, error: OSError) -> StoreError:
-    """Return the error to show where `path` cannot be read."""
+    """Return the StoreError for a `path` that cannot be read."""
     return StoreError(f"the store cannot be read at {path}: {error.strerror or error}.")

@@ -1,7 +1,7 @@
-"""The work of an inference job: its evaluations or shards of them, by their keys in the store.
+"""Work units of an inference job: evaluations or shards of them, with their keys in the store.
 
-A key is a hash of the model, its options, the requests and the engine. Requests are read when their turn comes: rows
-repeat the few-shot block and its turns, and those of one large evaluation would take gigabytes.
+A key is a hash of the model, its options, the requests and the engine. Complete requests are read one work unit at a
+time: their rows repeat the few-shot prefix and its turns, and those of one large evaluation would take gigabytes.
 """
 
 import functools
@@ -26,24 +26,27 @@ _REPEATED += ("demonstrations.list.element", "stop.list.element", "extras.list.e
 
 @dataclass(frozen=True)
 class Question:
-    """One evaluation, or a shard of it, as one model is asked."""
+    """A work unit: one evaluation, or one shard of it, for one model."""
 
     evaluation: str
-    path: Path  # of its requests
-    rows: int  # how many of them are asked here
-    items: pa.Array | None  # of these items; None: of all
+    path: Path  # of the requests file
+    rows: int  # number of requests in this unit
+    items: pa.Array | None  # IDs of the items in this unit; None: all
     kind: Kind
     key: str
-    whole: str  # the key of all of it; `key` itself where the work is not cut
+    whole: str  # the key of the complete evaluation; equal to `key` if it is not split
 
     def requests(self) -> pa.Table:
-        """Its rows of REQUESTS, in which what many repeat is held once."""
+        """Read the unit's rows of REQUESTS; repeated texts are dictionary-encoded."""
         table = artifacts.read(self.path, REQUESTS, repeated=_REPEATED)
         return table if self.items is None else table.filter(pc.is_in(table["item_id"], self.items))
 
 
 def questions(record: ModelRecord, asked: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[Question]:
-    """What this model can be asked of `asked`, in shard k of n; without rows where the shard has no share."""
+    """Return the work units of shard k of n that this model can run.
+
+    `asked`: requests file by evaluation ID. An evaluation of which the shard has no share becomes a unit without rows.
+    """
     index, count = shard
     columns = _KEY if count == 1 else _KEY + _SIZE
     kinds, tables = {}, {}
@@ -63,7 +66,7 @@ def questions(record: ModelRecord, asked: dict[str, Path], shard: tuple[int, int
 
 
 def impossible(record: ModelRecord, note: dict) -> dict | None:
-    """Why this model cannot be asked this, as metadata of a file without rows; None where it can."""
+    """Return why this model cannot run an evaluation, as metadata of a file without rows; None if it can."""
     if reason := note.get("unavailable"):
         return {"unavailable": reason}
     if reason := record.get("unavailable"):
@@ -77,7 +80,9 @@ _AT_A_TIME = 5_000  # rows
 
 
 def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
-    """Each evaluation's requests in `shards` tables (empty ones among them): entry k is the share of shard k.
+    """Split each evaluation's requests into `shards` tables by estimated cost; entry k is the share of shard k.
+
+    Shares may be empty.
 
     >>> one = pa.table({"item_id": ["a", "b"], "prefix": ["", ""], "text": ["x" * 7, "x" * 7],
     ...                 "max_new_tokens": [None, None], "longest_answer": [None, None]})
@@ -101,17 +106,17 @@ def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
 
 
 def _costs(table: pa.Table) -> dict[str, float]:
-    """Estimated tokens of each item, in the table's order; the block that all share is read once and not counted."""
+    """Return the estimated tokens of each item, in table order, without the few-shot prefix, which is computed once."""
     costs: dict[str, float] = {}
     columns = ["item_id", "text", "max_new_tokens", "longest_answer"]
     for some in table.select(columns).to_batches(max_chunksize=_AT_A_TIME):
         for item, text, new, longest in zip(*(some[name].to_pylist() for name in columns), strict=True):
-            # 1: no request is free, not even an empty one
+            # 1: even an empty request has a cost
             costs[item] = costs.get(item, 0.0) + 1 + request_cost(len(text), generated_tokens(new, longest))
     return costs
 
 
-# Options of a model record that change its outputs (more than float noise); device and batch size do not.
+# Options of a model record that change its outputs by more than float noise; device and batch size do not.
 OPTIONS = (
     "kind",
     "dtype",
@@ -142,7 +147,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read w
 
 @functools.cache
 def engine_version(kind: Kind) -> str:
-    """Hash of the code that makes artifacts of `kind`, and of the libraries whose numbers it passes on."""
+    """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them."""
     code = code_fingerprint(*ENTRIES[kind.name])
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
@@ -156,7 +161,7 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
 
 
 def further_libraries(record: ModelRecord, kind: Kind) -> list[str]:
-    """Libraries that make numbers for this model alone, with their versions."""
+    """Return the additional libraries that affect this model's outputs, with their versions."""
     used = {
         "vllm": record.get("engine") == "vllm" and kind.name == "generations",
         "peft": bool(record.get("adapter")),

@@ -1,8 +1,8 @@
-"""Switch an adapter on over a base that is loaded already, and off again.
+"""Application of an adapter to a loaded base, and its removal.
 
-PEFT puts its modules into the base in place, so all modules of the base are remembered before, and put back after. What
-that cannot undo is a tensor that PEFT overwrites (biases that were trained, weights less what PiSSA took out of them):
-`base.py` sees to it that no other model is asked with such a tensor.
+PEFT inserts its modules into the base in place, so all modules of the base are recorded before and restored after. This
+does not restore tensors that PEFT overwrites (trained biases, weights from which PiSSA subtracts its components):
+`base.py` ensures that no other model is evaluated with such a tensor.
 """
 
 import contextlib
@@ -24,14 +24,18 @@ from vernacular.types import ModelRecord
 
 @contextlib.contextmanager
 def adapted(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedModel]:
-    """Yield the base `loaded` with the adapter of `record` (see `adapters.resolve_adapter`) switched on.
+    """Yield the base `loaded` with the adapter of `record` (see `adapters.resolve_adapter`) applied.
 
-    Afterwards the base has its own modules again; their tensors may have changed. Raises ModelError if PEFT rejects the
-    adapter, if a weight of it has no place in the base or is missing, or if the base cannot run with it.
+    Afterwards the base has its original modules; their tensors may have changed.
+
+    Raises:
+        ModelError: PEFT rejects the adapter, a weight has no counterpart in the base or is missing, or the model
+            cannot run.
+        MachineError: The device failed.
     """
     remembered = _remember(loaded.model)
     try:
-        peft = _put_on(loaded, record)  # kept alive: a module of it may hold what its layers share
+        peft = _put_on(loaded, record)  # keep a reference: its modules may hold tensors that the layers share
         yield _loaded(loaded, record)
         del peft
     finally:
@@ -39,7 +43,7 @@ def adapted(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedModel]:
 
 
 def _remember(model: torch.nn.Module) -> list[tuple[torch.nn.Module, type, dict[str, tuple[Any, dict | None]]]]:
-    """Each module's class and attributes, with the content of those that are dicts (children, parameters, hooks)."""
+    """Return each module's class and attributes, and a copy of each dict (children, parameters, hooks)."""
     return [
         (module, type(module), {name: (value, _content(value)) for name, value in vars(module).items()})
         for module in model.modules()
@@ -56,7 +60,7 @@ def _put_back(remembered) -> None:
             module.__class__ = kind
         vars(module).clear()
         for name, (value, content) in attributes.items():
-            if content is not None:  # the same dict, which handles of hooks refer to
+            if content is not None:  # the same dict object: hook handles refer to it
                 value.clear()
                 value.update(content)
             vars(module)[name] = value
@@ -69,7 +73,7 @@ def _put_on(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
     try:
         with library_errors():
             peft, unexpected, missing = put_on(loaded.model, adapter["folder"], allow_pickle=adapter["allow_pickle"])
-            # some that load cannot run: PEFT's OLoRA on a layer that stores its weight transposed
+            # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
                 loaded.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=loaded.device))
     except ODD_FILES as error:
@@ -89,15 +93,18 @@ def _put_on(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
 
 def _loaded(loaded: LoadedModel, record: ModelRecord) -> LoadedModel:
     adapter, tokenizer = record["adapter"], loaded.tokenizer
-    if adapter["own_tokenizer"]:  # the same words; the chat template may be its own
+    if adapter["own_tokenizer"]:  # same vocabulary, but the chat template may differ
         tokenizer = _tokenizer(record)
-    inputs.verify(record)  # what was written while the adapter was read
+    inputs.verify(record)  # detects files written while the adapter was read
     facts = {key: adapter[key] for key in ("source", "revision", "type", "rank")}
     return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": facts})
 
 
 def _tokenizer(record: ModelRecord):
-    """The adapter's own. Raises ModelError where it cannot be loaded; code that it may bring is not run."""
+    """Load the adapter's own tokenizer, without running code from its directory.
+
+    Raises ModelError if it cannot be loaded.
+    """
     folder = record["adapter"]["folder"]
     try:
         with library_errors():

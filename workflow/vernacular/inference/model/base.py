@@ -1,8 +1,8 @@
-"""A base in memory, and the models that are evaluated with it.
+"""A base model in memory, and the models that are evaluated with it.
 
-The base itself and each of its adapters use the same tensors, one after the other. Whatever a model left behind is
-found before the next one begins: by the checksums of all parameters and buffers and by the module tree, both taken when
-the base was loaded. On a difference the base is loaded again.
+The base itself and each of its adapters use the same tensors, one after the other. Before each model, the checksums of
+all parameters and buffers and the module tree are compared with those taken when the base was loaded. If they differ,
+the base is loaded again.
 """
 
 import contextlib
@@ -23,26 +23,26 @@ log = logging.getLogger("vernacular")
 
 
 class Base:
-    """The base that `record` describes, loaded.
+    """The loaded base model of `record`.
 
-    `shared`: it is for several models; for one alone nothing is verified. Raises what `load` raises.
+    `shared`: it is used by several models; otherwise, nothing is verified. Raises what `load` raises.
     """
 
     def __init__(self, record: ModelRecord, *, threads: int | None = None, shared: bool = True):
         self.record = {key: value for key, value in record.items() if key != "adapter"}
         self.threads, self.shared = threads, shared
-        self.reloads: list[dict] = []  # for each time that it had to be loaded again: after which model, what differed
-        self._user: str | None = None  # the model that was evaluated last
+        self.reloads: list[dict] = []  # one entry per reload: the model before it, and what differed
+        self._user: str | None = None  # the model evaluated last
         self._state: ModelState | None = None
         self.loaded: LoadedModel | None = None
         self._load()
 
     @contextlib.contextmanager
     def model(self, record: ModelRecord) -> Iterator[LoadedModel]:
-        """Yield the model of `record`, the base itself or one of its adapters; the base is first verified.
+        """Verify the base, then yield the model of `record`: the base itself or one of its adapters.
 
-        Raises ModelError where the adapter cannot be put on, and where the base had to be loaded again and could not
-        be; `loaded` is None then.
+        Raises ModelError if the adapter cannot be applied, or if the base had to be reloaded and could not be; in the
+        latter case `loaded` is None.
         """
         self.verify()
         self._user = record["name"]
@@ -53,7 +53,7 @@ class Base:
                 self.loaded.evaluations = loaded.evaluations
 
     def verify(self) -> None:
-        """Load the base again if it is not what it was when it was loaded; raises what `load` raises."""
+        """Reload the base if it differs from what was loaded. Raises what `load` raises."""
         if self.loaded is None:
             self._load()
         elif self._user is not None:
@@ -68,7 +68,7 @@ class Base:
         log.warning("model %s: %s changed %s; loading it again", name, self._user, count)
         self.reloads.append({"after": self._user, "changed": len(changed), "first": changed[0]})
         self.loaded = None
-        gc.collect()  # modules and PEFT's refer to each other
+        gc.collect()  # modules and PEFT's modules are in reference cycles
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         self._load()
@@ -77,7 +77,7 @@ class Base:
         loaded = load(self.record, threads=self.threads)
         if self.shared:
             state = state_of(loaded.model)
-            # a tensor without a checksum cannot be compared; what was loaded counts
+            # tensors without a checksum cannot be compared and are taken as loaded
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
                     f"model {self.record['name']}: {self.record['folder']} changed while the job ran: {len(changed)} "
@@ -92,21 +92,21 @@ class Base:
         return name not in self._state.tensors or self._state.tensors[name][-1] is not None
 
 
-_PORTIONS = {"cpu": 2**15}  # words at once: what stays in a core's cache
-_PORTION = 2**23  # elsewhere: 64 MiB, and as much again for each intermediate result
-_GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, as signed
+_PORTIONS = {"cpu": 2**15}  # 8-byte words per step that fit in a core's cache
+_PORTION = 2**23  # other devices: 64 MiB, and as much again for each intermediate result
+_GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, as signed integers
 
 
 @dataclass(frozen=True)
 class ModelState:
-    """What a model consists of, comparable with ==; `tensors` has the checksum of each parameter and buffer by name."""
+    """The contents of a model, comparable with ==; `tensors` has a checksum per parameter and buffer."""
 
-    modules: dict[str, tuple]  # name -> class, mode, and what is hooked in
-    tensors: dict[str, tuple]  # name -> (the name it shares its memory with, dtype, shape, checksum)
+    modules: dict[str, tuple]  # name -> class, training mode, own forward, number of hooks
+    tensors: dict[str, tuple]  # name -> (first name with the same memory, dtype, shape, checksum)
     config: str
 
     def differences(self, other: "ModelState") -> list[str]:
-        """Return names of tensors and modules that differ, sorted; a tensor without a checksum always does."""
+        """Return the sorted names of differing tensors and modules; a tensor without a checksum always differs."""
         names = []
         for mine, others in ((self.tensors, other.tensors), (self.modules, other.modules)):
             names += [name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name)]
@@ -115,7 +115,7 @@ class ModelState:
 
 
 def state_of(model: torch.nn.Module) -> ModelState:
-    """Return the state of `model`: its modules, and the checksums of all its parameters and buffers."""
+    """Return the state of `model`: its modules, its config, and the checksums of all parameters and buffers."""
     modules = {name: _facts(module) for name, module in model.named_modules(remove_duplicate=False)}
     first_name: dict[tuple, str] = {}
     tensors: dict[str, tuple] = {}
@@ -141,10 +141,10 @@ def state_of(model: torch.nn.Module) -> ModelState:
 
 @torch.no_grad()
 def checksum(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the checksum of a tensor's bits, an int64 scalar on its device; None where the bits are not at hand.
+    """Return the checksum of a tensor's bits, an int64 scalar on its device; None if the bits are not accessible.
 
-    It depends on the bits in the order of the tensor's indices, not on strides, device or portions. Weights offloaded
-    to disk ("meta") and those wrapped by a quantization library have no bits to read.
+    It depends on the bits in the order of the tensor's indices, not on strides, device or step size. Weights offloaded
+    to disk ("meta") and weights wrapped by a quantization library have no accessible bits.
     """
     if not _in_memory(tensor):
         return None
@@ -168,7 +168,7 @@ def _in_memory(tensor: torch.Tensor) -> bool:
 
 
 def _words(flat: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a flat tensor as int64 words, with zeros behind the last byte."""
+    """Return the bytes of a flat tensor as int64 words, padded with zeros."""
     raw = flat.view(torch.uint8)
     if rest := len(raw) % 8:
         raw = torch.cat([raw, raw.new_zeros(8 - rest)])
@@ -178,7 +178,7 @@ def _words(flat: torch.Tensor) -> torch.Tensor:
 
 
 def _values(sums: dict[str, torch.Tensor | None]) -> dict[str, int | None]:
-    """Return the sums as numbers, brought from each device in one go."""
+    """Return the checksums as integers, with one transfer per device."""
     values: dict[str, int | None] = dict.fromkeys(sums)
     for device in {value.device for value in sums.values() if value is not None}:
         names = [name for name, value in sums.items() if value is not None and value.device == device]

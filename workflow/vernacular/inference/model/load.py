@@ -1,8 +1,8 @@
-"""The one place that loads an evaluated model: from a local folder, safely, its number-changing choices recorded.
+"""Loading of evaluated models, from local directories, with output-changing options recorded.
 
-Nothing is fetched: a model is a folder (or a GGUF file in one) that an earlier step put on disk. Weights are read from
-safetensors unless the person allowed pickles, code inside a model folder is not run unless allowed, and a checkpoint
-that lacks weights is refused rather than filled with random ones.
+Nothing is downloaded: a model is a directory (or a GGUF file in one) that an earlier step stored on disk. Weights are
+read from safetensors unless pickles are allowed, code in a model directory is not run unless allowed, and a checkpoint
+with missing weights is rejected instead of being completed with random ones.
 """
 
 import logging
@@ -27,17 +27,18 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
-    """Load the model that `record` describes; `threads` is the number of CPU threads the job was given.
+    """Load the model that `record` describes, with `threads` CPU threads (None: torch's default).
 
-    The files are compared with the record before and after, and only read for that if they were touched.
+    The files are compared with the record before and after; one is read for that only if its times or inode changed.
 
-    Raises ModelError with the sentence a person reads: no folder, an unknown option, files that are not those of the
-    record, weights missing or in pickles only, an architecture of the other kind, code of its own that is not trusted,
-    a package that is not there.
-    Raises MachineError where the device is not there or has not enough memory.
+    Raises:
+        ModelError: The directory or a required package is missing, an option is invalid, files or weights are
+            missing, changed or pickled, the architecture does not match the kind, or code in the directory is not
+            trusted.
+        MachineError: The device is unavailable, fails, or lacks memory.
     """
     started = time.perf_counter()
-    transformers.logging.disable_progress_bar()  # a log is no place for one
+    transformers.logging.disable_progress_bar()  # progress bars clutter the log
     name = record["name"]
     _check_options(name, record)
     if threads is not None:
@@ -55,7 +56,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     try:
         with library_errors():
             tokenizer = AutoTokenizer.from_pretrained(folder, **source)
-            tokenizer("a")  # an odd limit in its config shows only here
+            tokenizer("a")  # an invalid limit in its config raises only here
     except ODD_FILES as error:
         raise ModelError(
             f"model {name}: the tokenizer in {folder} cannot be loaded: {reason(error, record)}"
@@ -73,9 +74,9 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
             f"model {name}: {len(mismatched)} weights in {folder} have another shape than its config.json says "
             f"({key}: {_shape(found)}, and {_shape(wanted)} by the config)."
         )
-    inputs.verify(record)  # what was written while the model was read
+    inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
-    if unused := sorted(report.get("unexpected_keys") or []):  # layers beyond the config's number, or a part not asked
+    if unused := sorted(report.get("unexpected_keys") or []):  # layers beyond the configured number, or an unused part
         loaded.notes["unused_weights"] = {"count": len(unused), "first": unused[0]}
     loaded.seconds = time.perf_counter() - started
     return loaded
@@ -89,7 +90,7 @@ def _check_options(name: str, record: ModelRecord) -> None:
 
 
 def _place(name: str, record: ModelRecord) -> tuple[str, str | None]:
-    """(device, device_map): several CUDA devices share a model through accelerate, everything else holds it whole."""
+    """Return (device, device_map); device_map is set for several CUDA devices or quantization, else None."""
     device = record.get("device", "auto")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -102,13 +103,13 @@ def _place(name: str, record: ModelRecord) -> tuple[str, str | None]:
 
 
 def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any, dict]:
-    """The model on its device and transformers' loading report (missing and mismatched keys)."""
+    """Return (model on its device, transformers' loading info with missing and mismatched keys)."""
     options = {
         **source,
         "dtype": DTYPES[record.get("dtype", "auto")],
         "use_safetensors": None if record.get("allow_pickle") or record.get("gguf_file") else True,
         "output_loading_info": True,
-        "ignore_mismatched_sizes": True,  # they become our error, which names them
+        "ignore_mismatched_sizes": True,  # reported below in a ModelError that names them
     }
     if device_map:
         options["device_map"] = device_map
@@ -116,7 +117,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
         options["quantization_config"] = _quantization(record["quantization"])
     loading = logging.getLogger("transformers.modeling_utils")
     level = loading.level
-    loading.setLevel(logging.ERROR)  # its table of unexpected keys; missing ones become our error
+    loading.setLevel(logging.ERROR)  # hides its table of unexpected keys; missing ones raise a ModelError
     try:
         with library_errors(), bounded_build(record):
             model, report = KINDS[record["kind"]].from_pretrained(folder, **options)
@@ -136,7 +137,7 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
 
 
 def _refuse_bidirectional(name: str, record: ModelRecord, model) -> None:
-    """An encoder loaded as a causal model would see the words it is asked to predict: refuse it."""
+    """Raise ModelError for an encoder loaded as a causal model: it attends to the tokens that it predicts."""
     config = model.config
     architectures = getattr(config, "architectures", None) or []
     masked = any(a.endswith("ForMaskedLM") for a in architectures)
@@ -145,7 +146,7 @@ def _refuse_bidirectional(name: str, record: ModelRecord, model) -> None:
 
 
 def _quantization(options: dict):
-    """transformers' own configuration: bitsandbytes by its load_in_* keys, any other method by its quant_method."""
+    """Return transformers' quantization config: by its quant_method, else of bitsandbytes (load_in_* keys)."""
     if "quant_method" in options:
         from transformers.quantizers.auto import AutoQuantizationConfig
 

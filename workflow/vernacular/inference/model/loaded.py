@@ -1,7 +1,7 @@
-"""An evaluated model in memory: its properties, how much of it a forward pass may hold, and how exact its numbers are.
+"""The loaded model: its properties, the token budget of a forward pass, and the tolerance of log-probabilities.
 
-Scoring and generation share these rules: the number of tokens in a batch, what follows an out-of-memory error, and how
-far two computations of one log-probability may differ.
+Scoring and generation share these rules: the number of tokens in a batch, the handling of out-of-memory errors, and the
+allowed difference between two computations of one log-probability.
 """
 
 from collections.abc import Callable
@@ -16,33 +16,33 @@ from vernacular.types import ModelRecord
 
 T = TypeVar("T")
 
-# Position embeddings of the RoBERTa family start after the padding index, so that many rows cannot be used.
+# Position embeddings of RoBERTa-like models start after the padding index; the rows up to it cannot be used.
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
-_UNLIMITED = 1_000_000  # tokenizers without a limit say 1e30
+_UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
 
 
 @dataclass
 class LoadedModel:
-    """An evaluated model in memory, with the facts about it that scoring and generation rely on."""
+    """A model in memory, with the properties that scoring and generation use."""
 
     model: Any  # transformers PreTrainedModel, in eval mode
     tokenizer: Any  # transformers PreTrainedTokenizerBase
     kind: str  # "causal" or "masked"
-    device: torch.device  # where input ids go
-    max_length: int | None  # tokens the model can read at once; None = no limit known
-    bos_id: int | None  # the token "bos: always" or "auto" prepends; None where the tokenizer has none
+    device: torch.device  # of the input IDs
+    max_length: int | None  # context length in tokens; None: unknown
+    bos_id: int | None  # the token that "bos: always" or "auto" prepends; None if the tokenizer has none
     eos_id: int | None
-    adds_bos: bool  # does the tokenizer itself begin a text with bos_id?
-    n_embeddings: int  # rows of the input embeddings: token ids are below
-    record: ModelRecord  # what the model step wrote: name, folder, fingerprint, revision, options
-    seconds: float = 0.0  # spent loading
-    notes: dict = field(default_factory=dict)  # facts found on the way, for the artifact's metadata
-    evaluations: int = 0  # done with this load
-    checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, so that it is run once per load
+    adds_bos: bool  # whether the tokenizer itself begins a text with bos_id
+    n_embeddings: int  # rows of the input embeddings; token IDs are smaller
+    record: ModelRecord  # of the model step: name, folder, fingerprint, revision, options
+    seconds: float = 0.0  # loading time
+    notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
+    evaluations: int = 0  # completed since the model was loaded
+    checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, which runs once per load
 
     def option(self, name: str, default=None):
-        """An option of the record, or `default` where it is absent or null."""
+        """Return an option of the record, or `default` if it is absent or null."""
         value = self.record.get(name)
         return default if value is None else value
 
@@ -53,11 +53,11 @@ class LoadedModel:
 
     @property
     def body(self) -> torch.nn.Module:
-        """The model below its output head: what its own forward calls."""
+        """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
     def facts(self) -> dict:
-        """What an artifact's metadata says about the model and the machine."""
+        """Return the metadata of the model and the machine for an artifact."""
         return {
             "name": self.record.get("name"),
             "revision": self.record.get("revision"),
@@ -78,11 +78,11 @@ class LoadedModel:
 
 
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
-    """The LoadedModel of a model already in memory (tests, and models that other code made)."""
+    """Return a LoadedModel of a model that is already in memory (tests, models created by other code)."""
     embeddings = model.get_input_embeddings().weight
     plain = tokenizer("a")["input_ids"]
     bos = tokenizer.bos_token_id
-    # BERT-like tokenizers call it cls; it stands where a BOS would
+    # False for BERT-like tokenizers, which begin a text with CLS and have no BOS
     adds = bool(plain) and bos is not None and plain[0] == bos
     return LoadedModel(
         model=model,
@@ -99,7 +99,7 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
 
 
 def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
-    """Tokens the model reads at once: the person's limit, else the smallest that the config and the tokenizer name."""
+    """Return the context length in tokens: the smallest limit of the record, the config and the tokenizer, or None."""
     config = model.config.get_text_config(decoder=True)
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
@@ -113,16 +113,16 @@ def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
     return min(limits) if limits else None
 
 
-SMALLEST_BUDGET = 16  # tokens; a batch that does not fit even so is given up and its requests are flagged
+SMALLEST_BUDGET = 16  # tokens; if a batch does not fit at this budget, its requests are given up and flagged
 
-# Measured on one CPU core with layers as wide as SmolLM2-135M's: between 256 and 768 tokens a token costs the same, at
-# 128 a fifth more.
+# Measured on one CPU core with layers as wide as SmolLM2-135M's: the time per token is the same between 256 and 768
+# tokens, and a fifth higher at 128.
 _CPU_TOKENS = 512
-_LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are no faster and make a stop signal wait
+_LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay the reaction to a stop signal
 
 
 def token_budget(loaded: LoadedModel) -> int:
-    """Tokens (padding included) per forward: the record's `batch_tokens`, else what the device's free memory allows."""
+    """Return the tokens per forward, padding included: the record's `batch_tokens`, else a default of the device."""
     if wanted := loaded.option("batch_tokens"):
         return int(wanted)
     if loaded.device.type != "cuda":
@@ -132,7 +132,7 @@ def token_budget(loaded: LoadedModel) -> int:
 
 
 def _bytes_per_token(loaded: LoadedModel) -> int:
-    """A generous estimate of what one token adds to a forward: keys and values of all layers, one layer's work."""
+    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
     config = loaded.model.config.get_text_config(decoder=True)
     hidden, layers = config.hidden_size, config.num_hidden_layers
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
@@ -141,13 +141,13 @@ def _bytes_per_token(loaded: LoadedModel) -> int:
 
 
 def release(loaded: LoadedModel) -> None:
-    """Give cached blocks back to the device after an out-of-memory error."""
+    """Return cached memory blocks to the device after an out-of-memory error."""
     if loaded.device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def within_memory(loaded: LoadedModel, compute: Callable[..., T], *args) -> T | None:
-    """Return `compute(*args)`; None where memory ran out, after what it held has been freed."""
+    """Return `compute(*args)`; None if memory ran out, after the memory it used has been freed."""
     try:
         return compute(*args)
     except (RuntimeError, MemoryError) as error:
@@ -158,9 +158,9 @@ def within_memory(loaded: LoadedModel, compute: Callable[..., T], *args) -> T | 
 
 
 def halved(size: int, smallest: int, *, used: int | None = None) -> int | None:
-    """Return the size to try after one that ran out of memory; None where `size` is the smallest already.
+    """Return the size to try after one that ran out of memory; None if `size` is already the smallest.
 
-    `used` is what the failed attempt took of `size`.
+    `used` is the part of `size` that the failed attempt used.
 
     >>> halved(512, 16), halved(512, 16, used=100), halved(20, 16), halved(16, 16)
     (256, 50, 16, None)
@@ -170,11 +170,11 @@ def halved(size: int, smallest: int, *, used: int | None = None) -> int | None:
     return max(smallest, min(size, size if used is None else used) // 2)
 
 
-# How far two computations of a log-probability may differ (nats) and still be the same number: the largest difference
-# in full precision, the mean one in half, where single unlikely tokens differ by tenths with the shape of the batch. A
-# wrong mask or position shifts most tokens of a text, by more.
+# Tolerance of a log-probability between two computations (nats): for the largest difference in full precision, and for
+# the mean difference in half precision, where single improbable tokens differ by tenths with the shape of the batch. An
+# incorrect mask or position shifts most tokens of a text, and by more.
 _NOISE = {torch.float64: 1e-6, torch.float32: 2e-3, torch.float16: 0.05, torch.bfloat16: 0.15}
-_SINGLE_TOKEN = 5  # times the mean difference: what a single token may differ in half precision
+_SINGLE_TOKEN = 5  # factor: tolerance of a single token's difference in half precision, relative to the mean's
 
 
 @dataclass(frozen=True)
@@ -182,16 +182,17 @@ class Agreement:
     """Outcome of comparing log-probabilities with those of a reference computation (differences in nats)."""
 
     agrees: bool
-    compared: int  # values with a number to agree with
-    largest: float  # NaN where a value is NaN
+    compared: int  # number of values whose reference is not NaN
+    largest: float  # NaN if a value is NaN
     mean: float
-    deviation: float  # what was compared with the tolerance
+    deviation: float  # the difference that was compared with the tolerance
 
 
 def agreement(values: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype, *, few: bool = False) -> Agreement:
-    """Compare log-probabilities with a reference; `few`: too few values for a mean, so the largest difference counts.
+    """Compare log-probabilities with those of a reference computation.
 
-    Values whose reference is NaN are not compared. Without any to compare, or with a NaN among them, nothing agrees.
+    Values whose reference is NaN are excluded; the outcome is a disagreement if no value is left, or if one is NaN.
+    `few`: there are too few values for a mean, so that the largest difference is compared in every precision.
 
     >>> agreement(torch.tensor([-1.0, -2.0]), torch.tensor([-1.0005, float("nan")]), torch.float32).agrees
     True

@@ -1,4 +1,4 @@
-"""The string that a model reads for a request: chat template, and few-shot examples that do not fit.
+"""The prompt text of a request: chat template, and few-shot examples dropped to fit the context length.
 
 Shared by scoring and generation.
 """
@@ -15,21 +15,21 @@ from vernacular.types import Request
 
 T = TypeVar("T")
 
-# Templates that write the day of the run into the prompt (Llama 3's, SmolLM3's) would give other numbers tomorrow. They
-# learn it from `date_string` or `strftime_now`; a macro of that name hides the one of transformers.
+# Templates that write the current date into the prompt (Llama 3, SmolLM3) would change the results from day to day.
+# They obtain it from `date_string` or `strftime_now`; a macro of that name replaces the function of transformers.
 _NO_DAY = "{% macro strftime_now(pattern) %}{% endmacro %}"
-_SECONDS = 10  # of one prompt; usual templates take milliseconds
-# A template is a program: what any of them may raise.
+_SECONDS = 10  # per prompt; typical templates take milliseconds
+# A template is a program; these are the errors that it can raise.
 _REFUSALS = (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _REFUSALS += (MemoryError,)
 
 
 def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
-    """Is this request put through the chat template? kind: "generate" or "score".
+    """Return whether the chat template is applied to a request; kind: "generate" or "score".
 
-    "auto": to generate, where the tokenizer has one. Log-probabilities are those of the running text unless a person
-    says true: the prompts of PalmX and of the harnesses are meant so, and a base model and its chat model compare.
-    Raises ModelError if chat is demanded of a tokenizer without a template.
+    With "auto", it is applied to generate requests if the tokenizer has one. Log-probabilities are those of plain text
+    unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
+    its chat model remain comparable. Raises ModelError if `chat` is true and the tokenizer has no template.
     """
     wanted = loaded.option("chat", "auto")
     has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
@@ -39,7 +39,11 @@ def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
 
 
 def render(loaded: LoadedModel, turns: list[dict]) -> str:
-    """The prompt as text: template, turns, and the opening of the model's own turn, no date; tokenise it as it is."""
+    """Render chat turns as text, up to the beginning of the model's turn and without a date.
+
+    The text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or
+    takes more than `_SECONDS`.
+    """
     name = loaded.record["name"]
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
     try:
@@ -57,23 +61,23 @@ def render(loaded: LoadedModel, turns: list[dict]) -> str:
 
 
 def render_continuation(loaded: LoadedModel, turns: list[dict], continuation: str) -> tuple[str, int]:
-    """(text, start of the continuation in it): the rendered prompt followed by the answer to score.
+    """Return (text, start of the continuation in it): the rendered prompt followed by the text to score.
 
-    The answer begins the model's turn, so the blank that parts it from the question in running text is dropped.
+    The continuation begins the model's turn, so the space that separates it from the question in plain text is dropped.
     """
     prompt = render(loaded, turns)
     return prompt + continuation.lstrip(), len(prompt)
 
 
 def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) -> tuple[T, int]:
-    """Drop few-shot examples from a request, the first ones first, until it fits the model's context.
+    """Drop few-shot examples from a request, first ones first, until it fits the model's context length.
 
-    `attempt` receives the request and returns (result, does it fit?). Returns the last result and the number of dropped
-    examples; the result fits, unless the request does not even without examples.
+    `attempt` maps a request to (result, whether it fits). Returns the last result and the number of dropped examples;
+    the result does not fit if the request does not fit without its removable examples.
     """
     examples = row["demonstrations"] or []
     if "".join(examples) != row["prefix"]:
-        examples = []  # nowhere to cut that is certain to leave a well-formed prompt
+        examples = []  # the prefix is not the joined examples: dropping one could leave a malformed prompt
     for n_dropped in range(len(examples) + 1):
         result, fits = attempt(shortened(row, n_dropped))
         if fits:
@@ -82,14 +86,15 @@ def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) ->
 
 
 def dropped_flag(n_dropped: int) -> str | None:
-    """Return the flag of a row that lost few-shot examples; None where it lost none."""
+    """Return the flag of a row with `n_dropped` few-shot examples dropped; None for 0."""
     return f"truncated: {n_dropped} demonstrations left out" if n_dropped else None
 
 
 def shortened(row: Request, n_dropped: int) -> Request:
-    """Return a request without its first `n_dropped` few-shot examples, in text, span and chat turns.
+    """Return a request without its first `n_dropped` few-shot examples, in prefix, span and chat turns.
 
-    An example is a user and an assistant turn, or the beginning of the only turn; system turns remain.
+    In chat turns, an example is a user turn and an assistant turn, or the beginning of the only turn; system turns are
+    retained.
     """
     if not n_dropped:
         return row

@@ -1,8 +1,8 @@
-"""Tokens of a text, their positions in it, and the special tokens around it: one tokenization of the full string.
+"""Tokenization of a full string: token IDs, character offsets and special tokens.
 
-`encode` returns ids and character offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the
-tokens of a span of characters. `prompt_ids` is what generation reads: the same rules, without positions. A tokenizer
-without offsets has them rebuilt from its own decoding, and the text is rejected if that cannot be proven right.
+`encode` returns IDs and offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the tokens of a
+character span. `prompt_ids` returns the IDs for generation, by the same rules, without offsets. The offsets of a
+tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified is rejected.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ BOS_POLICIES = ("auto", "always", "never", "eos")
 
 @dataclass(frozen=True)
 class Encoded:
-    """A tokenised text."""
+    """A tokenized text."""
 
     ids: list[int]
-    offsets: list[tuple[int, int] | None]  # characters [start, end) of each token; None: a special token that was added
-    words: list[int | None]  # which word of the tokenizer's own count each token is a piece of; None: special
+    offsets: list[tuple[int, int] | None]  # characters [start, end) of each token; None: an added special token
+    words: list[int | None]  # index of each token's word, as counted by the tokenizer; None: special
 
     @property
     def lead(self) -> int:
-        """How many added special tokens stand before the text."""
+        """Number of added special tokens before the text."""
         return next((i for i, offset in enumerate(self.offsets) if offset is not None), len(self.offsets))
 
     @property
@@ -36,20 +36,20 @@ class Encoded:
         return Encoded(self.ids[start:stop], self.offsets[start:stop], self.words[start:stop])
 
     def starting_with(self, token_id: int) -> "Encoded":
-        """The same with one more special token in front."""
+        """Return a copy with one more special token in front."""
         return Encoded([token_id, *self.ids], [None, *self.offsets], [None, *self.words])
 
 
 class CannotAlign(Exception):
-    """A tokenizer without offsets does not give the text back when it decodes."""
+    """Failure to reproduce a text from the tokens of a tokenizer without offsets."""
 
 
 def bos_policy(loaded: LoadedModel) -> str:
-    """The record's BOS policy; raises ModelError if it is unknown or asks for a token that the tokenizer has not.
+    """Return the record's BOS policy. Raises ModelError if it is unknown or needs a token that the tokenizer lacks.
 
-    "auto": as the tokenizer does it; where it adds nothing and a text is scored from its first character, its BOS token
-    is put in front if it has one (else the first token stays unscored). "always": in front of every text. "never":
-    taken away where the tokenizer adds it. "eos": the EOS token stands in, where the tokenizer adds no BOS.
+    "auto": as the tokenizer does; if it adds nothing and a text is scored from its first character, its BOS token is
+    prepended if it has one (otherwise, the first token is not scored). "always": BOS before every text. "never":
+    removed if the tokenizer adds it. "eos": the EOS token in place of BOS, if the tokenizer adds no special token.
     """
     policy, name = loaded.option("bos", "auto"), loaded.record["name"]
     if policy not in BOS_POLICIES:
@@ -62,10 +62,11 @@ def bos_policy(loaded: LoadedModel) -> str:
 
 
 def encode(loaded: LoadedModel, text: str, *, specials: bool = True, aligned: bool = True) -> Encoded:
-    """Ids and offsets of `text`, as the tokenizer does it; `specials` False where a chat template brought them already.
+    """Return IDs and offsets of `text`, as the tokenizer computes them.
 
-    `aligned` False: only which tokens are special matters, and a tokenizer without offsets gets none rebuilt. Raises
-    CannotAlign for a tokenizer without offsets that does not give the text back.
+    `specials` False: a chat template has already added special tokens. `aligned` False: only special tokens matter, so
+    that missing offsets are not reconstructed. Raises CannotAlign if a tokenizer without offsets does not reproduce the
+    text.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
@@ -88,11 +89,11 @@ def encode(loaded: LoadedModel, text: str, *, specials: bool = True, aligned: bo
 def with_bos(
     loaded: LoadedModel, encoded: Encoded, *, templated: bool = False, scored_from_start: bool = False
 ) -> Encoded:
-    """Return `encoded` with the special token in front of it that the BOS policy of the model's record demands.
+    """Return `encoded` with the special token in front that the record's BOS policy requires.
 
     `templated`: a chat template wrote the text, special tokens included, so only "always" adds one.
-    `scored_from_start`: the first token of the text is scored, so something should precede it. Masked models read what
-    their tokenizer returns. Raises what `bos_policy` raises.
+    `scored_from_start`: the first token of the text is scored and needs a predecessor. Masked models use the
+    tokenizer's output unchanged. Raises what `bos_policy` raises.
     """
     policy = bos_policy(loaded)
     if loaded.kind != "causal" or (templated and (policy != "always" or not encoded.ids)):
@@ -111,21 +112,24 @@ def with_bos(
 
 
 def prompt_ids(loaded: LoadedModel, text: str, *, templated: bool) -> list[int]:
-    """Return the token ids of a prompt under the BOS policy, without special tokens that close it.
+    """Return the token IDs of a prompt under the BOS policy, without closing special tokens.
 
-    A closed text has no continuation. Raises CannotAlign where the tokenizer's special tokens change the others.
+    Text after a closing special token would not be a continuation. Raises CannotAlign if the tokenizer's special tokens
+    change the others.
     """
     encoded = encode(loaded, text, specials=not templated, aligned=False)
     end = len(encoded.ids) - encoded.tail
-    if not end:  # special tokens alone: those before an EOS open the text
+    if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded.ids))
     return with_bos(loaded, encoded.part(0, end), templated=templated).ids
 
 
 def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
-    """Offsets from decoding ever longer beginnings of `ids`; each must begin `text`, and the last be all of it.
+    """Reconstruct offsets by decoding increasing prefixes of `ids`.
 
-    A token that ends inside a character (bytes of an accented letter) stands on that character, as its fellows do.
+    Each decoded prefix must be a prefix of `text`, and the last one must equal it; otherwise, raises CannotAlign. A
+    token that ends inside a character (bytes of an accented letter) has the offsets of that character, as do the
+    character's other tokens.
     """
     offsets, end = [], 0
     for count in range(1, len(ids) + 1):
@@ -141,12 +145,13 @@ def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int
 
 
 def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, end: int) -> tuple[range, bool]:
-    """(tokens that carry the characters [start, end), does one of them straddle an edge?); an empty range: no token.
+    """Return (tokens with characters in [start, end), whether one crosses an edge); an empty range: none.
 
-    A token belongs to the span if it holds a character of it that is not blank (any character, in a span of blanks).
-    So a token that straddles an edge is scored with the span that holds its letters: no letter of a span goes
-    unscored. It is flagged, unless all that it holds beyond the edge is blank (" A" scored for "A"). A token without
-    characters of its own (the lone ▁ that SentencePiece puts before a text) goes with what follows it.
+    A token belongs to the span if it contains a character of it that is not whitespace (any character, in a span of
+    whitespace). A token that crosses an edge is therefore scored with the span that contains its letters, and no letter
+    of a span remains unscored. The crossing is flagged unless the token's characters beyond the edge are whitespace ("
+    A" scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
+    following token.
     """
     blank_span = not text[start:end].strip()
     inside, straddles = [], False
@@ -160,10 +165,10 @@ def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, en
             inside.append(index)
             straddles |= bool(beyond.strip())
         else:
-            straddles = True  # the blank at the span's edge is scored with its neighbour
+            straddles = True  # whitespace at the span's edge is scored with the text next to it
     if not inside:
         return range(0), straddles
     first = inside[0]
     while first > 0 and offsets[first - 1] is not None and offsets[first - 1] == (offsets[first][0],) * 2:
-        first -= 1  # zero-width, at the span's very start
+        first -= 1  # zero-width token at the span's start
     return range(first, inside[-1] + 1), straddles

@@ -1,4 +1,4 @@
-"""Carrying out a plan: batch after batch, with the journal at hand, halving the token budget when memory runs out."""
+"""Execution of a plan, batch by batch, with a journal; the token budget is halved when memory runs out."""
 
 import logging
 from collections.abc import Callable
@@ -19,24 +19,24 @@ log = logging.getLogger("vernacular")
 
 @dataclass
 class Counters:
-    """What the work cost; goes into the artifact's metadata."""
+    """Counters of the computation, for the artifact's metadata."""
 
-    budget: int = 0  # tokens a batch may hold, in the end
+    budget: int = 0  # tokens per batch, after the last reduction
     forwards: int = 0
     tokens_computed: int = 0  # through the model, padding included
-    tokens_trie: int = 0  # the least that must go through it
-    batches_resumed: int = 0  # found in the journal
+    tokens_trie: int = 0  # minimum that must go through the model
+    batches_resumed: int = 0  # read from the journal
     oom_retries: int = 0
-    given_up: list[str] = field(default_factory=list)  # requests that fit no memory
+    given_up: list[str] = field(default_factory=list)  # requests that do not fit in memory
 
     def add(self, other: "Counters") -> None:
-        """Count in what came after this."""
+        """Add the counters of a later computation, and take over its budget."""
         self.budget = other.budget
         for name in ("forwards", "tokens_computed", "tokens_trie", "batches_resumed", "oom_retries", "given_up"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def facts(self) -> dict:
-        """For the metadata: the given-up requests as a number."""
+        """Return the counters for the metadata, with the number of given-up requests."""
         return {**asdict(self), "given_up": len(self.given_up)}
 
 
@@ -53,13 +53,21 @@ def execute(
     counters: Counters,
     progress: bool,
 ) -> None:
-    """Answer every question of the requests `pending`.
+    """Compute every token query of the requests `pending`.
 
-    `batches(requests, budget)` plans them, each batch with `questions()`, `name()`, `tokens` and `divisible`;
-    `answer(batch)` asks the model; `take(questions, answers)` keeps what it said; `forget()` lets go of memory;
-    `length(request)` is how many tokens it must read. The plan follows from the requests still to be answered and the
-    budget alone, so that a resumed run meets the batches that an earlier one kept. Raises Stopped (a signal), and
-    whatever the model raises but running out of memory.
+    The plan depends only on the pending requests and the budget, so that a resumed run finds the batches that an
+    earlier one stored.
+
+    Args:
+        batches: Plans requests under a token budget; a batch has `questions()`, `name()`, `tokens` and `divisible`.
+        answer: Runs the model on a batch.
+        take: Receives the token queries of a batch and their outputs.
+        forget: Frees memory after an out-of-memory error.
+        length: Returns the number of tokens that a request must read.
+
+    Raises:
+        Stopped: A stop signal was received.
+        Exception: Whatever the model raises, except for out-of-memory errors.
     """
     unanswered = dict.fromkeys(pending, 0)
     try:
@@ -93,13 +101,13 @@ def execute(
 
 
 def _shrink(counters: Counters, batch, asked, length) -> set[str]:
-    """Halve the budget; or return the requests to give up, where the batch cannot be cut any further."""
+    """Halve the budget, or return the requests to give up if the batch cannot be split further."""
     counters.oom_retries += 1
     if batch.divisible and (budget := halved(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
         counters.budget = budget
         log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
         return set()
-    longest = max(map(length, _askers(asked)))  # others that ask here can be asked without it
+    longest = max(map(length, _askers(asked)))  # the batch's shorter requests can be computed without them
     lost = {who for who in _askers(asked) if length(who) == longest}
     counters.given_up += sorted(lost)
     log.warning("out of memory at %d tokens: giving up %d requests", batch.tokens, len(lost))
@@ -107,7 +115,7 @@ def _shrink(counters: Counters, batch, asked, length) -> set[str]:
 
 
 def _askers(asked) -> list[str]:
-    """The requests that ask these questions, each as often as it asks."""
+    """Return the request IDs of these token queries, once per query."""
     return [who for _, _, _, askers in asked for who, _ in askers]
 
 
@@ -120,12 +128,13 @@ def _questions_per_request(planned) -> dict[str, int]:
 
 
 def path_of(request: Prepared, one_of: dict[int, int]) -> Path:
-    """What a request reads and asks. The last token is read only where what follows it is asked for.
+    """Return the tokens that a request reads and its token queries.
 
-    `one_of`: the one object for each token of all paths, which is added to: one of its own each is four times as large.
+    The last token is read only if the distribution after it is requested. `one_of`: one int object per token of all
+    paths, updated in place; separate objects take four times the memory.
     """
     ids = request.ids
-    slots = range(max(request.first, 1), request.stop)  # nothing stands before index 0
+    slots = range(max(request.first, 1), request.stop)  # no token precedes index 0
     asks = [(i, ids[i], (request.request_id, i - request.first)) for i in slots]
     if "word_end" in request.extras:
         asks.append((request.stop, -1, (request.request_id, request.stop - request.first)))
@@ -145,7 +154,7 @@ def ask_causal(
     journal: Journal,
     progress: bool,
 ) -> Counters:
-    """Answer every question of `paths`, handing (questions, answers) to `take`; returns what it cost."""
+    """Compute every token query of `paths`, pass (queries, outputs) to `take`, and return the counters."""
     counters = Counters(budget=budget)
     body = Body(loaded, tree=strategy == "tree", whole=whole_head)
     head = Head(loaded, extras=extras, whole=whole_head)
@@ -171,7 +180,8 @@ def ask_causal(
 
 
 def limits(loaded: LoadedModel, budget: int) -> Limits:
-    """How a device likes its batches: a CPU a few short rows (less attention among strangers), a GPU long ones."""
+    """Return the plan limits of a device: short rows on a CPU (less attention between unrelated texts), long on a GPU.
+    """
     if loaded.device.type == "cpu":
         return Limits(budget=budget, row=min(budget, 256), forward=64)
     return Limits(budget=budget, row=min(budget, 2048), forward=512)

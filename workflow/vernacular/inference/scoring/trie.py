@@ -1,7 +1,8 @@
-"""The token trie of an evaluation: what all its requests read, each shared beginning once.
+"""The token trie of an evaluation: the tokens that all its requests read, with each shared prefix stored once.
 
-Its size is the least that a model without recomputation must read; plans are cut out of it. Each *question* (how likely
-is this token here?) hangs at the trie token that predicts it, so that it is answered once however many requests ask it.
+Its size is the minimum number of tokens that a model must read without recomputation; plans are derived from it. Each
+token query (the log-probability of a target token) is attached to the trie token that predicts the target, so that it
+is computed once for all requests that contain it.
 """
 
 from dataclasses import dataclass, field
@@ -10,33 +11,33 @@ from itertools import pairwise, takewhile
 
 @dataclass(frozen=True)
 class Path:
-    """What one request reads, and what it asks: target `t` at index i means P(t | tokens[:i])."""
+    """The tokens that one request reads, and its token queries: target `t` at index i means P(t | tokens[:i])."""
 
     tokens: tuple[int, ...]
-    asks: tuple[tuple[int, int, object], ...]  # (index ≥ 1, target token or -1 for the distribution alone, who asks)
+    asks: tuple[tuple[int, int, object], ...]  # (index ≥ 1, target token or -1 for the distribution alone, requester)
 
 
 @dataclass(eq=False)
 class Node:
-    """A stretch of tokens between two branchings."""
+    """A sequence of tokens between two branchings."""
 
-    start: int  # how many tokens stand before it
+    start: int  # number of tokens before it
     tokens: tuple[int, ...]
     children: dict[int, "Node"] = field(default_factory=dict)  # by their first token
-    size: int = 0  # tokens of this node and all below
+    size: int = 0  # tokens of this node and all nodes below
     leaves: int = 1
-    questions: dict[int, dict[int, list]] = field(default_factory=dict)  # offset in tokens -> target -> who asks
+    questions: dict[int, dict[int, list]] = field(default_factory=dict)  # offset in tokens -> target -> requesters
 
     @property
     def end(self) -> int:
-        """How many tokens stand before its children."""
+        """Number of tokens before its children."""
         return self.start + len(self.tokens)
 
 
 def grow(paths: list[Path]) -> list[Node]:
-    """The trie of `paths`, as its topmost nodes; the order of the paths decides nothing but who asks first."""
+    """Build the trie of `paths` and return its top nodes; the order of `paths` only affects the order of requesters."""
     distinct = sorted({path.tokens for path in paths})
-    # a path that begins another needs no branch of its own; in sorted order it begins its successor
+    # a path that is a prefix of another needs no branch; in sorted order, it is a prefix of its successor
     longest = [one for one, after in pairwise([*distinct, ()]) if after[: len(one)] != one]
     roots = _branches(longest, 0, len(longest), 0)
     for path in paths:
@@ -45,12 +46,12 @@ def grow(paths: list[Path]) -> list[Node]:
 
 
 def size(roots: list[Node]) -> int:
-    """Tokens in the trie."""
+    """Return the number of tokens in the trie."""
     return sum(node.size for node in roots)
 
 
 def split(node: Node, longest: int) -> Node:
-    """The same subtree with no node of more than `longest` tokens."""
+    """Return the same subtree with nodes of at most `longest` tokens."""
     below = {token: split(child, longest) for token, child in node.children.items()}
     cuts = [*range(0, len(node.tokens), longest), len(node.tokens)]
     for low, high in reversed(list(pairwise(cuts))):
@@ -61,13 +62,13 @@ def split(node: Node, longest: int) -> Node:
 
 
 def _branches(ordered: list[tuple[int, ...]], low: int, high: int, depth: int) -> dict[int, Node]:
-    """Nodes for ordered[low:high], which agree on their first `depth` tokens and go on beyond."""
+    """Build the nodes of ordered[low:high], which share their first `depth` tokens and are longer."""
     nodes = {}
     while low < high:
         token, end = ordered[low][depth], low + 1
         while end < high and ordered[end][depth] == token:
             end += 1
-        # in sorted order, what the first and the last share, all between them share
+        # in sorted order, the common prefix of the first and the last is that of all between them
         ends = zip(ordered[low][depth:], ordered[end - 1][depth:], strict=False)
         edge = tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
         below = _branches(ordered, low, end, depth + len(edge)) if end - low > 1 else {}
@@ -83,7 +84,7 @@ def _branches(ordered: list[tuple[int, ...]], low: int, high: int, depth: int) -
 
 
 def _hang(roots: dict[int, Node], path: Path) -> None:
-    """Hang each question of the path at the token that predicts it."""
+    """Attach each token query of the path to the token that predicts its target."""
     nodes, node, depth = roots, None, 0
     for index, target, who in sorted(path.asks, key=lambda ask: ask[0]):
         while depth < index:  # down to the node that holds token index - 1
