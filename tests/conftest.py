@@ -42,13 +42,25 @@ def heard_signals():
 
 
 @pytest.fixture(scope="module")
-def hub():
-    """A Hub on this machine."""
+def start_hub():
+    """A function that starts a Hub on this machine; all of them end with the module's tests."""
     from support.hub_server import HubServer  # tests/ is on the path only after this file is read
 
-    server = HubServer()
-    yield server
-    server.stop()
+    started = []
+
+    def start() -> HubServer:
+        started.append(HubServer())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def hub(start_hub):
+    """A Hub on this machine, the same for all tests of a module."""
+    return start_hub()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 from support import adapting, tiny
+from support.hub_server import environment
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
@@ -236,9 +237,8 @@ def test_the_files_of_every_pattern_and_no_others_are_fetched_from_the_hub(hub, 
         "    where, _, _ = locate('owner/model', **given)\n"
         "    print(*sorted(str(f.relative_to(where)) for f in where.rglob('*') if f.is_file()))"
     )
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment = {**kept, "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    own = environment(hub.address, tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=True)
     plain, everything = (set(line.split()) for line in done.stdout.splitlines())
     assert everything == set(names.values())
     assert plain == everything - {"pytorch_model.bin", "modeling.py"}

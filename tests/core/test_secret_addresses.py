@@ -1,12 +1,11 @@
 """An address that lets in whoever holds it is refused wherever it is written, and shown nowhere."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
-from support.hub_server import HubServer
+from support.hub_server import environment
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError, ModelError, without_secrets
 from vernacular.data.tasks import load_task
@@ -102,19 +101,16 @@ def test_what_it_takes_to_look_for_secrets_does_not_grow_with_the_square_of_a_te
         assert without_secrets(text * 40_000)[:4] == (text * 2)[:4]
 
 
-def test_a_signature_that_the_hub_hands_out_stays_out_of_the_log(tmp_path):
-    hub, store = HubServer(), HubServer()
+def test_a_signature_that_the_hub_hands_out_stays_out_of_the_log(start_hub, tmp_path):
+    hub, store = start_hub(), start_hub()
     files = {"config.json": "{}", "model.safetensors": b"no weights"}
     for server in (hub, store):
         server.add("me/model", files)
     hub.stored, hub.signature = {"/me/model/resolve/": store.address}, "?X-Amz-Signature=S3CRET&v=1"
     spec = json.dumps({"name": "m", "source": "me/model", "kind": "auto", "allow_pickle": False})
     command = [sys.executable, "-m", "vernacular", "model", "--spec", spec, "--out", "out.json", "--log", "model.log"]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
-    own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env={**kept, **own})
-    hub.stop()
-    store.stop()
+    own = environment(hub.address, tmp_path / "hf")
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=own)
     assert b"X-Amz-Signature=S3CRET" in b"".join(store.heard), "the one that it is meant for is given it"
     log = (tmp_path / "model.log").read_text("utf-8")
     assert "model.safetensors?X-Amz-Signature=…&v=1" in log

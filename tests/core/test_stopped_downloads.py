@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import tiny
-from support.hub_server import HubServer
+from support.hub_server import HubServer, environment
 from vernacular.core import artifacts
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
@@ -21,14 +20,13 @@ ROWS = "".join(json.dumps({"s": f"frase {i} " + "palabra " * 20, "l": i % 2}) + 
 
 
 @pytest.fixture
-def hub(tmp_path):
-    server = HubServer()
+def server(start_hub, tmp_path):
+    server = start_hub()
     tiny.save("llama", tmp_path / "model")
     server.add("me/model", {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()})
     server.add("me/set", {"README.md": "", "test.jsonl": ROWS})
     server.plain["/files/rows.jsonl"] = ROWS.encode()
-    yield server
-    server.stop()
+    return server
 
 
 def items(source: dict) -> dict:
@@ -43,9 +41,7 @@ def items(source: dict) -> dict:
     return {"items": {"t.gl": {"task": task, "language": "gl", "data": "hub", "limit": None}}}
 
 
-def started(hub: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.Popen:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
-    own = {"HF_ENDPOINT": hub.address, "HF_HOME": str(folder / "hf"), "HF_HUB_DISABLE_XET": "1"}
+def started(server: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.Popen:
     command = [
         sys.executable,
         "-m",
@@ -57,7 +53,7 @@ def started(hub: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.P
         str(folder / "made" / verb),
     ]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**kept, **own, "HF_HUB_DISABLE_TELEMETRY": "1"}
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(server.address, folder / "hf")
     )  # fmt: skip
 
 
@@ -65,17 +61,17 @@ def started(hub: HubServer, folder: Path, verb: str, spec: dict) -> subprocess.P
     ("verb", "what", "file"),
     [("model", "me/model", "model.safetensors"), ("items", "me/set", "test.jsonl"), ("items", "web", "rows.jsonl")],
 )
-def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(hub, tmp_path, verb, what, file):
+def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(server, tmp_path, verb, what, file):
     spec = {"name": "m", "source": what, "kind": "auto", "allow_pickle": False}
     if verb == "items":
-        address = {"url": f"{hub.address}/files/rows.jsonl"} if what == "web" else {"hub": what, "split": "test"}
+        address = {"url": f"{server.address}/files/rows.jsonl"} if what == "web" else {"hub": what, "split": "test"}
         spec = items(address)
     assert len(ROWS) > 64 * 10 * 240
     whole = ROWS.encode() if verb == "items" else (tmp_path / "model" / file).read_bytes()
-    hub.slow = {file}
-    process = started(hub, tmp_path, verb, spec)
+    server.slow = {file}
+    process = started(server, tmp_path, verb, spec)
     give_up = time.monotonic() + 120
-    while not any(method == "GET" and path.endswith(file) for method, path, _ in hub.log):
+    while not any(method == "GET" and path.endswith(file) for method, path, _ in server.log):
         assert time.monotonic() < give_up
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -87,8 +83,8 @@ def test_a_download_that_is_stopped_ends_at_once_and_goes_on_with_the_next_run(h
     kept = [path for path in (tmp_path / "hf").rglob("*") if path.is_file() and path.name == file]
     assert kept == [], "what is under its own name is whole"
 
-    hub.slow = set()
-    process = started(hub, tmp_path, verb, spec)
+    server.slow = set()
+    process = started(server, tmp_path, verb, spec)
     out, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     kept = [path for path in (tmp_path / "hf").rglob(file) if path.is_file()]

@@ -5,7 +5,6 @@ import json
 
 import huggingface_hub
 import pytest
-from support.hub_server import HubServer
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError
 from vernacular.data.load import load_items
@@ -18,11 +17,10 @@ SHA256 = hashlib.sha256(ROWS.encode()).hexdigest()
 
 
 @pytest.fixture
-def server():
-    server = HubServer()
+def server(start_hub):
+    server = start_hub()
     server.plain["/calame.json"] = ROWS.encode()
-    yield server
-    server.stop()
+    return server
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import socket
 import pytest
 import yaml
 from support.hub_files import jsonl, parquet, question, task_file
-from support.hub_server import Client, HubServer
+from support.hub_server import Client
 from vernacular.core import hub_snapshot as snapshot
 from vernacular.core.errors import DataError
 from vernacular.data import hub as hub_rows
@@ -371,8 +371,8 @@ def test_hf_address_may_pin_a_revision():
         hub_rows.from_uri("hf://datasets/me/raw")
 
 
-def test_second_run_needs_no_network(tmp_path):
-    server = HubServer()
+def test_second_run_needs_no_network(start_hub, tmp_path):
+    server = start_hub()
     server.add(
         "me/cached",
         {
@@ -405,8 +405,8 @@ def test_no_network_and_nothing_cached_says_what_to_do(tmp_path):
     client.close()
 
 
-def test_half_a_snapshot_is_never_read_without_network(tmp_path):
-    server = HubServer()
+def test_half_a_snapshot_is_never_read_without_network(start_hub, tmp_path):
+    server = start_hub()
     server.add(
         "me/half",
         {

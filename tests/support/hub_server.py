@@ -64,8 +64,11 @@ class HubServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
+        """End it; a second call does nothing."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
 
     def add(self, name: str, files: dict, **access) -> Repository:
         self.repositories[name] = Repository(files, **access)
@@ -178,21 +181,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
+def environment(address: str, home: Path, **more: str) -> dict[str, str]:
+    """Variables of a process that takes the server at `address` for the Hub, and `home` for its cache.
+
+    The machine's own token, proxy and cache are left out.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
+    quiet = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    return {**kept, **quiet, "HF_ENDPOINT": address, "HF_HOME": str(home), **more}
+
+
 class Client:
     """A Python process that loads items from the server; its cache is under `home`."""
 
-    def __init__(self, server: HubServer | str, home: Path, **environment):
+    def __init__(self, server: HubServer | str, home: Path, **more):
         address = server if isinstance(server, str) else server.address
-        # a machine's own token, proxy or cache has no business here
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
-        quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CLIENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**kept, **quiet, "HF_ENDPOINT": address, "HF_HOME": str(home), **environment},
+            env=environment(address, home, HF_HUB_DISABLE_PROGRESS_BARS="1", **more),
         )
         self.said = ""  # everything it wrote to stderr, once closed
 

@@ -4,12 +4,11 @@ Real sockets: the Hub, another server that it redirects to, and a proxy, each of
 What a whole run leaves on disk and in the list of processes is looked at in test_from_the_hub.
 """
 
-import os
 import subprocess
 import sys
 
 import pytest
-from support.hub_server import HubServer
+from support.hub_server import environment
 
 TOKEN = "hf_" + "s3cret" * 5
 # asks for a model, a data set of the Hub, and a file on the web, and says what became of it
@@ -39,31 +38,27 @@ FILES = {
 
 
 @pytest.fixture
-def servers():
-    hub, other = HubServer(), HubServer()
+def servers(start_hub):
+    hub, other = start_hub(), start_hub()
     hub.token = TOKEN
     for name, files in FILES.items():
         hub.add(name, files, private=True)
         other.add(name, files)  # the same commits, for everybody
     hub.plain["/files/rows.csv"] = other.plain["/files/rows.csv"] = b"a,b\n1,2\n"
-    yield hub, other
-    hub.stop()
-    other.stop()
+    return hub, other
 
 
-def ask(hub: str, home, *, in_a_file: bool = False, **environment) -> tuple[dict[str, str], str]:
+def ask(hub: str, home, *, in_a_file: bool = False, **more) -> tuple[dict[str, str], str]:
     """What was answered to each question, and all that was said; the token in the environment, or in its file."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
-    own = {"HF_ENDPOINT": hub, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     home.mkdir()
     if in_a_file:
         (home / "token").write_text(TOKEN)
     else:
-        own["HF_TOKEN"] = TOKEN
+        more["HF_TOKEN"] = TOKEN
     loud = {"HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug", "HTTPX_LOG_LEVEL": "trace"}
     run = subprocess.run(
-        [sys.executable, "-c", ASK, environment.pop("web", hub)],
-        capture_output=True, text=True, check=False, env={**kept, **own, **loud, **environment},
+        [sys.executable, "-c", ASK, more.pop("web", hub)],
+        capture_output=True, text=True, check=False, env=environment(hub, home, **loud, **more),
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
     lines = [line for line in run.stdout.splitlines() if line.split(" ")[0] in ("model", "adapter", "set", "web")]

@@ -20,7 +20,11 @@ def items(args) -> str:
     A dataset that is unavailable leaves a file that states the reason; the others are read.
     """
     made, kept, failed = make_each(args, _specs(args), _is_current, _read, _state)
-    counts = [f"{made} datasets read", f"{kept} up to date" * bool(kept), f"{failed} unavailable" * bool(failed)]
+    counts = [
+        f"{made} {'dataset' if made == 1 else 'datasets'} read",
+        f"{kept} up to date" * bool(kept),
+        f"{failed} unavailable" * bool(failed),
+    ]
     return f"items: {', '.join(filter(None, counts))}"
 
 

@@ -13,7 +13,11 @@ from vernacular.protocols.schema import REQUESTS, request_size
 def requests(args) -> str:
     """Write the prompts of every evaluation to `args.out/{evaluation}.parquet`; of an unavailable dataset, none."""
     made, kept, failed = make_each(args, _specs(args), *(partial(step, args) for step in (_is_current, _build, _state)))
-    counts = [f"{made} evaluations built", f"{kept} up to date" * bool(kept), f"{failed} failed" * bool(failed)]
+    counts = [
+        f"{made} {'evaluation' if made == 1 else 'evaluations'} built",
+        f"{kept} up to date" * bool(kept),
+        f"{failed} failed" * bool(failed),
+    ]
     return f"requests: {', '.join(filter(None, counts))}"
 
 

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 from vernacular.checkpoints.tuners import put_on
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import ODD_FILES
-from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, Kept, cannot_load, refuse_random
+from vernacular.metrics.similarity.encoder import BEYOND, NO_NUMBERS, EmbeddingCache, cannot_load, refuse_random
 from vernacular.types import ModelRecord
 
 
@@ -101,8 +101,8 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
 
 
 @functools.lru_cache(maxsize=4)
-def _kept(encoder: SentenceTransformer, prefix: str) -> Kept:
-    return Kept(lambda vector: vector.nbytes)
+def _kept(encoder: SentenceTransformer, prefix: str) -> EmbeddingCache:
+    return EmbeddingCache(lambda vector: vector.nbytes)
 
 
 def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[np.ndarray]:

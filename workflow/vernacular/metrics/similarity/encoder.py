@@ -4,7 +4,6 @@ Texts are tokenised by the encoder's own tokenizer, special tokens included, sor
 under a token budget; what comes back is unpadded, one `Encoded` per text.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cachetools import LRUCache
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
@@ -68,7 +68,7 @@ class TokenEncoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
         self.n_layers = model.config.num_hidden_layers
-        self._kept: dict[tuple[int, ...], Kept] = {}  # by the layers asked for
+        self._kept: dict[tuple[int, ...], EmbeddingCache] = {}  # by the layers asked for
 
     @cached_property
     def max_tokens(self) -> int:
@@ -125,13 +125,15 @@ class TokenEncoder:
     def embed(self, rows: list[list[int]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         """Token ids → {layer: float32 [n_tokens, hidden]} per row; layer 0 is the input embedding, as in bert_score.
 
-        Rows that this encoder embedded before are not embedded again (see `Kept`); do not write into what comes back.
+        Rows that this encoder embedded before come from its `EmbeddingCache`; do not write into what is returned.
         Raises ModelError for a layer the encoder has not.
         """
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
                 raise ModelError(f"{self.name}: has layers 0 to {self.n_layers}, and layer {layer} was asked for.")
-        kept = self._kept.setdefault(layers, Kept(lambda states: sum(state.nbytes for state in states.values())))
+        kept = self._kept.setdefault(
+            layers, EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
+        )
         asked = [tuple(row) for row in rows]
         found = kept.all(asked, lambda missing: self._embed(missing, layers))
         return [found[row] for row in asked]
@@ -203,34 +205,26 @@ def _batches(order: list[int], lengths: list[int], budget: int):
 LIMIT = 2**30  # bytes
 
 
-class Kept:
-    """Values by key, up to `limit` bytes by the sizes that `size` gives."""
+class EmbeddingCache(LRUCache):
+    """Values by key, up to `limit` bytes by the sizes that `size` gives; the least recently used are dropped first."""
 
     def __init__(self, size: Callable[[Any], int], limit: int = LIMIT):
-        self.size, self.limit = size, limit
-        self._values: OrderedDict[Hashable, Any] = OrderedDict()
-        self._bytes = 0
+        super().__init__(limit, getsizeof=size)
 
     def all(self, keys: Iterable[Hashable], make: Callable[[list], list]) -> dict[Hashable, Any]:
-        """The value of every key; those not kept are made together: `make(missing keys)`, one value each.
+        """Return the value of every key; those not in the cache are made together: `make(missing keys)`, one each.
 
-        >>> squares = Kept(lambda value: 8, limit=16)
+        >>> squares = EmbeddingCache(lambda value: 8, limit=16)
         >>> squares.all([2, 3], lambda keys: [key**2 for key in keys])
         {2: 4, 3: 9}
         >>> squares.all([3, 4], lambda keys: [key**2 for key in keys if key != 3])
         {3: 9, 4: 16}
         """
         keys = list(dict.fromkeys(keys))
-        found = {key: self._values[key] for key in keys if key in self._values}
-        for key in found:
-            self._values.move_to_end(key)
-        missing = [key for key in keys if key not in found]
-        if missing:
-            made = dict(zip(missing, make(missing), strict=True))
-            found |= made
-            for key, value in made.items():
-                self._values[key] = value
-                self._bytes += self.size(value)
-            while self._bytes > self.limit and self._values:
-                self._bytes -= self.size(self._values.popitem(last=False)[1])
-        return {key: found[key] for key in keys}
+        values = {key: self[key] for key in keys if key in self}
+        if missing := [key for key in keys if key not in values]:
+            values |= dict(zip(missing, make(missing), strict=True))
+        for key in missing:
+            if self.getsizeof(values[key]) <= self.maxsize:
+                self[key] = values[key]
+        return {key: values[key] for key in keys}
