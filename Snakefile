@@ -1,13 +1,13 @@
-# Vernacular: evaluate language models in the languages they are weakest in.
+# Vernacular: evaluation of language models in low-resource languages.
 #
 #   snakemake -c4                              on this machine
-#   snakemake -c4 --configfile mine.yaml       with another config than config.yaml
-#   snakemake -n                               what would be done, and why
+#   snakemake -c4 --configfile mine.yaml       with a config other than config.yaml
+#   snakemake -n                               dry run: jobs and reasons
 #
-# data sets -> items -> requests -> (one job per model) scores and generations -> metrics -> summary
+# datasets -> items -> requests -> (one job per model) scores and generations -> metrics -> summary
 
 
-# ----- config: read, checked and spelt out -----------------------------------------------------------------------
+# ----- config: read, validated and expanded ----------------------------------------------------------------------
 
 
 include: "workflow/rules/common.smk"
@@ -23,10 +23,10 @@ include: "workflow/rules/metrics.smk"
 include: "workflow/rules/summary.smk"
 
 
-# ----- what a run is to leave behind -----------------------------------------------------------------------------
+# ----- targets ---------------------------------------------------------------------------------------------------
 
 
-# everything: the spreadsheets, and every per-item result they are made of
+# the summary, the comparisons, the report, all per-item results, and the exports
 rule all:
     default_target: True
     input:

@@ -1,10 +1,10 @@
-"""How much faster is generation here than a batch-1 `generate` loop, as Simil-Eval runs it, and are the texts the same?
+"""Compare generation with a batch-1 `generate` loop, as in Simil-Eval: speed-up and equality of the texts.
 
     python bench/generate.py MODEL_FOLDER [--style default] [--shots 5] [--items 40] [--repeats 3] [--threads 2]
 
-The same 5-shot OpenBookQA requests (shipped samples) go through both, in turns; per turn the ratio of seconds. The loop
-is that tool's: one prompt at a time, 20 tokens each, no stop string. In the default style it decodes greedily, so that
-texts can be compared with ours up to the end of the line.
+The same 5-shot OpenBookQA requests (shipped samples) go through both in turn, and the ratio of seconds is computed per
+turn. The loop is Simil-Eval's: one prompt at a time, 20 tokens each, no stop string. In the default style it decodes
+greedily, so that texts can be compared with Vernacular's up to the end of the line.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from vernacular.protocols.schema import REQUESTS
 
 
 def requests(language: str, style: str, shots: int, items: int) -> list[dict]:
-    """Generate requests of the OpenBookQA samples; more than there are samples come from showing options rotated."""
+    """Build generation requests of the OpenBookQA samples; rotated options give more items than there are samples."""
     task = load_task(WORKFLOW / "tasks" / "openbookqa.yaml")
     found, _ = load_items(task, language, source="samples")
     asked = [item for item in found if not item["demonstration"]]
@@ -41,7 +41,7 @@ def requests(language: str, style: str, shots: int, items: int) -> list[dict]:
 
 
 def loop(loaded, rows: list[dict], greedy: bool) -> list[str]:
-    """What Simil-Eval does: a prompt at a time through `generate`."""
+    """Generate one prompt at a time through `generate`, as Simil-Eval does."""
     sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 0.5, "repetition_penalty": 0.5}
     texts = []
     for row in rows:
@@ -82,7 +82,7 @@ def main() -> None:
     if greedy:
         answers = ours.column("answer").to_pylist()
         cut = [answer_of(text, ["\n"], after_blank=False) for text in theirs]
-        # ours may be allowed fewer or more tokens than 20: the shorter text must begin the longer one
+        # Vernacular's limit may differ from 20 tokens: the shorter text must be a prefix of the longer one
         same = [a.startswith(b) or b.startswith(a) for a, b in zip(answers, cut, strict=True)]
         print(f"identical greedy answers: {sum(same)} of {len(same)} ({torch.get_num_threads()} threads)")
         for a, b in [(a, b) for a, b, s in zip(answers, cut, same, strict=True) if not s][:5]:

@@ -1,9 +1,9 @@
-"""How long a model of so many parameters takes for the whole grid of the tools we come from, by our own estimate.
+"""Estimate how long a model of a given size takes for the complete grid of the source tools.
 
     python bench/grid.py [--parameters 7e9]
 
-Prompts are built from the samples as for a real run; their characters per item, times the rows of the real set (its
-task file's `expected_rows`), give the tokens. See docs/scale.md.
+Prompts are built from the samples as in a real run; their characters per item, times the rows of the full dataset
+(`expected_rows` of the task file), give the number of tokens. See docs/scale.md.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--parameters", type=float, default=7e9)
     parameters = parser.parse_args().parameters
     asked, without = read_grid()
-    sizes = defaultdict(list)  # (task, protocol, shots) -> per language: tokens read and written per item, and once
+    sizes = defaultdict(list)  # (task, protocol, shots) -> per language: tokens read and written per item, read once
     for evaluation in asked.evaluations.values():
         sizes[evaluation.task, evaluation.protocol, evaluation.shots].append(per_item(asked, evaluation))
     print("| task | protocol | shots | items | million tokens read | million written | GPU hours |")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def read_grid() -> tuple[config.Config, list[str]]:
-    """The grid as a config asks for it, and the tasks that ship no samples."""
+    """Return the configuration of the grid, and the tasks without samples."""
     here = [entry for entry in GRID if (config.WORKFLOW / "samples" / entry["task"]).is_dir()]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
@@ -75,7 +75,7 @@ def read_grid() -> tuple[config.Config, list[str]]:
 
 
 def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
-    """Tokens read and written per item, and those of the block that all items share."""
+    """Return the tokens read and written per item, and those of the prefix that all items share."""
     given = specs.of_items(asked)["items"][evaluation.items]
     items, _ = load_items(
         given["task"], evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW
@@ -92,7 +92,7 @@ def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float
 
 
 def rows_of(task: dict) -> tuple[int, int]:
-    """(languages of the grid, their rows); a set whose rows nobody has counted is taken to be as long as the others."""
+    """Return (languages of the grid, their rows); a dataset of unknown size is assumed to have the mean size."""
     entries = [task["languages"][language] for language in LANGUAGES if language in task["languages"]]
     known = [entry["expected_rows"] for entry in entries if entry.get("expected_rows")]
     return len(entries), round(mean(known) * len(entries))

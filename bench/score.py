@@ -2,9 +2,9 @@
 
     python bench/score.py --model FOLDER [--threads 1] [--reps 3] [--sets letters5,text5,zero4,sentences] [--items 60]
 
-Each engine runs in a process of its own, which loads the model and warms up; then they take turns, one pass over the
-whole set each, and the ratio of their times is taken turn by turn. Peak memory is that of the process. lm-eval gets the
-batch size that is fastest for it on a part of the set. Needs the packages of bench/requirements.txt.
+Each engine runs in a process of its own, which loads the model; then they take turns, one pass over the full set each,
+and the ratio of their times is computed per turn. Peak memory is that of the process. lm-eval uses the batch size that
+is fastest on a part of the set. Requires the packages of bench/requirements.txt.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def words(rng, count):
 
 
 def letters(rng, items):
-    """Five-shot, four options shown, the letter scored: as MMLU."""
+    """Return five-shot requests that show four options and score the letter, as in MMLU."""
 
     def question(answer):
         options = "".join(f"{letter}. {words(rng, 5)}\n" for letter in "ABCD")
@@ -43,20 +43,20 @@ def letters(rng, items):
 
 
 def texts(rng, items):
-    """Five-shot, the text of four options scored: as OpenBookQA."""
+    """Return five-shot requests that score the texts of four options, as in OpenBookQA."""
     shots = "".join(f"Question: {words(rng, 14)}?\nAnswer: {words(rng, 6)}\n\n" for _ in range(5))
     stems = [f"Question: {words(rng, 14)}?\nAnswer:" for _ in range(items)]
     return [(shots + stem, f" {words(rng, 6)}") for stem in stems for _ in range(4)]
 
 
 def zero(rng, items):
-    """Zero-shot, a passage of some 150 tokens and four options."""
+    """Return zero-shot requests with a passage of about 150 tokens and four options."""
     stems = [f"{words(rng, 125)}.\nQuestion: {words(rng, 10)}?\nAnswer:" for _ in range(max(1, items // 3))]
     return [(stem, f" {words(rng, 6)}") for stem in stems for _ in range(4)]
 
 
 def sentences(rng, items):
-    """Whole short sentences, as in acceptability judgements; scored from their first word, after BOS."""
+    """Return short sentences as in acceptability judgments, scored from the first word, after BOS."""
     return [("", words(rng, rng.randint(6, 18)).capitalize() + ".") for _ in range(4 * items)]
 
 
@@ -70,12 +70,12 @@ PEERS = {
 
 
 def requests_of(name, items):
-    """(context, continuation) pairs, the same in every process."""
+    """Return (context, continuation) pairs, the same in every process."""
     return SETS[name](random.Random(f"{name} 0"), items)
 
 
 def vernacular(folder, pairs):
-    """A function that scores the pairs with this package, and what it says about itself."""
+    """Return a function that scores the pairs with this package and reports the tokens it computed."""
     import pyarrow as pa
     from vernacular.core.fingerprint import fingerprint
     from vernacular.inference.model.load import load
@@ -105,7 +105,7 @@ def vernacular(folder, pairs):
 
 
 def lm_eval(folder, pairs):
-    """The same with lm-evaluation-harness, at its best batch size."""
+    """Return a function that scores the pairs with lm-evaluation-harness, at its fastest batch size."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
@@ -129,7 +129,7 @@ def lm_eval(folder, pairs):
 
 
 def minicons(folder, pairs):
-    """The same with minicons, in batches of eight of like length."""
+    """Return a function that scores the pairs with minicons, in batches of eight of similar length."""
     from minicons.scorer import IncrementalLMScorer
 
     model = IncrementalLMScorer(folder, "cpu")
@@ -154,7 +154,7 @@ def minicons(folder, pairs):
 
 
 def work(engine, folder, name, items):
-    """The worker: warm up, then one timed pass for each line read, its report on a line."""
+    """Run a worker: load the model, then make one timed pass per line of input and print its report on a line."""
     report, sys.stdout = sys.stdout, sys.stderr
     pairs = requests_of(name, items)
     run = {"vernacular": vernacular, "lm_eval": lm_eval, "minicons": minicons}[engine](folder, pairs)
@@ -173,7 +173,7 @@ def work(engine, folder, name, items):
 
 
 def start(engine, arguments, name):
-    """A worker process that is ready."""
+    """Start a worker process and wait until it is ready."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, __file__, "--model", arguments.model, "--items", str(arguments.items)]
     process = subprocess.Popen(
@@ -190,7 +190,7 @@ def start(engine, arguments, name):
 
 
 def compare(name, arguments):
-    """Rows of the table for one set."""
+    """Print the rows of the table for one set."""
     engines = ["vernacular", *PEERS[name]]
     processes = {engine: start(engine, arguments, name) for engine in engines}
     turns = []

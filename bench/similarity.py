@@ -1,10 +1,10 @@
-"""How much faster are the similarities here than call by call, as Simil-Eval makes them, and are they the same?
+"""Compare the similarity metrics with a pair-by-pair implementation, as in Simil-Eval: speed-up and equality.
 
     python bench/similarity.py ENCODER_FOLDER [--items 500] [--repeats 3] [--threads 2]
 
-An evaluation of OpenBookQA's size: an answer and four options per item, words drawn from the shipped samples, one fixed
-encoder. The other side embeds both texts of each (option, answer) pair anew for cosine and once more for MoverScore,
-with an earth mover's distance each, and calls bert_score twice over the whole list, as that tool does.
+An evaluation of OpenBookQA's size: an output and four options per item, words drawn from the shipped samples, one fixed
+encoder. The reference embeds both texts of each (option, output) pair again for cosine and once more for MoverScore,
+with an earth mover's distance each, and calls bert_score twice over the full list, as Simil-Eval does.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from vernacular.metrics.similarity.moverscore import token_weights
 
 
 def evaluation(items: int, turn: int) -> tuple[list[dict], list[dict], list[dict]]:
-    """Items, requests and generations: options of 2 to 12 words, answers that share some with one of them.
+    """Return items, requests and generations: options of 2 to 12 words, outputs that share some with an option.
 
-    Each turn draws others, because what was embedded once is kept.
+    Each turn draws different texts, because embeddings are cached.
     """
     words = []
     for path in sorted((WORKFLOW / "samples" / "openbookqa").glob("*/test.jsonl")):
@@ -47,7 +47,7 @@ def evaluation(items: int, turn: int) -> tuple[list[dict], list[dict], list[dict
 
 
 class PairByPair:
-    """The same numbers, a pair at a time."""
+    """Pair-by-pair computation of the same metrics."""
 
     def __init__(self, folder: str, layer: int):
         self.folder, self.layer = folder, layer

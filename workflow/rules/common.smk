@@ -1,4 +1,4 @@
-"""Config and helpers for every stage. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
+"""Config and helper functions of all stages. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
 
 import functools
 import json
@@ -23,16 +23,16 @@ except UserError as error:
     sys.exit(1)
 
 
-# Every stage runs this very package, also in an environment of conda's, which does not hold it and drops PYTHONPATH. Where
-# the store is, is no parameter of a rule: moving it changes no result
+# Every stage runs the package of this checkout, also in a conda environment, which does not contain it and drops
+# PYTHONPATH. The path of the store is not a parameter of a rule: moving the store changes no result
 shell.prefix(
     "set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}"
     " VERNACULAR_STORE={CONFIG.store:q}; "
 )
 
 
-# How often a job is tried: the last attempt of one that is killed for memory writes down why its results are missing. A
-# job on another node parses this file anew, and hears of it from the environment.
+# Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
+# another node parses this file again and reads the number from the environment.
 if workflow.is_main_process:
     os.environ["VERNACULAR_RETRIES"] = str(getattr(workflow.execution_settings, "retries", 0))
 
@@ -45,8 +45,8 @@ def attempt_of(wildcards, attempt):
     return f"{attempt}of{int(os.environ['VERNACULAR_RETRIES']) + 1}"
 
 
-# All that a rule's result depends on beside its input files, as one text: Snakemake keeps loose params as a set. The code
-# is that of the rule's command and of all that it imports, with the versions of the libraries among it.
+# Everything that the result of a rule depends on in addition to its input files, as one string, because Snakemake stores
+# separate params as a set. The code is that of the rule's command and its imports, with the versions of the libraries.
 def spec(command, **values):
     return json.dumps({**code_of(f"vernacular.commands.{command}"), **values}, sort_keys=True, ensure_ascii=False)
 
@@ -56,7 +56,7 @@ def code_of(command):
     return {"code": code_fingerprint(command), "libraries": libraries(command)}
 
 
-# One file per evaluation; a {{wildcard}} in the pattern stays one
+# One file per evaluation; a {{wildcard}} in the pattern remains a wildcard
 def of_each(pattern, protocols=None):
     chosen = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
     return expand(pattern, evaluation=chosen)
@@ -67,12 +67,12 @@ def items_of(protocols=None):
     return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(chosen)))
 
 
-# The folder so many levels above a rule's first output
+# The directory this many levels above the first output of a rule
 def above_output(levels):
     return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
 
 
-# What a base is asked with, and the records of it and its adapters
+# The settings of a base, and the records of the base and its adapters
 def settings_of(wildcards):
     return CONFIG.models[wildcards.base]
 
@@ -81,20 +81,20 @@ def records_of(wildcards):
     return expand("resources/models/{model}.json", model=CONFIG.bases[wildcards.base])
 
 
-# An adapter's base; nothing for a model of its own
+# The record of an adapter's base; empty for other models
 def base_of(wildcards):
     base = CONFIG.models[wildcards.model].get("base")
     return {"base": f"resources/models/{base}.json"} if base else {}
 
 
-# What says that all jobs of a model are done
+# The status files of all inference jobs of a model
 def shards_of(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)
     count = CONFIG.models[base]["shards"]
     return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
 
 
-# A table of results/summary/ as `snakemake --report` shows it
+# A table of results/summary/, annotated for `snakemake --report`
 def table(name, form):
     path = f"results/summary/{name}{'.csv' if form == 'CSV' else '.xlsx'}"
     labels = {"table": name.replace("_", " "), "format": form}
@@ -108,13 +108,14 @@ wildcard_constraints:
     evaluation="|".join(map(re.escape, CONFIG.evaluations)),
 
 
-# What could not be had is tried again by the next run; planning deletes nothing, so this is done when a run has ended
+# Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
+# ends
 onsuccess:
     clear_unavailable(Path("resources"), Path("results"))
     shell("python -m vernacular timings benchmarks --results results/summary")
 
 
-# and where it was stopped, by Ctrl-C or by what failed, how to resume
+# after Ctrl-C or a failure, also print how to resume
 onerror:
     clear_unavailable(Path("resources"), Path("results"))
     print("What is finished is kept. To go on from there, run the same command again.", file=sys.stderr)

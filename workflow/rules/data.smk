@@ -1,13 +1,13 @@
-"""Data sets -> items. REQUIRED INPUTS: the task files. OUTPUTS: resources/items/{task}.{lang}.parquet, and with a limit
+"""Datasets -> items. REQUIRED INPUTS: the task files. OUTPUTS: resources/items/{task}.{lang}.parquet, and with a limit
 resources/items/{task}.{lang}.limit{n}.parquet.
 
-A set that cannot be had (gated, gone, no network) leaves a file that says so, and the other evaluations go on; rule
-`complete` fails at the end, and the next run tries again.
+An unavailable dataset (gated, deleted, no network) results in a file that states the reason, and the other evaluations
+continue. Rule `complete` fails at the end, and the next run tries the dataset again.
 """
 
 
-# the items of all tasks in all languages, in the one schema every stage reads; those that are up to date are kept, so
-# that a language more reads that language alone
+# read the items of all tasks in all languages, in the common schema; files that are up to date are kept, so that adding
+# a language reads only that language
 rule items:
     output:
         update(items_of()),

@@ -2,13 +2,13 @@
 results/asked/{base}/{shard}.json, results/{model}/scores/{evaluation}.parquet,
 results/{model}/generations/{evaluation}.parquet.
 
-One job per base and its adapters (or per shard of their work): it looks every evaluation up in the store
-(`store:` in the config, results/store by default), loads the model only if something is missing, and puts what is new
-into the store. From there the outputs are laid out. The store's path is in no key: it changes no output.
+One job per base and its adapters (or per shard of their work) looks up each evaluation in the store (`store:` in the
+config, results/store by default), loads the model only if an output is missing, and adds new outputs to the store. Rule
+`answers` writes them from there to the results. The path of the store is in no key, because it changes no output.
 """
 
 
-# one model's files on this disk, pinned to a revision, and a record of what it is
+# fetch the files of one model, pinned to a revision, and record its properties
 rule model:
     input:
         unpack(base_of),
@@ -34,7 +34,7 @@ rule model:
         "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
-# everything one base and its adapters are asked, with the base loaded once
+# run all evaluations of one base and its adapters, with the base loaded once
 rule infer:
     input:
         models=records_of,
@@ -59,13 +59,13 @@ rule infer:
         spec=lambda wildcards: spec("infer", libraries={}, **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
     message:
         "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
-    # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
+    # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
         ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
-# what one model answered, a file per evaluation
+# write the outputs of one model, one file per evaluation
 rule answers:
     input:
         model="resources/models/{model}.json",

@@ -1,11 +1,11 @@
 """Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
 results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
 results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/compat/{model}/{evaluation}/.
-No evaluated model is loaded here.
+These rules load no evaluated model.
 """
 
 
-# one encoder's files on this disk, and a record of what it is
+# fetch the files of one encoder and record its properties
 rule encoder:
     output:
         "resources/encoders/{encoder}.json",
@@ -28,7 +28,7 @@ rule encoder:
         "python -m vernacular encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
-# how similar one model's answers are to every option; each distinct text is embedded once
+# compute the similarity of one model's generations to every option; each distinct text is embedded once
 rule similarity:
     input:
         model="resources/models/{model}.json",
@@ -55,7 +55,7 @@ rule similarity:
         folder=above_output(1),
     message:
         "similarity: compare what {wildcards.model} generated with the options"
-    # exec: a signal that ends the job reaches python, not a shell that dies and leaves it alone
+    # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
@@ -63,7 +63,7 @@ rule similarity:
         " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
-# right or wrong, and by how much, for every item; and the values they add up to
+# compute the result of every item of one model, and the aggregated values
 rule metrics:
     input:
         model="resources/models/{model}.json",
@@ -98,13 +98,13 @@ rule metrics:
         " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
-# one model's results in the files that the PalmX, Serbian cloze and Grew-TSE scripts write
+# export the results of one model in the formats of the PalmX, Serbian cloze and Grew-TSE scripts
 rule compat:
     input:
         data=items_of(settings.COMPAT),
         tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.COMPAT),
     output:
-        # one directory each, because Snakemake empties an output directory: those of another config's evaluations stay
+        # one directory per evaluation, because Snakemake empties an output directory: those of other configs are kept
         directory(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT)),
     log:
         "logs/compat/{model}.log",

@@ -1,7 +1,8 @@
 """Items -> requests. REQUIRED INPUTS: resources/items/. OUTPUTS: results/requests/{evaluation}.parquet."""
 
 
-# the prompts of every evaluation, few-shot block and scored spans included; the same for every model
+# write the prompts of all evaluations, with few-shot examples and scored spans; the same for every model. Files that
+# are up to date are kept
 rule requests:
     input:
         items_of(),

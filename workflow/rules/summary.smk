@@ -1,9 +1,9 @@
-"""Results of all models -> comparisons, tables, spreadsheets and the page. REQUIRED INPUTS:
+"""Results of all models -> comparisons, tables, spreadsheets and the report. REQUIRED INPUTS:
 results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/, results/report/.
 """
 
 
-# did a model get better? differences on the same items with intervals and tests, and the items that were won and lost
+# compare models: differences on the same items with intervals and tests, and the items that improved or regressed
 rule compare:
     input:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
@@ -35,7 +35,7 @@ rule compare:
         " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
-# the tables people publish and send: long and wide CSV, Parquet, and the Excel workbooks
+# write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
 rule summary:
     input:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
@@ -67,7 +67,7 @@ rule summary:
         "python -m vernacular summary --spec - --metrics {input.metrics:q} --out results/summary --log {log:q} <<< {params.spec:q}"
 
 
-# the page: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
+# write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
 rule report:
     input:
         "results/summary/results.parquet",
@@ -103,7 +103,7 @@ rule report:
         " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
-# fails, after all the rest is made, if a data set could not be had or an evaluation could not be run, and says why
+# fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
 rule complete:
     input:
         notes="results/summary/notes.csv",

@@ -1,7 +1,7 @@
-"""`python -m vernacular <verb> …`: one verb a stage, usable without Snakemake; the rules call nothing else.
+"""`python -m vernacular <command> …`: one command per stage, usable without Snakemake; the rules call nothing else.
 
-A verb ends with one line that says what it made. A person's mistake is one or two lines and exit status 1; what a stage
-has to say beside that goes to `--log`.
+A command ends with one line that summarizes its result. A user error is one or two lines, with exit status 1; all other
+messages of a stage are written to `--log`.
 """
 
 import argparse
@@ -18,22 +18,23 @@ from vernacular.core.errors import MachineError, UserError, first_line, is_conta
 
 log = logging.getLogger("vernacular")
 
-_MOST_DEATHS = 4  # of a process for one command, each time in another evaluation
+_MOST_DEATHS = 4  # of the process of one command, each in another evaluation
 _ATTEMPT = "1of3: after the last attempt, write why the results are missing and end with status 0"
-# the rules give it on standard input: Linux takes no argument longer than 128 KB, and some hundred evaluations are
+# the rules pass it on standard input: Linux limits arguments to 128 KB, which a few hundred evaluations exceed
 _SPEC = "what to make, as JSON (vernacular.config.dependencies); - reads it from standard input"
 
 
 def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
     """Run a command and return its exit status.
 
-    `supervised`: commands of which a summary consists run in a child process. Where one dies, is ended by an error that
-    nobody foresaw, or cannot run on this machine, files that state why stand for its results, and the status is 0: the
-    other models and datasets go on, and rule `complete` reports it in the end.
+    Args:
+        supervised: Run a command that contributes to the summary in a child process. If the process dies, raises an
+            unexpected error, or cannot run on this machine, files that state why replace its results, and the status is
+            0: other models and datasets continue, and rule `complete` reports the failure at the end.
     """
     args = _parser().parse_args(arguments)
     if args.verb in ("infer", "similarity"):
-        # what they need was fetched before; a bar per weight file says nothing
+        # all files were downloaded before; a progress bar per weight file is not informative
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if not (supervised and args.contained):
         return _run(args)
@@ -79,7 +80,7 @@ def _run(args) -> int:
         return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
     if line:
         line = f"{line} ({time.perf_counter() - started:.1f} s)"
-        log.info(line)  # at the end of the log, where there is one
+        log.info(line)  # at the end of the log, if there is one
         print(line, flush=True)
     return 0
 
@@ -206,13 +207,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(name: str):
-    """The function of a command, `module` or `module:function`."""
+    """Return the function of a command, given as `module` or `module:function`."""
     module, _, function = name.partition(":")
     return getattr(_module(name), function or module)
 
 
 def _module(name: str):
-    """The module of a command: imported only when it runs."""
+    """Import the module of a command, only when the command runs."""
     return importlib.import_module(f"vernacular.commands.{name.partition(':')[0]}")
 
 

@@ -1,15 +1,15 @@
 "use strict";
-// One cell of the leaderboard: its value on the chosen scale, how strongly it is coloured, and how it is marked.
+// One cell of the leaderboard: value on the selected scale, color intensity, and mark.
 vernacular.cells = (() => {
   const { el, format, names } = vernacular;
   const BEST = 2;
 
-  // (value - chance) / (1 - chance), per cent of the way from guessing to always right
+  // (value - chance) / (1 - chance): 0 is chance, 1 is all correct
   function aboveChance(cell, number) {
     return cell.chance === null || number === null || cell.chance >= 1 ? null : (number - cell.chance) / (1 - cell.chance);
   }
 
-  // {shown, low, high, unit, heat: -1…1 (below 0: worse than the baseline or chance), signed}
+  // {shown, low, high, unit, heat: -1…1 (negative: worse than the baseline or chance), signed}
   function scaled(cell, facts, scale, spread, reference) {
     if (scale === "chance") {
       const shown = facts.unit === "share" ? aboveChance(cell, cell.value) : null;
@@ -37,7 +37,7 @@ vernacular.cells = (() => {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
   }
 
-  // what a screen reader and a pointer at rest are told
+  // text for screen readers and tooltips
   function description(cell, facts, look) {
     const parts = [`${names.metric(facts)}: ${look.signed ? format.signed(look.shown, look.unit) : format.value(look.shown, look.unit)}${look.unit === "share" ? " %" : ` ${format.unit(look.unit)}`}`];
     if (look.low !== null) parts.push(`95 % interval ${format.interval(look.low, look.high, look.unit)}`);

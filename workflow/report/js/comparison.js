@@ -1,5 +1,5 @@
 "use strict";
-// Two models on the same items: differences with paired intervals, and the items that were won and lost.
+// Two models on the same items: differences with paired intervals, and the improved and regressed items.
 (() => {
   const { el, data, load, names, format, table, plot, items, views } = vernacular;
   const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not told apart", "verdict-unjudged"]];
@@ -53,7 +53,7 @@
     return { title: `${candidate} against ${baseline}`, element, after };
   }
 
-  // In the plot: the end of a long name tells evaluations apart, and an axis cuts it off; the language comes first.
+  // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = names.metric(index.metrics[row.metric]);
@@ -92,7 +92,7 @@
       el("p", { class: "note" }, "Won: only the candidate is right. Lost: only the baseline is. Follow a number to the items."));
   }
 
-  // Many rows, loaded when they are asked for.
+  // Many rows: loaded when the section is opened.
   function byCategory(index, { number, pair }) {
     if (!pair.in_categories) return null;
     const details = el("details", null, el("summary", null, "By category"));
@@ -116,7 +116,7 @@
     return table.make(columns, rows, { class: "numbers", page: 50, label: "By category", caption: el("span", { class: "visually-hidden" }, "Differences by category") }).element;
   }
 
-  // The won and lost items of one evaluation.
+  // The improved and regressed items of one evaluation.
   async function changed(index, place, route) {
     const { number, pair, baseline, candidate } = place;
     const evaluation = index.evaluationNumber.get(route.parts[2]);

@@ -1,8 +1,8 @@
 "use strict";
-// The one global: pieces of data, and the only way anything reaches the page. Text is text: no string becomes HTML.
+// The only global object: data files, and the creation of all elements. Strings become text nodes, never HTML.
 const vernacular = (() => {
   const arrived = new Map(); // name -> value, in order of last use
-  const KEPT = 300; // pieces held in memory; an older one is loaded again when it is looked at again
+  const KEPT = 300; // pieces held in memory; older ones are loaded again when needed
 
   // Called by the scripts under data/.
   function piece(name, value) {
@@ -23,7 +23,7 @@ const vernacular = (() => {
     if (!arrived.has(name)) await script(`data/${name}.js`);
     const value = arrived.get(name);
     arrived.delete(name);
-    arrived.set(name, value); // last used
+    arrived.set(name, value); // mark as last used
     for (const old of arrived.keys()) {
       if (arrived.size <= KEPT) break;
       arrived.delete(old);
@@ -44,7 +44,7 @@ const vernacular = (() => {
     return element;
   }
 
-  // Text of a data set or a model's name: kept apart from the direction of what stands around it.
+  // Text of a dataset or a model's name, isolated from the direction of the surrounding text.
   function data(text, properties) {
     return el("bdi", { dir: "auto", ...properties }, text);
   }

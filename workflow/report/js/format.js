@@ -1,5 +1,5 @@
 "use strict";
-// Numbers as they are read. Shares are shown in per cent; the unrounded values stand in results.csv.
+// Number formats for display. Shares are shown in percent; the unrounded values are in results.csv.
 vernacular.format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
@@ -52,13 +52,13 @@ vernacular.format = (() => {
     return number >= 1e9 ? `${(number / 1e9).toFixed(2)} GB` : `${(number / 1e6).toFixed(1)} MB`;
   }
 
-  // The beginning of a long text, never cutting a character in two.
+  // The beginning of a long text, without splitting a character.
   function beginning(text, length) {
     if (text.length <= length) return text;
     return `${Array.from(text.slice(0, 2 * length)).slice(0, length).join("")}…`;
   }
 
-  // For searching: whatever the case and the diacritics.
+  // For searching: ignores case and diacritics.
   function folded(text) {
     return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   }

@@ -1,5 +1,5 @@
 "use strict";
-// One item as one model met it: the prompt as sent, the options with their scores, the answer, the surprisal of tokens.
+// One item and one model: the prompt as sent, the options with their scores, the output, the surprisal of tokens.
 (() => {
   const { el, data, load, names, format, items, surprisal, views } = vernacular;
 
@@ -54,7 +54,7 @@
 
   const sent = (text, setting, more) => el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
 
-  // As sent: the few-shot block folded away, then the item's own text; or what a chat template made of both.
+  // As sent: the few-shot prefix, collapsed, then the item's own text; or both as rendered by a chat template.
   function prompt({ item }, detail, details, shots, setting) {
     const own = item[5] ?? item[2];
     const wrap = detail[7] === null || detail[7] === undefined ? null : details.wraps[detail[7]];
@@ -116,7 +116,7 @@
     return section("Surprisal of what was scored, nats", el("p", { class: "note" }, "A bar per token under its word; the number is the word's surprisal. Rest on a bar to see the token."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
   }
 
-  // What the other models did with it; many models only when asked.
+  // Results of the other models; a long list is loaded on demand.
   async function others(index, task, number, found, model, address, place) {
     const list = task.models.filter((m) => m !== model);
     if (!list.length) return;

@@ -1,15 +1,15 @@
 "use strict";
-// The items of one evaluation as one model answered them, worst first; pieces come in one after another.
+// The items of one evaluation with one model's outcomes, worst first; data files are loaded one after another.
 (() => {
   const { el, data, load, names, format, table, views } = vernacular;
   const SHOWN = { "": "all", wrong: "wrong", right: "right", tie: "tie", flagged: "flagged" };
 
-  // Rows of one model joined with the items' own pieces as they come: {item, outcome, badness, measured, flagged, answer}
+  // A row of one model; `item` is set when the data file of its block has been loaded.
   function row([place, outcome, badness, measured, flagged, chosen]) {
     return { place, outcome, badness, measured, flagged, chosen, item: null };
   }
 
-  // What a model chose or wrote, as text.
+  // A model's selected options or generated text, as text.
   function answer(chosen, item) {
     if (!Array.isArray(chosen)) return chosen;
     return chosen.map((i) => item[3][i] ?? `option ${i + 1}`).join(" = ");
@@ -23,7 +23,7 @@
     return el("span", { class: `badge ${name.replaceAll(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${sign} `), name);
   }
 
-  // Worst first: by badness, what has none at the end; the order "next" and "previous" follow too.
+  // Worst first: by badness, missing values last; also the order of the links "worse" and "better".
   function worstFirst(rows) {
     return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.place - b.place);
   }
@@ -82,7 +82,7 @@
     return element;
   }
 
-  // The items come block by block; the table grows with each, in the worst-first order of all that are there.
+  // Items are loaded block by block; after each, the table shows all loaded items, worst first.
   async function fill(number, task, rows, grid, progress) {
     const blocks = new Map();
     for (const each of rows) {
@@ -92,13 +92,13 @@
     }
     let there = [];
     let done = 0;
-    let next = 1; // draw after 1, 2, 4, 8, … blocks: soon at first, and not a thousand times for a long set
+    let next = 1; // draw after 1, 2, 4, 8, … blocks: early, and without a thousand redraws for a large dataset
     for (const [block, members] of [...blocks].sort(([a], [b]) => a - b)) {
       const items = await load(`e${number}/i${block}`);
       for (const each of members) each.item = items[each.place - block * task.block];
       there.push(...members);
       done += 1;
-      if (!grid.table().node().isConnected) return; // another view is shown by now
+      if (!grid.table().node().isConnected) return; // another view has been opened
       const all = done === blocks.size;
       progress.textContent = all ? `${format.count(rows.length)} items, worst first` : `${format.count(there.length)} of ${format.count(rows.length)} items are here …`;
       if (done < next && !all) continue;

@@ -1,5 +1,5 @@
 "use strict";
-// The first view: models × evaluations as a heat map, one headline metric per evaluation or all of them.
+// The leaderboard view: models × evaluations as a heat map, one headline metric per evaluation or all of them.
 (() => {
   const { el, data, load, names, format, table, cells, views } = vernacular;
 
@@ -46,7 +46,7 @@
     });
   }
 
-  // [{evaluation, metric, cells: Map model -> cell}], those of a task side by side
+  // [{evaluation, metric, cells: Map model -> cell}], columns of a task adjacent
   function chosenColumns(index, chosen) {
     const marks = new Map(index.places.map(([model, evaluation, metric, mark, place]) => [`${model} ${evaluation} ${metric}`, { mark, place }]));
     const found = new Map();
@@ -70,7 +70,7 @@
     });
   }
 
-  // Paired differences of every model against the baseline, from the pairs that were declared: Map "model evaluation metric"
+  // Paired differences of every model against the baseline, from the configured pairs: Map "model evaluation metric" -> …
   async function differences(index, baseline) {
     const found = new Map();
     for (const [number, [left, right]] of index.pairs.entries()) {
@@ -97,7 +97,7 @@
     return (cell) => found.get(cell);
   }
 
-  // from the worst value of a column to its best; models closer than their intervals are wide should look alike
+  // lowest and highest value of a column, at least a median interval width apart, so that close models look alike
   function spreadOf(column) {
     const values = column.map((cell) => cell.value).filter((value) => value !== null);
     const widths = column.filter((cell) => cell.low !== null).map((cell) => cell.high - cell.low).sort((a, b) => a - b);

@@ -1,5 +1,5 @@
 "use strict";
-// The index piece with its names looked up both ways, and the addresses of views. A Map, never an object, holds names.
+// The index with lookups from names to numbers, and the addresses of views. Names are keys of a Map, never of an object.
 vernacular.names = (() => {
   const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
 
@@ -14,12 +14,12 @@ vernacular.names = (() => {
     try {
       return LANGUAGES.of(code);
     } catch (error) {
-      if (error instanceof RangeError) return code; // no language code
+      if (error instanceof RangeError) return code; // not a language code
       throw error;
     }
   }
 
-  // How an evaluation differs from the plain one of its task and language: "options · 5 shots · seed 1".
+  // Protocol and other settings of an evaluation, without defaults: "options · 5-shot · seed 1".
   function manner(evaluation) {
     return [
       evaluation.protocol?.replaceAll("_", " "),

@@ -1,6 +1,6 @@
 "use strict";
-// Plots by Vega-Lite, loaded by the views that draw some. Expressions are interpreted, not compiled: the page's
-// content security policy allows no code that is made at run time.
+// Vega-Lite plots; the library is loaded with the first plot. Expressions are interpreted, not compiled: the
+// content security policy of the report forbids code generated at run time.
 vernacular.plot = (() => {
   const { el, load, script } = vernacular;
   let library = null;
@@ -27,7 +27,7 @@ vernacular.plot = (() => {
     };
   }
 
-  // Scales that name their values keep those that occur, so that a legend speaks of nothing else.
+  // Restrict named scale domains to the values that occur, so that the legend lists no others.
   function narrow(part, values) {
     for (const inner of Object.values(part)) {
       if (inner === null || typeof inner !== "object") continue;
@@ -36,13 +36,13 @@ vernacular.plot = (() => {
     }
   }
 
-  // Vega keys objects by values: a model may be called "__proto__" or "constructor". An unseen character tells them apart.
+  // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible character.
   function safe(row) {
     return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]));
   }
   const harmless = (text) => (text in Object.prototype ? `\u2060${text}` : text);
 
-  // On a phone the labels of an axis take less than half of the width, and legends stand one below the other.
+  // On phones, axis labels take less than half of the width, and legend entries are stacked.
   function fit(part, width) {
     for (const [name, inner] of Object.entries(part)) {
       if (inner === null || typeof inner !== "object") continue;
@@ -52,9 +52,9 @@ vernacular.plot = (() => {
     }
   }
 
-  // sets: {rows: […], lines: […]}. The description is what a screen reader says. scale: {height, counts:
-  // the tallest bar, field: of the rows,
-  // colours: [[value, name of a colour in the style sheet], …]}.
+  // sets: {rows: […], lines: […]}. The description is read by screen readers. scale: {height, counts:
+  // the tallest bar, field: name of a field of the rows,
+  // colours: [[value, name of a color in the style sheet], …]}.
   async function draw(name, sets, description, scale) {
     library ??= script("lib/vega.js");
     const place = el("div", { class: "plot", role: "img", "aria-label": description });
@@ -90,7 +90,7 @@ vernacular.plot = (() => {
     return place;
   }
 
-  // A plot knows its width only once it stands in the page.
+  // A plot's width is known only once it is in the document.
   async function put(parent, ...drawn) {
     for (const place of await Promise.all(drawn)) {
       parent.append(place);

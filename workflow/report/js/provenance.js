@@ -1,5 +1,5 @@
 "use strict";
-// Where everything comes from: models, data sets, how each evaluation was run, what went otherwise, and the time it took.
+// Provenance: models, datasets, how each evaluation was run, notes, and the time of each job.
 (() => {
   const { el, data, load, names, format, table, views } = vernacular;
 

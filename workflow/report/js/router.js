@@ -1,10 +1,10 @@
 "use strict";
-// Views by the address after "#": shareable, and the back button works. "#/task/<evaluation>/<model>?key=value".
+// Views by URL fragment, so that links can be shared and the back button works: "#/task/<evaluation>/<model>?key=value".
 (() => {
   const { el, load, names, views, theme } = vernacular;
   const main = document.getElementById("main");
   let index = null;
-  let shown = 0; // counts addresses, so that a slow view does not draw over a later one
+  let shown = 0; // counts navigations, so that a slow view does not replace a later one
   let before = null;
 
   function parse(hash) {

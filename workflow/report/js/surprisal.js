@@ -1,12 +1,12 @@
 "use strict";
-// Surprisal under the words of a text: each word whole (so that Arabic letters stay joined), a bar per token below it,
-// and the word's surprisal in nats.
+// Surprisal below the words of a text: words are not split (so that Arabic letters stay joined); below each are a bar
+// per token and the word's surprisal in nats.
 vernacular.surprisal = (() => {
   const { el } = vernacular;
   const UNSCORED = -1;
-  const TALLEST = 12; // nats; a bar does not grow beyond
+  const TALLEST = 12; // nats; maximum height of a bar
 
-  // Cut `text` where its words end: at blanks, and inside a run without blanks (Chinese, Thai) where a word ends.
+  // Split at whitespace, and long runs without whitespace (Chinese, Thai) at word boundaries: [[start, end], …].
   function words(characters, language) {
     const found = [];
     let start = 0;
@@ -32,7 +32,7 @@ vernacular.surprisal = (() => {
     return pieces;
   }
 
-  // Tokens as {from, to, nats}, those that share a character with the one before joined to it.
+  // Tokens as {from, to, nats, tokens}; a token that shares a character with the preceding one is merged with it.
   function tokens(skip, lengths, hundredths) {
     const found = [];
     let at = skip;

@@ -1,10 +1,10 @@
 "use strict";
-// Tables by DataTables: sorting and paging are its own, cells are DOM nodes of ours, and the search is ours, because
-// DataTables reads the text it searches as HTML.
+// Tables by DataTables: it sorts and pages. Cells are DOM nodes, and the search is implemented here, because DataTables
+// parses the text it searches as HTML.
 vernacular.table = (() => {
   const { el, format } = { el: vernacular.el, format: vernacular.format };
 
-  // Missing values stand last, whichever way a column is sorted.
+  // Missing values are last in both sort directions.
   function ordered(sign) {
     return (a, b) => {
       if (a === null || b === null) return (a === null) - (b === null);
@@ -17,7 +17,7 @@ vernacular.table = (() => {
   DataTable.ext.errMode = "throw";
 
   // columns: [{title: node or text, key: row -> number, text or null, cell: row -> node or text, class, sortable, first}]
-  // options: {caption, page: rows a page (0: all), order: [[column, "asc"]], class, foot: [node or text]}
+  // options: {caption, page: rows per page (0: all), order: [[column, "asc"]], class, foot: [node or text]}
   function make(columns, rows, options = {}) {
     const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
     const foot = options.foot ? el("tfoot", null, el("tr", null, options.foot)) : null;
@@ -41,7 +41,7 @@ vernacular.table = (() => {
         },
         createdCell: (cell, _, row) => {
           if (column.heading) cell.setAttribute("scope", "row");
-          else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title; // beside it on a phone
+          else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title; // shown next to the value on phones
           column.dress?.(cell, row);
         },
       })),
@@ -57,7 +57,7 @@ vernacular.table = (() => {
     return { element: wrapper, grid };
   }
 
-  // A text field that filters `grid` by `textOf(row)`, whatever the case and diacritics; every word must occur.
+  // A text field that filters `grid` by `textOf(row)`, ignoring case and diacritics; every word must occur.
   function finder(grid, textOf, properties) {
     const cache = new Map();
     const text = (row) => {

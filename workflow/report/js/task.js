@@ -1,8 +1,8 @@
 "use strict";
-// A task: every model's values, how the items came out, the distribution over items, and the values by category.
+// The task view: every model's values, outcomes of the items, the distribution over items, and values by category.
 (() => {
   const { el, data, load, names, format, table, plot, views } = vernacular;
-  const ORDER = [1, 2, 0, 3, 4, 5]; // of the outcome codes in stacked bars: right, tie, wrong, …
+  const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: right, tie, wrong, …
   const OUTCOME_COLOURS = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replace("not judged", "unjudged")}`]);
 
   views.set("task", async (index, route) => {
@@ -70,12 +70,12 @@
       const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
       waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.", { height: order.length * Math.max(20, 10 * shown.length + 6), field: "model", colours: shown.map((m, i) => [named(m), `series-${i + 1}`]) })]);
     }
-    place.append(...waiting.map(([holder]) => holder)); // all of them first: a plot measures its column when it is put
+    place.append(...waiting.map(([holder]) => holder)); // append all first: a plot measures its column when it is added
     for (const [holder, drawing] of waiting) await plot.put(holder, drawing);
     if (inCategories.length) place.append(categoryTable(index, task, metric, facts));
   }
 
-  // the outcomes in the order of the values drawn beside them
+  // outcomes in the order of the values plotted next to them
   function ranked(task, rows) {
     const at = new Map(rows.map((row, i) => [row[0], i]));
     return [...task.outcomes].sort((a, b) => (at.get(a[0]) ?? rows.length) - (at.get(b[0]) ?? rows.length));

@@ -1,12 +1,12 @@
 "use strict";
-// Light or dark: as the system has it, until the button says otherwise.
+// Light or dark theme: the system setting until the button is used.
 vernacular.theme = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const stored = (() => {
     try {
       return localStorage.getItem("vernacular-theme");
     } catch (error) {
-      if (error instanceof DOMException) return null; // a browser may keep nothing for pages from a disk
+      if (error instanceof DOMException) return null; // browsers may deny storage to pages opened from disk
       throw error;
     }
   })();

@@ -1,7 +1,7 @@
-"""Where an adapter comes from, and whether it fits its base: said before anything loads.
+"""Resolution of adapters: their location, and whether they fit their base, checked before anything is loaded.
 
-An adapter is a folder that PEFT wrote (LoRA and its relatives): on this disk, or a Hub repository with a revision. Its
-record is the base's with the adapter's files and fingerprint added.
+An adapter is a directory written by PEFT (LoRA and related methods): local, or a Hub repository with a revision. Its
+record is the base's record with the adapter's files and fingerprint added.
 """
 
 import re
@@ -26,11 +26,17 @@ def resolve_adapter(
     allow_other_base: bool = False,
     known: dict | None = None,
 ) -> dict:
-    """The record of `base` with the adapter of `source`: name, base, adapter {source, folder, revision, type, rank, …}.
+    """Return the record of `base` with the adapter of `source` added.
 
-    `known` is an earlier record, whose hashes are reused for files that did not change. Raises ModelError with the
-    sentence to show: no such adapter, not PEFT's, of another base, with a vocabulary of its own, or of a kind that
-    changes the prompt instead of the weights.
+    The keys name and fingerprint are replaced, base and adapter {source, folder, revision, type, rank, …} are added.
+
+    Args:
+        allow_other_base: Whether the adapter may have been trained on another base than the given one.
+        known: An earlier record, whose hashes are reused for unchanged files.
+
+    Raises:
+        ModelError: The adapter does not exist, was not written by PEFT, is for another base, has its own
+            vocabulary, or is of an unsupported type, such as one that changes the prompt instead of the weights.
     """
     folder, revision = _locate(name, source, allow_pickle)
     config = _config(name, folder, source)
@@ -97,7 +103,10 @@ def _config(name: str, folder: Path, source: str) -> dict:
 
 
 def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool) -> None:
-    """Two Hub ids can be compared; a folder on the machine where it was trained says nothing here."""
+    """Raise ModelError if the adapter was trained on another base than the given one.
+
+    Only two Hub IDs can be compared; a local path on the training machine is not informative.
+    """
     trained_on, given = config.get("base_model_name_or_path") or "", base["source"].partition("@")[0]
     hub_id = r"[\w.-]+/[\w.-]+"
     if allowed or not (re.fullmatch(hub_id, trained_on) and re.fullmatch(hub_id, given)) or trained_on.startswith("."):
@@ -110,7 +119,10 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
 
 
 def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
-    """True if the adapter brings a tokenizer with the base's words (perhaps another chat template)."""
+    """Return whether the adapter has its own tokenizer; its chat template may differ from the base's.
+
+    Raises ModelError if its vocabulary differs.
+    """
     own, theirs = (Path(where) / "tokenizer.json" for where in (folder, base["folder"]))
     if not own.exists():
         return False
@@ -129,11 +141,11 @@ def _words(name: str, tokenizer: Path) -> set[str]:
         raise ModelError(f"model {name}: {tokenizer} is not a tokenizer.") from None
 
 
-_UNPACKED = {"F64", "F32", "F16", "BF16"}  # the shapes of packed (quantized) weights say nothing
+_UNPACKED = {"F64", "F32", "F16", "BF16"}  # shapes of packed (quantized) weights cannot be compared
 
 
 def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict) -> None:
-    """Raise ModelError if a weight in the file `weights` does not fit the one that it changes or replaces."""
+    """Raise ModelError if a weight in the file `weights` does not fit the base weight that it changes or replaces."""
     own = shapes_in(name, weights, _UNPACKED)
     of_adapter = {key.removeprefix("base_model.model."): shape for key, shape in own.items()}
     of_base = {}
@@ -167,7 +179,7 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
 
 
 def vocabulary_mismatch(name: str, source: str, what: str) -> str:
-    """Return the message for an adapter whose vocabulary is not its base's."""
+    """Return the error message for an adapter whose vocabulary is not its base's."""
     return (
         f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
         "Merge it into its base and evaluate the result as a model of its own."
@@ -175,7 +187,7 @@ def vocabulary_mismatch(name: str, source: str, what: str) -> str:
 
 
 def _parted(key: str) -> tuple[str, str]:
-    """Split the name of an adapter's weight into the module that it changes, and what of it.
+    """Split an adapter weight's name into the module that it changes and the part of it.
 
     >>> _parted("model.embed_tokens.token_adapter.trainable_tokens_delta")
     ('model.embed_tokens', 'trainable_tokens_delta')
@@ -188,12 +200,15 @@ def _parted(key: str) -> tuple[str, str]:
 
 
 def _in_base(of_base: dict[str, list[int]], name: str) -> list[int] | None:
-    """The shape of a weight of the base, whose files may leave out the first part of names (GPT-2's "transformer.")."""
+    """Return the shape of a base weight; files may omit the first component of names ("transformer." of GPT-2)."""
     return of_base.get(name) or of_base.get(name.partition(".")[2])
 
 
 def _rows_in_vocabulary(module: str, part: str, shape: list[int], config: dict) -> int | None:
-    """How many tokens a weight of the adapter is for, where it is one row for each (or names single ones)."""
+    """Return the number of tokens that an adapter weight is for, or None if it has no row per token.
+
+    For a weight of single tokens: the highest token ID plus one.
+    """
     if part == "lora_embedding_A":
         return shape[1]
     if part == "weight" and len(shape) == 2 and not re.search(r"\.\d+\.", module):  # embeddings, or the head
@@ -206,7 +221,7 @@ def _rows_in_vocabulary(module: str, part: str, shape: list[int], config: dict) 
 
 
 def _deepest(names) -> dict[str, int]:
-    """Name of a list of modules -> the highest index in it."""
+    """Return the highest index in each list of modules, by the list's name."""
     found: dict[str, int] = {}
     for name in names:
         for container, number in re.findall(r"(?:^|\.)([^.]+)\.(\d+)(?=\.)", name):

@@ -1,8 +1,8 @@
-"""Bounds on the model that a config asks for: on its layers, and on the modules and parameters that are built.
+"""Bounds on the model that a config describes: on its layers, and on the modules and parameters that are built.
 
-A config of a million layers costs a message, not the machine. transformers builds a model without memory for its
-parameters before it reads the weights; what the config claims is counted meanwhile, and compared with the weights on
-disk, so that a size that no weights justify is refused before it is allocated.
+transformers builds a model without memory for its parameters before it reads the weights. Modules and parameters are
+counted during that build and compared with fixed limits and with the weights on disk, so that a config of a million
+layers raises an error before its weights are allocated.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError
 from vernacular.types import ModelRecord
 
-MAX_LAYERS = 1000  # or as many as there are tensors: a layer has one of its own
-# num_hidden_layers, n_layer, encoder_layers, num_blocks, depth, depths, num_hidden_groups; no layer_norm_eps
+MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least one
+# matches num_hidden_layers, n_layer, encoder_layers, num_blocks, depth, depths, num_hidden_groups; not layer_norm_eps
 _LAYERS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|hidden_groups|group_num)$")
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
 _TIMES = 2  # parameters per number on disk; tied embeddings count twice
-_TIMES_PACKED = 32  # where many are packed into one number
-_TIMES_BYTE = 8  # parameters per byte, where the number on disk is unknown (pickles, GGUF of 1 bit)
+_TIMES_PACKED = 32  # if several are packed into one number
+_TIMES_BYTE = 8  # parameters per byte, if the numbers on disk are unknown (pickles, 1-bit GGUF)
 
 
 def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> None:
-    """Raise ModelError if a config claims more layers than the weights have tensors (None: unknown, pickled)."""
+    """Raise ModelError if a config claims more than MAX_LAYERS layers, and more than `n_tensors` (None: unknown)."""
     most = max(MAX_LAYERS, n_tensors or 0)
     for key, value in _counts(config):
         if value > most:
@@ -35,7 +35,7 @@ def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> 
 
 
 def _counts(config: dict):
-    """(key, number) of every number of layers in a config, at any depth of it."""
+    """Yield (key, number) of every number of layers in a config, at any depth."""
     ahead = [config]
     while ahead:
         for key, value in ahead.pop().items():
@@ -66,7 +66,7 @@ def bounded_build(record: ModelRecord):
 
     def add_parameter(parent, name, parameter) -> None:
         nonlocal claimed
-        if parameter is None or (id(parent), name) in parameters:  # loading puts the weights in the same places
+        if parameter is None or (id(parent), name) in parameters:  # loading registers the weights in the same places
             return
         parameters.add((id(parent), name))
         claimed += parameter.numel()
@@ -88,7 +88,7 @@ def bounded_build(record: ModelRecord):
 
 
 def _parameters(record: ModelRecord) -> int | None:
-    """How many parameters the weights can stand for; None where nothing is known of them."""
+    """Return the maximum number of parameters that the weights can represent; None if nothing is known of them."""
     path = Path(record["folder"]) / "config.json"
     if count := record.get("parameters"):
         config = read_json(record["name"], path) if path.exists() else {}

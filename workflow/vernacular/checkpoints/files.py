@@ -1,7 +1,7 @@
-"""What a checkpoint's directory must hold before anything is loaded from it: complete weights, a config, a tokenizer.
+"""Checks of a checkpoint directory before anything is loaded from it: complete weights, a config, a tokenizer.
 
-An interrupted download, a clone without Git LFS, a file of zero bytes, a header of a million tensors: each is named
-here, in seconds and on the machine that fetches, rather than by a job that waited for a GPU.
+An interrupted download, a clone without Git LFS, a file of zero bytes or a header of a million tensors raises an error
+here, within seconds and on the machine that downloads, instead of in a job that waited for a GPU.
 """
 
 import json
@@ -14,18 +14,18 @@ from vernacular.core.contents import open_regular
 from vernacular.core.errors import ModelError, first_line
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
-_TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # how their files' names begin
+_TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # prefixes of the file names
 _POINTER = b"version https://git-lfs"
-MAX_HEADER = 50_000_000  # bytes; 144,000 tensors of a quantized mixture of experts take 20 MB over all its files
-MAX_TENSORS = 200_000  # in one file
-MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json have 40 MB
-_SPARSE = 1 << 30  # bytes from which a file that is almost all holes is rejected
+MAX_HEADER = 50_000_000  # bytes; 144,000 tensors of a quantized mixture of experts take 20 MB in all its files
+MAX_TENSORS = 200_000  # per file
+MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json files have 40 MB
+_SPARSE = 1 << 30  # bytes; a larger file that consists almost entirely of holes is rejected
 
 
 def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Path]:
-    """The files that transformers reads weights from: safetensors where there are any, else pickles if allowed.
+    """Return the files from which transformers reads weights: safetensors if there are any, else pickles if allowed.
 
-    Raises ModelError where there are none, or where one that the index names is missing.
+    Raises ModelError if there are none, or if one that the index names is missing.
     """
     if found := _named(name, where, "model.safetensors"):
         return found
@@ -49,7 +49,7 @@ def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Pa
 
 
 def _named(name: str, where: Path, single: str) -> list[Path]:
-    """The file of that name, or the files that its index names; [] where there is neither."""
+    """Return the file `single`, or the files that its index names; [] if there is neither."""
     if (where / single).exists():
         return [_real(name, where / single)]
     index = where / f"{single}.index.json"
@@ -74,9 +74,9 @@ def _files_of(name: str, index: Path) -> list[str]:
 
 
 def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
-    """(numbers, tensors) in the weights, by the files' headers; (None, None) where they are pickled.
+    """Return (number of weights, number of tensors) from the files' headers; (None, None) for pickles.
 
-    Raises ModelError for a file that is damaged, or is not one.
+    Raises ModelError if a file is damaged or of another format.
     """
     for file in weights:
         check_size(name, file)
@@ -87,7 +87,7 @@ def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
 
 
 def check_size(name: str, file: Path) -> None:
-    """Raise ModelError if `file` is not a regular file, or consists of holes: an incomplete download."""
+    """Raise ModelError if `file` is not a regular file, or consists of holes (an incomplete download)."""
     with open_regular(file):
         status = file.stat()
     allocated = status.st_blocks * 512  # 0 on file systems that do not report it
@@ -131,7 +131,7 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
 
 
 def config_of(name: str, where: Path) -> dict:
-    """config.json; raises ModelError where it is missing or no config."""
+    """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (where / "config.json").exists():
         raise ModelError(f"model {name}: {where} has no config.json; it is no transformers checkpoint.")
     config = read_json(name, where / "config.json")
@@ -144,9 +144,9 @@ def config_of(name: str, where: Path) -> dict:
 
 
 def kind_of(name: str, config: dict, kind: str) -> str:
-    """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture where it is "auto".
+    """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
 
-    Raises ModelError if the architecture does not tell, or is an encoder-decoder, which serves as an encoder only.
+    Raises ModelError if the architecture is not conclusive, or is an encoder-decoder, supported as an encoder only.
     """
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
@@ -175,7 +175,7 @@ def is_packed(path: Path) -> bool:
 
 
 def check_tokenizer(name: str, where: Path) -> None:
-    """Raises ModelError where there is no tokenizer, or a tokenizer.json that is none."""
+    """Raise ModelError if there is no tokenizer, or tokenizer.json is invalid."""
     files = [file for file in where.iterdir() if file.name.startswith(_TOKENIZERS) or file.suffix == ".model"]
     if not files:
         raise ModelError(f"model {name}: {where} holds no tokenizer (tokenizer.json or tokenizer.model).")
@@ -189,10 +189,10 @@ def check_tokenizer(name: str, where: Path) -> None:
 
 
 def read_json(name: str, path: Path):
-    """The content of a JSON file of a checkpoint; raises ModelError naming it where it is none.
+    """Return the content of a checkpoint's JSON file. Raises ModelError, which names the file, if it is invalid.
 
-    Infinity and NaN, which are no JSON and which transformers 4 wrote, become {"__float__": "Infinity"}, which is what
-    transformers 5 writes: a record holds them, and a fingerprint can be made of them.
+    Infinity and NaN, which are not valid JSON but were written by transformers 4, become {"__float__": "Infinity"}, as
+    transformers 5 writes them, so that records and fingerprints can contain them.
     """
     if (size := _real(name, path).stat().st_size) > MAX_JSON:
         raise ModelError(f"model {name}: {path} has {size / 1e6:.0f} MB; at most {MAX_JSON / 1e6:.0f} MB are read.")
@@ -207,13 +207,13 @@ def _constant(text: str) -> dict[str, str]:
 
 
 def _finite(text: str) -> float | dict[str, str]:
-    """The number; one that is too large for a float is infinite, and as such no JSON either."""
+    """Return the number; one too large for a float is infinite, and represented as by `_constant`."""
     value = float(text)
     return value if math.isfinite(value) else _constant("-Infinity" if value < 0 else "Infinity")
 
 
 def _real(name: str, file: Path) -> Path:
-    """The file itself; raises ModelError for what a clone without Git LFS leaves in its place, and for a FIFO."""
+    """Return `file`. Raises ModelError if it is a Git LFS pointer, or not a regular file (a FIFO)."""
     with open_regular(file) as opened:
         if opened.read(len(_POINTER)) == _POINTER:
             raise ModelError(

@@ -1,7 +1,7 @@
-"""The files of a checkpoint that can change its outputs: which they are, their contents, and whether they still are.
+"""The files of a checkpoint that can change its outputs: their names, contents and verification.
 
-One list of patterns decides what is fetched from the Hub, what enters the fingerprint, and what a job verifies before
-it loads. It follows what transformers, PEFT and sentence-transformers open in a checkpoint directory.
+One list of patterns determines what is downloaded from the Hub, what enters the fingerprint, and what a job verifies
+before loading. It covers what transformers, PEFT and sentence-transformers read from a checkpoint directory.
 """
 
 import os
@@ -28,21 +28,21 @@ PATTERNS = (
 )
 PICKLED = ("*.bin",)
 CODE = ("*.py", "*/*.py")
-_NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # what a trainer leaves in addition
+_NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written by trainers, not read for inference
 _TEMPLATES = "additional_chat_templates"
 
 
 def wanted(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
-    """Return the patterns of the files to fetch; on the Hub `*` matches sub-directories, too."""
+    """Return the patterns of the files to download; on the Hub, `*` also matches subdirectories."""
     return [*PATTERNS, *(PICKLED if allow_pickle else ()), *(CODE[:1] if code else ())]
 
 
 def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> list[str]:
     """Return the names, relative to `root`, of all files in a checkpoint that can change its outputs.
 
-    These are the files that match the patterns in the directory itself, in that of the chat templates, and in those
-    that modules.json (of sentence-transformers) or an index of weights names. Pickled weights count if they are
-    allowed, and where there are no others; Python files if they may be run (`code`).
+    These are the files that match the patterns in the directory itself, in that of the chat templates and in those that
+    modules.json (sentence-transformers) names, and the files that a config or an index of weights names. Pickled
+    weights are included if they are allowed or if there are no others; Python files if they may be run (`code`).
     """
     found = set()
     for folder in (".", *_inner(root)):
@@ -61,16 +61,16 @@ def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> l
 
 
 def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: dict | None = None) -> dict:
-    """Return what a record keeps about a checkpoint: {root, files, allow_pickle, code}.
+    """Return the contents record of a checkpoint: {root, files, allow_pickle, code}.
 
     Args:
         root: A directory, or a single file (GGUF, E5S1).
-        allow_pickle: Whether pickled weights are read although there are others.
-        code: Whether Python files are run.
-        known: What an earlier record holds; its hashes are reused for the same root (see `core.contents`).
+        allow_pickle: Whether pickled weights are included even if there are others.
+        code: Whether Python files are included.
+        known: An earlier contents record; its hashes are reused for the same root (see `core.contents`).
 
     Raises:
-        ModelError: A file is not a regular one, or cannot be read.
+        ModelError: A file is not a regular file or cannot be read.
     """
     listing = {"allow_pickle": allow_pickle, "code": code}
     files = (known or {}).get("files") if (known or {}).get("root") == str(root.resolve()) else None
@@ -84,19 +84,19 @@ def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, kno
 
 
 def identity(record: ModelRecord) -> str:
-    """Return a hash of the names and contents of the files; where they are, and their times, do not count."""
+    """Return a hash of the names and contents of the files, independent of their location and times."""
     return fingerprint({name: entry["sha256"] for name, entry in record["files"].items()})
 
 
 def differences(record: ModelRecord) -> list[str]:
-    """Return the names of the files that differ from `record` (see `record_of`), are new or are missing; read-only."""
+    """Return the names of files that differ from `record` (see `record_of`), are new or are missing; read-only."""
     return _compared(record)[0]
 
 
 def stale(record: ModelRecord) -> list[str]:
-    """Return the paths of all files that are not what a model's or encoder's record states: a reason to record it anew.
+    """Return the paths of all files that differ from a model's or encoder's record, which is then out of date.
 
-    These include the file that a converted checkpoint was made from, and an adapter's files.
+    These include the source file of a converted checkpoint, and an adapter's files.
     """
     recorded = [record.get("contents"), record.get("source_contents"), (record.get("adapter") or {}).get("contents")]
     return [_path(part, name) for part in recorded if part for name in differences(part)]
@@ -105,7 +105,7 @@ def stale(record: ModelRecord) -> list[str]:
 def verify(record: ModelRecord) -> None:
     """Check that the files to be loaded are those of a model's or encoder's record.
 
-    Entries in `record` are replaced by the current ones, so that files which were only touched are read once.
+    Entries in `record` are updated, so that a file whose times changed but not its content is read once.
 
     Raises:
         ModelError: A file differs, is new or is missing.
@@ -129,7 +129,7 @@ def _compared(record: ModelRecord) -> tuple[list[str], dict]:
         return compared(root, ["."], record["files"])
     try:
         present = files_of(root, allow_pickle=record["allow_pickle"], code=record["code"])
-    except OSError:  # the directory itself is missing, or unreadable
+    except OSError:  # the directory itself is missing or unreadable
         present = []
     return compared(root, present, record["files"])
 
@@ -139,7 +139,7 @@ def _path(record: ModelRecord, name: str) -> str:
 
 
 def _inner(root: Path) -> list[str]:
-    """The sub-directories in which a library looks for files, by relative path."""
+    """Return the subdirectories in which a library looks for files, as relative paths."""
     found = {_TEMPLATES} if (root / _TEMPLATES).is_dir() else set()
     modules = read_json(str(root), root / "modules.json") if (root / "modules.json").exists() else []
     paths = [module.get("path") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
@@ -155,7 +155,7 @@ def _inner(root: Path) -> list[str]:
 
 
 def _elsewhere(root: Path, found: set[str]) -> set[str]:
-    """Weights that a config or an index names, and that are in a sub-directory or have a name of their own."""
+    """Return weights that a config or an index names, and that have a custom name or are in a subdirectory."""
     named = []
     for name in found:
         if name == "config.json" or name.endswith(".index.json"):

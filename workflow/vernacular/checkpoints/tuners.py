@@ -1,8 +1,8 @@
-"""Which kinds of PEFT adapters can be evaluated: every tuner of PEFT is in one of three sets, with its reason.
+"""Supported types of PEFT adapters: every tuner of PEFT is in one of three sets, with the reason.
 
-A model is evaluated by its own forward pass, in batches that PEFT knows nothing of. So an adapter must work inside the
-base's modules: one that needs PEFT's wrapper around the model (to put vectors before the prompt, or to choose an expert
-for each text) would be silently left out. And what it adds to a token must not depend on other texts or later tokens.
+A model is evaluated by its own forward pass, in batches that bypass PEFT's wrapper. An adapter must therefore work
+inside the base's modules: one that needs the wrapper (to put vectors before the prompt, or to select an expert for each
+text) would silently have no effect. In addition, its effect on a token must not depend on other texts or later tokens.
 """
 
 import warnings
@@ -38,7 +38,7 @@ _OPTIONS = {
 
 
 def why_not(config: dict) -> str | None:
-    """Return why an adapter with this config (of adapter_config.json) cannot be evaluated, or None if it can."""
+    """Return why an adapter with this config (adapter_config.json) cannot be evaluated, or None if it can."""
     kind = str(config["peft_type"])
     if kind in BEFORE_PROMPT:
         return f"is a {kind} adapter, which puts vectors before the prompt; {_ONLY}"
@@ -57,29 +57,29 @@ def why_not(config: dict) -> str | None:
     return None
 
 
-# Some initializations draw random numbers (pissa_niter_4 for its SVD) and change the base by what they find, so that
-# an adapter's numbers would depend on what ran before it.
+# Some initializations draw random numbers (pissa_niter_4 for its SVD) and change the base accordingly, so that without
+# a fixed seed an adapter's outputs would depend on what ran before it.
 _SEED = 0
 
 
 def put_on(model: torch.nn.Module, folder: str, *, allow_pickle: bool) -> tuple[PeftModel, list, list]:
-    """Put the adapter in `folder` on `model`, in place.
+    """Apply the adapter in `folder` to `model`, in place.
 
-    Returns the PEFT model, for inference, with the names of the adapter's weights that have no place in it, and of
-    weights that it lacks. Raises what PEFT raises. The random state of the process stays as it was.
+    Returns the PEFT model in inference mode, the names of adapter weights without a counterpart in it, and the names of
+    weights that the adapter lacks. Raises what PEFT raises. The random state of the process is unchanged.
     """
     options = {} if allow_pickle else {"use_safetensors": True}
     devices = range(torch.cuda.device_count())
-    # what PEFT warns of is in the lists that are returned
+    # PEFT's warnings repeat what the returned lists contain
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(_SEED)
         peft = PeftModel.from_pretrained(model, folder, **options)
-        report = peft.load_adapter(folder, "default", **options)  # again: this returns what did not fit
+        report = peft.load_adapter(folder, "default", **options)  # load again: this call reports misfitting weights
     return peft.eval().requires_grad_(False), report.unexpected_keys, _missing(peft, report.missing_keys)
 
 
 def _missing(peft: PeftModel, names: list[str]) -> list[str]:
-    """Of the weights that PEFT reports as missing, those not loaded under another name (VB-LoRA's layers share one)."""
+    """Return the weights reported as missing that are not loaded under another name (VB-LoRA's layers share one)."""
     weights = peft.state_dict(keep_vars=True)
     loaded = {id(weight) for name, weight in weights.items() if name not in names}
     return [name for name in names if id(weights.get(name)) not in loaded]

@@ -1,4 +1,4 @@
-"""Jobs that make several files: one failure costs one file, and a killed job continues with the others."""
+"""Jobs that make several files: a failure affects one file only, and a killed job continues with the others."""
 
 import contextlib
 import json
@@ -18,23 +18,23 @@ _KILLED = "its process was ended without a word in an earlier attempt (out of me
 
 
 def make_each(args, specs: dict[str, dict], current: Callable, make: Callable, fail: Callable) -> tuple[int, int, int]:
-    """Make the files of a job, `args.out/{name}.parquet`, one after the other; those that are up to date are kept.
+    """Make the files of a job, `args.out/{name}.parquet`, one after the other; retain those that are up to date.
 
-    What fails for one file (a dataset that is unavailable, an exception of any class, a process that was killed in
-    every attempt) costs that file alone.
+    A failure (an unavailable dataset, an exception of any class, a process that was killed in every attempt) affects
+    its own file only.
 
     Args:
-        specs: name -> what its file depends on.
-        current: (path, spec) -> whether the file at `path` was made of this.
+        specs: name -> the inputs of its file.
+        current: (path, spec) -> whether the file at `path` was made from `spec`.
         make: (path, spec) -> one line about the file it wrote.
         fail: (path, spec, reason) -> one line about the file it wrote, which states the reason.
 
     Returns:
-        How many files were made, kept, and failed.
+        The numbers of files that were made, were up to date, and failed.
 
     Raises:
-        MachineError: the machine cannot do it, for example because the disk is full.
-        ArtifactError: an input is damaged.
+        ArtifactError: An input is damaged.
+        WriteError, OSError: A file cannot be written, for example because the disk is full.
     """
     attempts = Attempts(args)
     attempts.begin()
@@ -70,13 +70,13 @@ def make_each(args, specs: dict[str, dict], current: Callable, make: Callable, f
                 line = fail(path, spec, reason)
                 log.error(line)
                 print(line, file=sys.stderr, flush=True)
-    finally:  # reached however Python ends, not where the process is killed
+    finally:  # runs unless the process is killed
         attempts.end()
     return made, kept, failed
 
 
 def fail_rest(args, specs: dict[str, dict], current: Callable, fail: Callable, reason: str) -> str:
-    """Write files that state `reason` for all that `make_each` has not made; return a line for each."""
+    """Write files that state `reason` for all files that `make_each` has not made; return one line for each."""
     paths = {name: args.out / f"{name}.parquet" for name in specs}
     lines = [
         fail(paths[name], spec, reason) for name, spec in specs.items() if not _is_current(current, paths[name], spec)
@@ -97,18 +97,18 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 class Attempts:
-    """What a job was working on when it was killed; a file next to its output, from one attempt to the next."""
+    """State of a job that survives a kill: its current subject and its earlier deaths, in a file next to its output."""
 
     def __init__(self, args):
         self.path: Path = args.out.with_name(f".{args.out.stem}.attempts")
         self.number, self.count = args.attempt
         self.restarted = getattr(args, "restarted", False)
         self._state = {"working": None, "died": []}
-        with contextlib.suppress(OSError, ValueError):  # none yet, or one that a kill cut short
+        with contextlib.suppress(OSError, ValueError):  # missing, or truncated by a kill
             self._state |= json.loads(self.path.read_text("utf-8"))
 
     def begin(self) -> None:
-        """A first attempt forgets what an earlier run left; a later one counts what ended without a word."""
+        """Start an attempt: the first one discards the state of earlier runs, later ones record an unnoticed death."""
         if self.number == 1 and not self.restarted:
             self._state = {"working": None, "died": []}
         elif self._state["working"]:
@@ -116,18 +116,18 @@ class Attempts:
         self._write()
 
     def working(self, *subject: str | None) -> None:
-        """From now on the job works on this: a dataset, an evaluation, or a model and its evaluation."""
+        """Record the current subject of the job: a dataset, an evaluation, or a model and its evaluation."""
         self._state["working"] = subject
         self._write()
 
     def given_up(self) -> dict[tuple[str | None, ...], str]:
-        """What is not tried in this attempt, the last one -> the reason."""
+        """Return {subject: reason} of what this attempt does not try; {} unless it is the last one."""
         if self.number < self.count:
             return {}
         return {tuple(subject): reason for *subject, reason in self._state["died"]}
 
     def died(self, reason: str) -> bool:
-        """Note that the process died; False where it had not begun."""
+        """Record that the process died; return False if it had no subject yet."""
         if not self._state["working"]:
             return False
         self._note_death(reason)
@@ -135,7 +135,7 @@ class Attempts:
         return True
 
     def end(self) -> None:
-        """This attempt ends in good order, or gives up."""
+        """Delete the state, because the attempt ends regularly or gives up."""
         self.path.unlink(missing_ok=True)
 
     def _note_death(self, reason: str) -> None:

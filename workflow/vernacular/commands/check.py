@@ -4,7 +4,7 @@ from vernacular.config import load as config
 
 
 def check(args) -> str:
-    """Say what a config asks for; its mistakes are raised as ConfigError."""
+    """Print the evaluations of a config file; raise ConfigError if it is invalid."""
     found = config.load(args.config)
     for evaluation in found.evaluations:
         print(f"  {evaluation}")

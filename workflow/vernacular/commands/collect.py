@@ -1,4 +1,4 @@
-"""Command `answers`: the store -> one model's scores and generations."""
+"""Command `answers`: store -> one model's scores and generations."""
 
 import logging
 
@@ -10,9 +10,9 @@ log = logging.getLogger("vernacular")
 
 
 def answers(args) -> str:
-    """One model's scores and generations, laid out from the store; `--asked` are the records that the jobs are done.
+    """Write one model's scores and generations from the store; `--asked` are the status files of its inference jobs.
 
-    What the store lost is added to the failures of these records, so that the next run computes it.
+    Outputs missing from the store are added to the failures in these files, so that the next run computes them.
     """
     record = asked_as(args.model, args.spec)
     asked = {path.stem: path for path in args.requests}

@@ -1,4 +1,4 @@
-"""What several commands share: reading items, settings of a model, checks that inputs belong together."""
+"""Functions shared by several commands: reading items, settings of a model, consistency checks of inputs."""
 
 from pathlib import Path
 
@@ -14,19 +14,19 @@ def items_in(path: Path) -> list[dict]:
 
 
 def asked_as(path: Path, spec: dict) -> dict:
-    """A model's record, and the settings that say how it is asked."""
+    """Return a model's record, combined with the settings with which it is evaluated."""
     record = read_record(path)
     return record | spec["models"][record["name"]]
 
 
 def check_recorded(path: Path, record: ModelRecord) -> None:
-    """Raise ArtifactError if a model's or encoder's record lacks the contents of its files, which a job verifies."""
+    """Raise ArtifactError if a model's or encoder's record lacks the hashes of its files, which a job verifies."""
     if not {"contents", "unavailable"} & record.keys():
         raise ArtifactError(f"{path}: does not hold the contents of the model's files; delete it to rebuild.")
 
 
 def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:
-    """Raises ArtifactError unless the answers are this model's to these requests, made of these items."""
+    """Raise ArtifactError unless the outputs (`answers`) are this model's for these requests, made from these items."""
     asked = artifacts.metadata(requests)
     artifacts.check_made_of(requests, asked["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
     artifacts.check_made_of(answers, answered.get("requests"), asked["fingerprint"], "requests")
@@ -34,5 +34,5 @@ def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, mod
 
 
 def why_missing(note: dict) -> dict:
-    """The metadata that says why an evaluation was not possible; {} where it was."""
+    """Return the metadata that states why an evaluation was not possible; {} if it was."""
     return {key: note[key] for key in ("unavailable", "not_applicable") if key in note}

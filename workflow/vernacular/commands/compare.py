@@ -1,4 +1,4 @@
-"""Command `compare`: per-item results of several models -> differences, standings, changed items."""
+"""Command `compare`: per-item results of several models -> differences, rankings, changed items."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,17 +22,17 @@ from vernacular.metrics.schema import METRICS, TASK_RESULTS
 try:
     from vernacular.interop import EXPORTS
     from vernacular.interop.serbian_cloze import serbian_json
-except ModuleNotFoundError:  # the formats of other tools can be deleted
+except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS = {}
 
-_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every cell
+_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
 
 
-_WORTH_PROCESSES = 50_000  # items won or lost: writing them takes longer than starting another Python
+_WORTH_PROCESSES = 50_000  # changed items: writing more takes longer than starting a process
 
 
 class Results(Mapping):
-    """One model's TASK_RESULTS by evaluation, read from its folder whenever one is asked for."""
+    """TASK_RESULTS of one model by evaluation, read from its directory on each access."""
 
     def __init__(self, folder: Path, evaluations: list[str]):
         self.paths = {evaluation: folder / "tasks" / f"{evaluation}.parquet" for evaluation in evaluations}
@@ -40,7 +40,7 @@ class Results(Mapping):
     def __getitem__(self, evaluation: str) -> pa.Table:
         return artifacts.read(self.paths[evaluation], TASK_RESULTS)
 
-    def __contains__(self, evaluation) -> bool:  # the inherited one would read the file
+    def __contains__(self, evaluation) -> bool:  # the inherited method would read the file
         return evaluation in self.paths
 
     def __iter__(self) -> Iterator[str]:
@@ -51,7 +51,7 @@ class Results(Mapping):
 
 
 def compare(args) -> str:
-    """Pairs of models on the items both answered, each model's place in every column, and all of it across tasks."""
+    """Compare pairs of models on their common items, rank all models in every column, and aggregate across tasks."""
     spec = args.spec
     evaluations, pairs = spec["evaluations"], [tuple(pair) for pair in spec["pairs"]]
     results: dict[str, Mapping[str, pa.Table]] = {
@@ -85,9 +85,10 @@ def _write_changes(
     made_of: str,
     processes: int,
 ) -> int:
-    """Each pair's won and lost items, as Parquet and CSV; of a cloze evaluation also as the Serbian scripts do.
+    """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
 
-    Evaluation by evaluation, so that each file is read once, however many pairs it is part of.
+    Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
+    after the other, so that each file is read once, regardless of the number of pairs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
@@ -117,7 +118,7 @@ def _write_changes(
 
 
 def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
-    """One pair's won and lost items of all evaluations, worst first."""
+    """Write one pair's improved and regressed items of all evaluations, ordered by `worst_first`."""
     table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
     note = {"fingerprint": artifacts.made_of(place.name, made_of)}
     artifacts.write(place / "changes.parquet", CHANGES, table, note)
@@ -128,7 +129,7 @@ def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
 
 
 def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: Path) -> tuple[dict, list[str]]:
-    """Results made elsewhere, matched to our items; what is known of our items is the first model's that has them."""
+    """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
     for evaluation, what in spec["evaluations"].items():
         tables = ((model, results[model][evaluation]) for model in spec["models"])

@@ -1,4 +1,4 @@
-"""Command `compat`: per-item results -> the files of the source tools, in their columns and order."""
+"""Command `compat`: per-item results -> files of the source tools, with their columns and order."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
 
 def compat(args) -> str:
-    """Write one model's results in the files of PalmX, the Serbian cloze scripts and Grew-TSE.
+    """Write one model's results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE.
 
-    Each evaluation has its directory, which stays empty where there are no results.
+    Each evaluation has its directory, which stays empty if there are no results.
     """
     written = []
     for path in args.tasks:
@@ -31,9 +31,14 @@ def compat(args) -> str:
 
 
 def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
-    """Write the source tool's files of one evaluation, and a README of differences; [] where there is no such tool.
+    """Write the source tool's files of one evaluation, and a README of differences.
 
-    items: rows per ITEMS; rows: what `per_item` of the protocol gave, or the rows of the task results file.
+    Args:
+        items: Rows per ITEMS.
+        rows: The results of the protocol's `per_item`, or the rows of the task results file.
+
+    Returns:
+        The paths of the files; [] if the protocol has no source tool.
     """
     if protocol not in EXPORTS:
         return []
@@ -46,7 +51,7 @@ def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> l
     for name, text in texts.items():
         path = Path(folder) / name
         with replacing(path) as temporary:
-            # not as text: Windows would turn line ends into others than the tools write
+            # as bytes: in text mode, Windows would change the line ends that the tools write
             temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
         paths.append(path)
     return paths

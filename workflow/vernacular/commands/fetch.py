@@ -1,4 +1,4 @@
-"""Commands `model` and `encoder`: a source -> files on this disk, and a record of what they are."""
+"""Commands `model` and `encoder`: source -> files on this disk, and a record that describes them."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("vernacular")
 
 
 def model(args) -> str:
-    """A model's files on this disk. One that cannot be had leaves a record that says so: the other models go on."""
+    """Fetch a model's files; an unavailable model gets a record that states why, and the other models continue."""
     spec = args.spec
     name, source = spec["name"], spec.get("adapter") or spec["source"]
     known = _earlier(args.out)
@@ -41,7 +41,7 @@ def model(args) -> str:
 
 
 def encoder(args) -> str:
-    """An encoder's files on this disk. One that cannot be had leaves a record that says so, and costs its metrics."""
+    """Fetch an encoder's files; an unavailable one gets a record that states why, and only its metrics are missing."""
     spec = args.spec
     given = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _earlier(args.out)}
     try:
@@ -65,13 +65,13 @@ def give_up(args, reason: str) -> str:
 
 
 def _write(path: Path, record: ModelRecord) -> None:
-    """Write the record, and a copy of it for `_earlier`: Snakemake deletes an output before it makes it anew."""
+    """Write the record, and a copy of it for `_earlier`: Snakemake deletes an output before recreating it."""
     write_record(_copy_of(path), record)
     write_record(path, record)
 
 
 def _earlier(path: Path) -> dict | None:
-    """The last record written to `path`, whose hashes need not be computed again; None if there is none."""
+    """Return the last record written to `path`, whose hashes need not be computed again; None if there is none."""
     try:
         return read_record(_copy_of(path))
     except ArtifactError:
@@ -84,7 +84,7 @@ def _copy_of(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _as_model_errors(name: str, spec: dict):
-    """Raise whatever a damaged file of this model makes a library raise, panics included, as ModelError."""
+    """Raise any error of a library that reads the files of this model, panics included, as ModelError."""
     try:
         with library_errors():
             yield

@@ -12,10 +12,10 @@ log = logging.getLogger("vernacular")
 
 
 def infer(args) -> str:
-    """Everything a base and its adapters are asked, or a shard of it, into the store.
+    """Evaluate a base and its adapters on all requests, or a shard of them, and write the outputs to the store.
 
-    All evaluations are tried. What cannot be answered is said in the file, and goes into the summary's notes: the other
-    evaluations and models go on. An evaluation at which the process died in every earlier attempt is not tried again.
+    All evaluations are tried. A failed one is recorded in the status file and in the summary's notes, and the other
+    evaluations and models continue. The last attempt skips evaluations in which the process died before.
     """
     attempts = Attempts(args)
     attempts.begin()
@@ -34,7 +34,7 @@ def infer(args) -> str:
             given_up=attempts.given_up(),
             begin=attempts.working,
         )
-    finally:  # reached however Python ends, not where the process is killed
+    finally:  # runs unless the process is killed
         attempts.end()
     write_asked(args.out, done, failed)
     told = [_failure(name, of_model, done[name]) for name, of_model in failed.items() if of_model]
@@ -47,12 +47,12 @@ def infer(args) -> str:
 
 
 def died(args, reason: str) -> bool:
-    """Note where the process died; return whether there is something else to try, without that evaluation."""
+    """Record in which evaluation the process died; return whether to try again without it."""
     return Attempts(args).died(reason)
 
 
 def give_up(args, reason: str) -> str:
-    """Record that all evaluations failed; what the store holds by now is found by the next run."""
+    """Record that all evaluations failed; the next run uses what is in the store by now."""
     names = [path.stem for path in args.models]
     failed = {path.stem: reason for path in args.requests}
     write_asked(args.out, {name: {} for name in names}, dict.fromkeys(names, failed))
@@ -61,7 +61,7 @@ def give_up(args, reason: str) -> str:
 
 
 def _failure(name: str, failed: dict[str, str], done: dict) -> str:
-    """One line where all failed for one reason, else one for each evaluation."""
+    """Return one line if all evaluations failed for the same reason, else one line for each."""
     if not done and len(set(failed.values())) == 1:
         return f"infer: {name} CANNOT BE ASKED: {next(iter(failed.values()))}"
     return "\n".join(f"infer: {name} CANNOT ANSWER {evaluation}: {reason}" for evaluation, reason in failed.items())

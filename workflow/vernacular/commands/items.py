@@ -1,4 +1,4 @@
-"""Command `items`: the datasets of a run, each in one language -> items."""
+"""Command `items`: datasets of a run, each in one language -> items."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ log = logging.getLogger("vernacular")
 def items(args) -> str:
     """Read every dataset into `args.out/{task}.{language}.parquet`.
 
-    A dataset that is unavailable leaves a file that states the reason; the others are read.
+    An unavailable dataset gets a file that states the reason; the others are read.
     """
     made, kept, failed = make_each(args, _specs(args), _is_current, _read, _state)
     counts = [
@@ -29,7 +29,7 @@ def items(args) -> str:
 
 
 def died(args, reason: str) -> bool:
-    """Note where the process died; return whether there is something else to try, without that dataset."""
+    """Record at which dataset the process died; return whether to try again without it."""
     return Attempts(args).died(reason)
 
 

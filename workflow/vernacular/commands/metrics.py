@@ -1,4 +1,4 @@
-"""Command `metrics`: scores and generations -> per-item results and values of one model."""
+"""Command `metrics`: scores and generations -> per-item results and metrics of one model."""
 
 import logging
 from collections import Counter
@@ -22,7 +22,7 @@ log = logging.getLogger("vernacular")
 
 
 def metrics(args) -> str:
-    """Per-item results and values of one model; an evaluation that was not possible gets a file that says why."""
+    """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
     long, notes = [], {}
     for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
@@ -55,7 +55,7 @@ def give_up(args, reason: str) -> str:
 
 
 class _Inputs:
-    """The files of one evaluation that metrics are computed from, and the one of its per-item results."""
+    """Input files for the metrics of one evaluation, and the output file of its per-item results."""
 
     def __init__(self, args, evaluation: str, what: dict):
         self.evaluation, self.what = evaluation, what
@@ -69,14 +69,14 @@ class _Inputs:
         self.made_of = artifacts.made_of(what, self.outputs, *([self.similar] if self.similar else []))
 
     def unavailable(self, why: dict) -> dict:
-        """Write a file without rows that states why; return what is to be known of the evaluation."""
+        """Write a file without rows that states why; return the metadata of the evaluation."""
         note = {**why, "fingerprint": self.made_of}
         artifacts.write(self.target, TASK_RESULTS, [], {"evaluation": self.evaluation, **note})
         return note
 
 
 def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], dict]:
-    """(values, what is to be known beside them) of one evaluation; its per-item results are written."""
+    """Write the per-item results of one evaluation, and return (rows per METRICS, metadata)."""
     what, evaluation = inputs.what, inputs.evaluation
     asked = artifacts.metadata(inputs.requests)
     check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.answered, record)
@@ -102,7 +102,7 @@ def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], d
     majority = majority_baseline(PROTOCOLS[what["protocol"]].majority, rows)
     long = []
     for row in values(rows, known, facts, found.get("signatures", {})):
-        # of accuracies, and over all items, which it was counted over
+        # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long.append({**row, "majority": majority if accuracy and not row["category"] else None})
     return long, note
@@ -115,7 +115,7 @@ def _write(args, record: ModelRecord, long: list[dict], notes: dict) -> None:
 
 
 def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
-    """What is to be known of an evaluation beside its values: data, prompts, engine, and what went wrong how often."""
+    """Return the metadata of an evaluation: dataset, prompts, inference, number of items, and counts of flags."""
     return {
         "dataset": asked["items"],
         "demonstrations": asked["demonstrations"],
@@ -127,7 +127,7 @@ def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
 
 
 def _model_revision(record: ModelRecord) -> str:
-    """The commit of a model; of an adapter its own, after its base's. Of local files a hash."""
+    """Return the commit of a model, and for an adapter its own after its base's; for local files a hash."""
     adapter = record.get("adapter")
     if adapter and adapter["revision"] and record.get("revision"):
         return f"{record['revision']} + {adapter['revision']}"
@@ -135,10 +135,10 @@ def _model_revision(record: ModelRecord) -> str:
 
 
 def _dataset_revision(source: dict) -> str:
-    """The commit a data set stands at; of samples and files the hash of their rows."""
+    """Return the commit of a dataset; for samples and files, the hash of their rows."""
     return source.get("revision") or f"{source['kind']} {source['sha256'][:12]}"
 
 
 def _kind_of_flag(flag: str) -> str:
-    """`truncated: 3 demonstrations left out` and `truncated: 2 …` are one kind of flag; errors are told apart."""
+    """Return the type of a flag, the same for `truncated: 3 …` and `truncated: 2 …`; the complete text for errors."""
     return flag if flag.startswith("error") else flag.split(":")[0]

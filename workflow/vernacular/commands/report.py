@@ -1,11 +1,11 @@
-"""Command `report`: values, comparisons and per-item results -> the HTML report."""
+"""Command `report`: metrics, comparisons and per-item results -> HTML report."""
 
 from vernacular.core.records import read_record
 from vernacular.report.page import build
 
 
 def report(args) -> str:
-    """The page: leaderboard, tasks, items, comparisons, provenance, as a folder of static files."""
+    """Build the report, a directory of static files: leaderboard, tasks, items, comparisons, provenance."""
     changes = {
         (baseline, candidate): args.changes / f"{baseline}--{candidate}" / "changes.parquet"
         for baseline, candidate in args.spec["pairs"]

@@ -1,4 +1,4 @@
-"""Command `requests`: items -> the requests of every evaluation."""
+"""Command `requests`: items -> requests of every evaluation."""
 
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from vernacular.protocols.schema import REQUESTS, request_size
 
 
 def requests(args) -> str:
-    """Write the prompts of every evaluation to `args.out/{evaluation}.parquet`; of an unavailable dataset, none."""
+    """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
     made, kept, failed = make_each(args, _specs(args), *(partial(step, args) for step in (_is_current, _build, _state)))
     counts = [
         f"{made} {'evaluation' if made == 1 else 'evaluations'} built",
@@ -22,7 +22,7 @@ def requests(args) -> str:
 
 
 def died(args, reason: str) -> bool:
-    """Note where the process died; return whether there is something else to try, without that evaluation."""
+    """Record at which evaluation the process died; return whether to try again without it."""
     return Attempts(args).died(reason)
 
 

@@ -1,4 +1,4 @@
-"""Commands `complete` and `timings`: what a run left."""
+"""Commands `complete` and `timings`: missing results, and resource usage, of a run."""
 
 import csv
 from pathlib import Path
@@ -8,7 +8,7 @@ from vernacular.core.errors import UserError
 
 
 def complete(args) -> str:
-    """Fail, once everything that could be made is made, naming what could not."""
+    """Raise UserError with what is missing from the summary, which is complete otherwise."""
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
     if missing:
@@ -22,7 +22,7 @@ def complete(args) -> str:
 
 
 def timings(args) -> None:
-    """Print a line per stage: how many jobs, how long, how much memory; then where the results lie."""
+    """Print a line per stage (number of jobs, seconds, peak memory in MB), then the paths of the results."""
     rows: dict[str, list[dict]] = {}
     for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
         with open(path, newline="") as file:

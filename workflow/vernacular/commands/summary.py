@@ -1,4 +1,4 @@
-"""Command `summary`: values and comparisons of all models -> tables, spreadsheets and notes."""
+"""Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
@@ -12,12 +12,12 @@ from vernacular.types import ModelRecord
 try:
     from vernacular.interop.every_eval_ever import write_every_eval_ever
     from vernacular.interop.lm_eval_results import write_harness
-except ModuleNotFoundError:  # the formats of other tools can be deleted
+except ModuleNotFoundError:  # the package of export formats is optional
     write_every_eval_ever = write_harness = None
 
 
 def summary(args) -> str:
-    """Tables and spreadsheets of all models, and the notes: what is missing, flagged, left out or fell back."""
+    """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     of_models = [artifacts.metadata(path) for path in args.metrics]
     long = collect([artifacts.read(path, METRICS) for path in args.metrics])
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (STANDINGS, COMPARISONS, OVERALL)}
@@ -47,7 +47,7 @@ def summary(args) -> str:
 
 
 def _joined_notes(told: list[str]) -> list[dict]:
-    """What was matched of results made elsewhere; "name: file: evaluation …" as the comparison says it."""
+    """Return notes on matched external results as rows, from texts "name: file: evaluation …" of the comparison."""
     return [
         {"model": text.partition(":")[0], "evaluation": None, "kind": "joined", "note": text, "count": None}
         for text in told

@@ -1,4 +1,4 @@
-"""Command `treebank`: treebanks and patterns -> minimal pairs, explained or as CSV."""
+"""Command `treebank`: treebanks and patterns -> minimal pairs, as an explanation or as CSV."""
 
 from vernacular.core import artifacts
 from vernacular.data.treebank.pairs import MASK, Pairs, around
@@ -7,7 +7,7 @@ from vernacular.data.treebank.source import Extracted, extract
 
 
 def treebank(args) -> str:
-    """The minimal pairs that patterns find in treebanks: explained, or as a CSV file, or both."""
+    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both."""
     found = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.grew_tse import pairs_csv
@@ -21,7 +21,7 @@ def treebank(args) -> str:
 
 
 def explain(found: Extracted, examples: int = 5) -> str:
-    """The steps of every pattern with their counts, `examples` pairs, and a few matches lost at each step."""
+    """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
     lines = [f"{found.sentences:,} sentences, {found.words:,} words"]
     if found.mismatches:
         shown = ", ".join(found.mismatches[:5]) + (", …" if len(found.mismatches) > 5 else "")
@@ -49,7 +49,7 @@ def _steps(pairs: Pairs) -> list[str]:
 
 
 def _pairs(pairs: Pairs, examples: int) -> list[str]:
-    """Evenly spread over the treebank, so that a longer look shows other texts."""
+    """Return pairs evenly spread over the treebank, so that a larger number of examples covers other texts."""
     step = max(1, len(pairs.rows) // examples) if examples else 1
     lines = []
     for row in pairs.rows[::step][:examples]:

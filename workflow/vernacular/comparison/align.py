@@ -1,6 +1,6 @@
-"""The sides of a comparison as columns: one evaluation of several models, items in the same order.
+"""Alignment of several models' results of one evaluation: arrays per value, items in the same order.
 
-A model's rows are its TASK_RESULTS; the map of values becomes one float array per name, NaN where an item lacks it.
+The `values` maps of a model's TASK_RESULTS become one float array per name, NaN for items without the value.
 """
 
 from dataclasses import dataclass
@@ -14,37 +14,40 @@ from vernacular.metrics.schema import as_table
 
 @dataclass(frozen=True)
 class Side:
-    """One model's rows of the evaluation, laid out over all N items that any side has."""
+    """One model's rows of the evaluation, aligned to all N items that any side has."""
 
-    has: np.ndarray  # (N,) bool: there is a row
-    text: np.ndarray  # (N,) int: number of the item's prompt, options and right answers; -1 without a row
-    values: dict[str, np.ndarray]  # metric's or ingredient's name -> (N,) float
+    has: np.ndarray  # (N,) bool: the side has a row
+    text: np.ndarray  # (N,) int: number of the item's (prompt, options, gold); -1 without a row
+    values: dict[str, np.ndarray]  # name of a metric, or of an array it needs -> (N,) float
 
     def value(self, name: str) -> np.ndarray:
         found = self.values.get(name)
         return np.full(len(self.has), np.nan) if found is None else found
 
     def needed(self, metric: Metric) -> list[np.ndarray]:
-        """The arrays (N,) that the metric is made of."""
+        """Return the (N,) arrays that the metric is computed from."""
         return [self.value(name) for name in (metric.needs if metric.corpus else (metric.name,))]
 
     def known(self, metric: Metric) -> np.ndarray:
-        """(N,) items that enter the metric."""
+        """Return an (N,) mask of the items that enter the metric."""
         return ~np.isnan(self.needed(metric)).any(axis=0)
 
 
 @dataclass(frozen=True)
 class Items:
-    """What all sides share: the items by id, in an order that depends on nothing but the ids."""
+    """Properties of the items that do not depend on the side, sorted by item ID."""
 
     ids: list[str]  # (N,)
-    clusters: np.ndarray  # (N,) labels, None where an item stands alone
+    clusters: np.ndarray  # (N,) labels; None: the item is its own cluster
     categories: np.ndarray  # (N,) labels or None
-    chance: np.ndarray  # (N,) share of right options among those offered; NaN where there are none
+    chance: np.ndarray  # (N,) share of correct options among those offered; NaN without options or gold
 
 
 def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
-    """All sides of one evaluation over the union of their items. Cluster and category are the first side's that has."""
+    """Align all sides of one evaluation over the union of their items.
+
+    Cluster and category of an item come from the first side that has them.
+    """
     columns = {model: as_table(table) for model, table in tables.items()}
     own_ids = {model: table.column("item_id").to_pylist() for model, table in columns.items()}
     ids = sorted(set().union(*own_ids.values()))
@@ -72,7 +75,7 @@ def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
 
 
 def _values(table: pa.Table, at: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    """The column of maps as one array (n,) per key, without making a Python object per number."""
+    """Convert the column of maps to one (n,) array per key, without a Python object per number."""
     maps = table.column("values").combine_chunks()
     if not len(maps):
         return {}

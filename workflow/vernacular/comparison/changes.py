@@ -1,7 +1,7 @@
-"""What changed between two models: the items that were won and lost, lost ones first, the greatest fall on top.
+"""Items whose outcome differs between two models, regressed ("lost") before improved ("won"), largest change first.
 
-What is to be known of a model's rows is worked out once, and each of its pairs then only picks rows: with many pairs an
-item is won or lost many times.
+Each model's rows are prepared once, and each of its pairs only selects rows: with many pairs, an item changes many
+times.
 """
 
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from vernacular.comparison.schema import CHANGES
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import as_table
 
-_LOST, _WON = "lost", "won"  # in the order of the list, and of the alphabet
+_LOST, _WON = "lost", "won"  # listed in this order, which is alphabetical
 _WORST_FIRST = [("change", "ascending"), ("by", "descending"), ("evaluation", "ascending"), ("item_id", "ascending")]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One model's rows of an evaluation, laid out over all N items that any of its models has."""
+    """One model's rows of an evaluation, aligned to all N items that any of its models has."""
 
     table: pa.Table  # TASK_RESULTS
     row: np.ndarray  # (N,) row in `table`; -1 without one
-    correct: np.ndarray  # (N,) 1, 0; NaN: not known
-    asked: np.ndarray  # (N,) number of the item's prompt, options and right answers
-    margin: np.ndarray  # (N,) best right score - best wrong one; NaN where a score is missing
+    correct: np.ndarray  # (N,) 1, 0; NaN: unknown
+    asked: np.ndarray  # (N,) number of the item's (prompt, options, gold); -1 without a row
+    margin: np.ndarray  # (N,) best correct score - best incorrect score; NaN if a score is missing
 
 
 def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
-    """Several models' TASK_RESULTS (tables or lists of rows) of one evaluation, by model.
+    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model.
 
-    Right options are the gold ones and those of the same text.
+    Correct options are the gold options and any others with the same text.
     """
     numbers: dict[tuple, int] = {}
     right: list[list[int]] = []  # by that number
@@ -66,16 +66,16 @@ def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
 
 
 def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
-    """Rows per CHANGES of one evaluation, by the choice that the results show (column `correct`), in any order.
+    """Return CHANGES rows of one evaluation, in any order: items whose value of `correct` differs.
 
-    An item counts where both sides know whether they were right and were asked the same. `by` is in the unit of the
-    option scores: how far the right option rose (won) or fell (lost) against the best wrong one; null where a side has
-    no scores.
+    An item counts if both sides have a value of `correct` and the same prompt, options and gold. `by` is how far the
+    correct option rose (won) or fell (lost) relative to the best incorrect one, in the unit of the option scores; null
+    if a side has no scores.
     """
     known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.asked == candidate.asked)
     at = np.flatnonzero(known & (baseline.correct != candidate.correct))
     won = candidate.correct[at] == 1
-    with np.errstate(invalid="ignore"):  # infinite less infinite
+    with np.errstate(invalid="ignore"):  # inf - inf
         by = candidate.margin[at] - baseline.margin[at]
     by = np.where(won, by, -by)
     was, now = (
@@ -96,12 +96,12 @@ def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
 
 
 def worst_first(table: pa.Table) -> pa.Table:
-    """Rows per CHANGES: lost before won; within each the greatest change first, those without scores last."""
+    """Sort CHANGES rows: lost before won, largest change first within each, rows without scores last."""
     return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
 
 
 def _over(n: int, at: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
-    """(n,) `values` at `at`, `missing` elsewhere."""
+    """Return an (n,) array with `values` at the indices `at`, and `missing` elsewhere."""
     found = np.full(n, missing)
     found[at] = values
     return found

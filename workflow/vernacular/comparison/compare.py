@@ -1,9 +1,9 @@
-"""All comparisons of several models: pairs, each model's place in a column, and places across tasks.
+"""All comparisons of several models: pairs, rankings per metric, and aggregates over tasks.
 
-Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent, so
-several are processed at a time. A column is one headline metric of one evaluation. All pairs of its models are tested
-on the items that both have, with Holm over the tests of the column: over those against the best for `shares_best`, over
-all pairs for `place`.
+Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent and
+processed in parallel. A column is one headline metric of one evaluation. All pairs of its models are tested on the
+items that both have, with Holm's correction over the tests of the column: over those against the best model for
+`shares_best`, over all pairs for `place`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ def standings(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[dict]:
-    """Rows per STANDINGS of one evaluation; nothing where fewer than two models have a value.
+    """Return STANDINGS rows of one evaluation; none for metrics with values of fewer than two models.
 
-    `compared`: rows of `compare_sides` for this evaluation, so that no pair is tested twice. The best is by each
-    model's own value. A model that shares no items with it is not told apart from it.
+    `compared` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
+    determined by each model's own value. A model without items in common with it counts as not significantly different.
     """
     headline = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
     done = {frozenset((row["baseline"], row["candidate"])) for row in compared}
@@ -83,7 +83,7 @@ def _column(metric: Metric, own: dict[str, float], tested: list[dict]) -> list[d
                 "metric": metric.name,
                 "best": best,
                 "difference": 0.0 if model == best else _known(difference),
-                "p_value": _known(p),  # the best has none against itself
+                "p_value": _known(p),  # null for the best model itself
                 "p_holm": _known(adjusted),
                 "shares_best": bool(not adjusted < ALPHA),
                 "place": int(place),
@@ -127,10 +127,11 @@ def compare_all(
 ) -> Found:
     """Compare pairs of models on every evaluation that both have.
 
-    results      model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
-    evaluations  evaluation -> task, language, protocol, shots, seed, style
-    signatures   model -> (evaluation, metric) -> signature, as in the model's METRICS; unequal ones are noted
-    outsiders    names among `results` that were joined in: sides of pairs, but no models to be ranked
+    Args:
+        results: model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
+        evaluations: evaluation -> task, language, protocol, shots, seed, style
+        signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
+        outsiders: names in `results` of external results, which are compared in pairs but not ranked
     """
     outsiders = set(outsiders)
 
@@ -156,7 +157,7 @@ def compare_all(
 
 
 def _sign(row: dict, signatures: Mapping) -> None:
-    """The signature that the sides have, or the one that has any (joined results have none); a note if they differ."""
+    """Set the signature that the sides share, or the only one (external results have none); note a difference."""
     at = (row["evaluation"], row["metric"])
     one, other = (signatures.get(row[side], {}).get(at) for side in ("baseline", "candidate"))
     row["signature"] = one or other
@@ -167,7 +168,7 @@ def _sign(row: dict, signatures: Mapping) -> None:
 
 
 def with_families(rows: list[dict]) -> list[dict]:
-    """The rows with `family`, `p_holm`, `significant` and `better`; without a p-value nothing is significant."""
+    """Add `family`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant."""
     families: dict[tuple, list[dict]] = {}
     for row in rows:
         row |= {"p_holm": None, "family": None}

@@ -1,13 +1,13 @@
-"""Across tasks: the mean of chance-normalised values, ranks that are shared, and win rates.
+"""Aggregates over tasks: means of chance-normalized values, shared ranks and win rates.
 
-One metric speaks for an evaluation: its first headline metric with a chance level, where higher is better. Its value
-becomes (value - chance) / (1 - chance), so that 0 is chance and 1 is everything right whatever the number of options.
-Evaluations that differ in nothing but the few-shot seed count together as one. Differences between models of one scope
-are over the same evaluations and the same items.
+Each evaluation is represented by its first headline metric with a chance level for which higher is better. The value is
+normalized to (value - chance) / (1 - chance), so that 0 is chance and 1 is all correct, whatever the number of options.
+Evaluations that differ only in the few-shot seed count as one. Models of one scope are compared on the same evaluations
+and the same items.
 
-The bootstrap is stratified: items (clusters) are drawn within each data set, task and language, and all evaluations of
-a data set use the same draw, since they share their items. It says how sure the mean is for *these* tasks, not for
-tasks that were not asked.
+The bootstrap is stratified: items (clusters) are drawn within each dataset (task and language), and all evaluations of
+a dataset use the same draws, since they share items. The intervals cover the sampling of items, not of tasks: they hold
+for *these* tasks and do not generalize to others.
 """
 
 from itertools import combinations
@@ -23,18 +23,18 @@ from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, ho
 RESAMPLES = 1_000
 _SAME_BUT_SEED = ("task", "language", "protocol", "shots", "style")
 
-# an evaluation: its facts, its metrics, and its sides laid out over its items
+# an evaluation: metadata, metrics, items, and sides aligned to the items
 Evaluation = tuple[dict, list[Metric], Items, dict[str, Side]]
 
 
 def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RESAMPLES) -> list[dict]:
-    """Rows per OVERALL: a row per model and scope (each language, and "all").
+    """Return OVERALL rows: one per model and scope (each language, and "all").
 
-    A model that has none of a scope's evaluations is not in that scope; an evaluation that one of the scope's models
-    lacks, or that has no metric with a chance level, is left out for all and counted.
+    A model with no evaluation of a scope is not in that scope. An evaluation that one of the scope's models lacks, or
+    without a metric with a chance level, is excluded for all models and counted.
     """
     languages = sorted({facts["language"] for facts, *_ in evaluations})
-    known: dict[tuple, tuple] = {}  # what one scope has computed of an evaluation serves the next
+    known: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
     rows = []
     for scope in [*languages, "all"]:
         of_scope = [each for each in evaluations if scope in ("all", each[0]["language"])]
@@ -46,7 +46,7 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
 
 
 def _speaker(evaluation: Evaluation, models: list[str]) -> Metric | None:
-    """The metric that speaks for the evaluation: None where there is none that all models have on some items."""
+    """Return the representative metric; None if no suitable metric has items that all models share."""
     _, metrics, items, sides = evaluation
     for metric in metrics:
         if not metric.headline or not metric.higher_is_better or any(model not in sides for model in models):
@@ -59,7 +59,7 @@ def _speaker(evaluation: Evaluation, models: list[str]) -> Metric | None:
 
 
 def _shared(evaluation: Evaluation, metric: Metric, models: list[str]) -> np.ndarray:
-    """(N,) items that all models were asked in the same words and have the metric for."""
+    """Return an (N,) mask of items that all models have with the same texts and a value of the metric."""
     _, _, items, sides = evaluation
     shared = np.ones(len(items.ids), dtype=bool)
     for model in models:
@@ -104,7 +104,7 @@ def _scope(
 
 
 def _clusters_of_data_sets(evaluations: list[Evaluation]) -> dict[tuple[str, str], dict[str, int]]:
-    """{(task, language): {cluster or item: number}} over all evaluations of the data set."""
+    """Return {(task, language): {cluster or item: number}} over all evaluations of the dataset."""
     found: dict[tuple[str, str], set[str]] = {}
     for facts, _, items, _ in evaluations:
         found.setdefault((facts["task"], facts["language"]), set()).update(_labels(items))
@@ -117,7 +117,7 @@ def _labels(items: Items) -> list[str]:
 
 
 def _normalised(evaluation: Evaluation, models, clusters, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """((models,), (resamples, models)) of (value - chance) / (1 - chance)."""
+    """Return (value - chance) / (1 - chance) as ((models,), (resamples, models))."""
     facts, _, items, sides = evaluation
     metric = _speaker(evaluation, models)
     use = np.flatnonzero(_shared(evaluation, metric, models))
@@ -136,7 +136,7 @@ def _normalised(evaluation: Evaluation, models, clusters, seed: int, resamples: 
     else:
         columns = np.column_stack([of_model[0] for of_model in arrays])
         value = columns.mean(0)
-        padded = np.append(codes, k - 1)  # so that clusters without items are counted too
+        padded = np.append(codes, k - 1)  # so that the sums include clusters without items
         sums = cluster_sums(np.vstack([columns, np.zeros(len(models))]), padded)
         sizes = cluster_sums(np.append(np.ones(len(use)), 0.0)[:, None], padded)
         counts = cluster_counts(k, resamples, seed)
@@ -152,7 +152,10 @@ def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
 
 
 def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Shared where no difference is significant: difference over its bootstrap standard error, Holm over all pairs."""
+    """Return (models,) ranks: 1 + the number of significantly better models.
+
+    The test is the difference over its bootstrap standard error, with Holm's correction over all pairs.
+    """
     pairs = list(combinations(range(len(means)), 2))
     p_values = []
     for i, j in pairs:
@@ -167,7 +170,7 @@ def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(models,) weighted share of (other model, evaluation) in which a model is ahead, a tie half; values (E, M)."""
+    """Return (models,) weighted shares of (other model, evaluation) that a model leads, ties half; values (E, M)."""
     mine, other = values[:, :, None], values[:, None, :]
     ahead = (mine > other) + 0.5 * (mine == other)
     m = values.shape[1]

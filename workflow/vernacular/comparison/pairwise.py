@@ -1,12 +1,12 @@
-"""Two models on the same items: differences with paired intervals and tests, per metric and by category.
+"""Paired comparison of two models on the same items: differences, intervals and tests, per metric and by category.
 
-The metrics are those that the metrics stage declares (`metrics.evaluate.PROTOCOLS[protocol].METRICS`): a comparison
-asks for the very numbers of the results table, over the items that both sides have a value for. Means are resampled
-for all pairs of models and all metrics at once (`statistics.paired`). A corpus statistic is computed once per model on
-each of the same resamples, and subtracted.
+The metrics are those that the protocol declares (`protocols.evaluate.PROTOCOL_METRICS[protocol].METRICS`): a comparison
+uses the numbers of the results table, over the items that both sides have a value for. Means are resampled for all
+pairs of models and all metrics together (`statistics.paired`). A corpus statistic is computed once per model on each of
+the same resamples, and subtracted.
 
-An item counts only if both sides have its id with the same prompt, options and right answers; the others are left out
-and counted in the note. By category, the headline metrics alone.
+An item counts only if both sides have its ID with the same prompt, options and gold; other items are excluded and
+counted in the note. By category, only headline metrics are compared.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ from vernacular.statistics.intervals import cluster_codes, resampled
 from vernacular.statistics.paired import corpus_difference, mean_differences, smallest_difference
 
 RESAMPLES = 10_000
-# a corpus statistic is computed anew in each resample, and all that is taken from them is a standard error
-CORPUS_RESAMPLES = 1_000  # of headline metrics: good to 2 %
-OTHER_RESAMPLES = 250  # of the others: good to 4 %
+# a corpus statistic is recomputed in each resample, and the resamples only serve to estimate a standard error
+CORPUS_RESAMPLES = 1_000  # headline metrics: standard error accurate to about 2 %
+OTHER_RESAMPLES = 250  # other metrics: to about 4 %
 FEWEST_RESAMPLES = 1_000
-DRAWS = 50_000_000  # items drawn in all: beyond 5,000 items an interval is steady with fewer resamples
+DRAWS = 50_000_000  # items drawn in total: beyond 5,000 items, intervals are stable with fewer resamples
 
 MCNEMAR = "exact McNemar, mid-p"
 CLUSTERED = "exact sign-flip by cluster, mid-p"
@@ -46,9 +46,10 @@ def compare_sides(
     resamples: int = RESAMPLES,
     categories: bool = True,
 ) -> list[dict]:
-    """Rows per COMPARISONS of one evaluation for any pairs of its sides; family, Holm and signature are left open.
+    """Return COMPARISONS rows of one evaluation for pairs of its sides; family, Holm and signature are not filled in.
 
-    A metric that a side has no value for gives no row, unless all lack one: then the headline ones stand with n 0.
+    A metric without values on one side gives no row. If that applies to all metrics, the headline metrics are listed
+    with n 0.
     """
     rows = []
     for shared, group in _by_shared_items(sides, pairs):
@@ -63,7 +64,7 @@ def compare_sides(
 
 
 def _by_shared_items(sides: dict[str, Side], pairs: Iterable[Pair]) -> list[tuple[np.ndarray, list[Pair]]]:
-    """Pairs grouped by the items that they share with the same texts, mostly one group."""
+    """Group pairs by the items that both sides have with the same texts; usually one group."""
     groups: dict[bytes, tuple[np.ndarray, list[Pair]]] = {}
     for baseline, candidate in pairs:
         one, other = sides[baseline], sides[candidate]
@@ -73,7 +74,7 @@ def _by_shared_items(sides: dict[str, Side], pairs: Iterable[Pair]) -> list[tupl
 
 
 def _part(items, sides, pairs: list[Pair], metrics, where: np.ndarray, category: str, seed, resamples) -> list[dict]:
-    """Rows of the given pairs over the items `where`."""
+    """Return the rows of the given pairs over the items selected by the (N,) mask `where`."""
     at = np.flatnonzero(where)
     codes = cluster_codes(items.clusters[at], len(at))
     rows: dict[tuple[Pair, str], dict] = {}
@@ -94,7 +95,7 @@ def _part(items, sides, pairs: list[Pair], metrics, where: np.ndarray, category:
 
 
 def _counted(items: Items, sides, pair: Pair, metric: Metric, at: np.ndarray, category: str) -> dict:
-    """A row with what can be counted, figures still open."""
+    """Return a row with its counts; values are filled in later."""
     one, other = (sides[model] for model in pair)
     in_category = items.categories == category if category else np.ones(len(items.ids), dtype=bool)
     known = [side.known(metric) & in_category for side in (one, other)]
@@ -121,7 +122,7 @@ def _counted(items: Items, sides, pair: Pair, metric: Metric, at: np.ndarray, ca
 
 
 def _note(one: Side, other: Side, known: list[np.ndarray]) -> str | None:
-    """What a reader should know of the items that are not compared."""
+    """Return a note on the items that are not compared, or None."""
     parts = []
     differing = known[0] & known[1] & (one.text != other.text)
     if count := int(differing.sum()):
@@ -162,7 +163,7 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, at, codes, seed: i
 
 
 def _difference(was: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """(n,) now - was, NaN where a side is missing; all NaN where one is infinite: it would hide all other items."""
+    """Return (n,) now - was, NaN if a side is missing; all NaN if one is infinite and would hide the other items."""
     with np.errstate(invalid="ignore"):
         difference = now - was
     infinite = np.isinf(was) & ~np.isnan(now) | np.isinf(now) & ~np.isnan(was)
@@ -170,7 +171,7 @@ def _difference(was: np.ndarray, now: np.ndarray) -> np.ndarray:
 
 
 def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, resamples: int, drawn: dict) -> None:
-    """`drawn` keeps each model's resamples, for the other pairs over the same items."""
+    """Add a corpus statistic to `row`; `drawn` caches each model's resamples for other pairs on the same items."""
     both = sides[pair[0]].known(metric)[at] & sides[pair[1]].known(metric)[at]
     use = at[both]
     mine = np.unique(codes[both], return_inverse=True)[1]
@@ -185,7 +186,7 @@ def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, re
             drawn[key] = resampled(metric.corpus, arrays, mine, k, times, rng, metric.vectorised)
         values.append(float(metric.corpus(*arrays)))
         draws.append(drawn[key])
-    with np.errstate(invalid="ignore"):  # infinite less infinite
+    with np.errstate(invalid="ignore"):  # inf - inf
         difference, moved = values[1] - values[0], draws[1] - draws[0]
     low, high, p, se = corpus_difference(difference, moved, k)
     row |= {
@@ -202,7 +203,7 @@ def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, re
 
 
 def _explain(row: dict, k: int, *, spread: bool, undefined: bool) -> None:
-    """Add to the note why there is no interval."""
+    """Append to the note why there is no interval."""
     why = None
     if undefined:
         why = "infinite for an item, or undefined in a resample: no interval and no test"

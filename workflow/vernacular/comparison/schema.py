@@ -1,7 +1,6 @@
-"""What the comparison stage leaves: paired differences, the items behind them, places in a column, and across tasks.
+"""Schemas of the comparison stage: paired differences, changed items, rankings and aggregates over tasks.
 
-A *side* of a comparison is a model by its name in the results (or results joined in from elsewhere). Both sides of one
-were asked the same evaluation.
+A *side* of a comparison is a model, or external results, by name. Both sides of a row belong to the same evaluation.
 """
 
 import pyarrow as pa
@@ -31,8 +30,8 @@ COMPARISONS = Kind(
             ("unit", pa.string()),
             ("higher_is_better", pa.bool_()),
             ("headline", pa.bool_()),
-            ("n", pa.int64()),  # items that both sides have a value for: all figures of this row are over these
-            ("n_baseline", pa.int64()),  # items that this side has a value for
+            ("n", pa.int64()),  # items that both sides have a value for: all values of this row are over these
+            ("n_baseline", pa.int64()),  # items that the baseline has a value for
             ("n_candidate", pa.int64()),
             ("baseline_value", pa.float64()),
             ("candidate_value", pa.float64()),
@@ -42,16 +41,16 @@ COMPARISONS = Kind(
             ("p_value", pa.float64()),
             ("test", pa.string()),  # "exact McNemar, mid-p", "paired bootstrap", …
             ("p_holm", pa.float64()),  # Holm over the family; null outside it
-            ("family", pa.int64()),  # how many tests the family holds; null outside it
+            ("family", pa.int64()),  # number of tests in the family; null outside it
             ("significant", pa.bool_()),  # p_holm (in the family) or p_value (outside) below 0.05
             ("better", pa.string()),  # "candidate", "baseline" or null: no significant difference, or no direction
-            ("smallest_difference", pa.float64()),  # what so many items would have shown with a power of 0.8
-            ("both_right", pa.int64()),  # right/wrong metrics only
+            ("smallest_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
+            ("both_right", pa.int64()),  # binary metrics only
             ("both_wrong", pa.int64()),
             ("only_baseline", pa.int64()),
             ("only_candidate", pa.int64()),
             ("net_gain", pa.int64()),  # only_candidate - only_baseline
-            ("note", pa.string()),  # null, or what a reader should know: items that only one side has, …
+            ("note", pa.string()),  # null, or remarks: items that only one side has, …
             ("signature", pa.string()),
         ]
     ),
@@ -59,15 +58,15 @@ COMPARISONS = Kind(
     required=("n", "n_baseline", "n_candidate"),
 )
 
-# results/comparisons/{pair}/changes.parquet: a row per item that was won or lost, worst first
+# results/comparisons/{pair}/changes.parquet: a row per improved or regressed item, worst regression first
 CHANGES = Kind(
     "changes",
     pa.schema(
         [
             ("evaluation", pa.string()),
             ("item_id", pa.string()),
-            ("change", pa.string()),  # "won": only the candidate is right; "lost": only the baseline is
-            ("by", pa.float64()),  # how much the right option fell (lost) or rose (won) against the best wrong one
+            ("change", pa.string()),  # "won": only the candidate is correct; "lost": only the baseline is
+            ("by", pa.float64()),  # how far the correct option fell (lost) or rose (won) against the best incorrect one
             ("cluster_id", pa.string()),
             ("category", pa.string()),
             ("prompt", pa.string()),
@@ -84,7 +83,7 @@ CHANGES = Kind(
     place=2,
 )
 
-# results/summary/standings.parquet: each model's place in the column of a headline metric of one evaluation
+# results/summary/standings.parquet: each model's rank by a headline metric of one evaluation
 STANDINGS = Kind(
     "standings",
     pa.schema(
@@ -92,32 +91,32 @@ STANDINGS = Kind(
             ("model", pa.string()),
             *_EVALUATION,
             ("metric", pa.string()),
-            ("best", pa.string()),  # the model with the best value of this column
-            ("difference", pa.float64()),  # this model's value - the best one's, over the items both have
+            ("best", pa.string()),  # the model with the best value of this metric
+            ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
             ("p_value", pa.float64()),  # paired test against the best; null for the best itself
-            ("p_holm", pa.float64()),  # Holm over the column
+            ("p_holm", pa.float64()),  # Holm over the models of this metric
             ("shares_best", pa.bool_()),  # the best, or not significantly different from it
-            ("place", pa.int32()),  # 1 + how many models are significantly better (Holm over the column's pairs)
+            ("place", pa.int32()),  # 1 + number of significantly better models (Holm over all pairs)
         ]
     ),
     key=("model", "evaluation", "metric"),
     required=("shares_best", "place"),
 )
 
-# results/summary/overall.parquet: across tasks, per language and for all; one headline metric speaks for an evaluation
+# results/summary/overall.parquet: aggregates per language and overall; one headline metric represents an evaluation
 OVERALL = Kind(
     "overall",
     pa.schema(
         [
             ("model", pa.string()),
             ("scope", pa.string()),  # a language code, or "all"
-            ("n_evaluations", pa.int64()),  # that every model of the scope has: the mean is over these
-            ("left_out", pa.int64()),  # evaluations of the scope that some model lacks, or without a chance level
+            ("n_evaluations", pa.int64()),  # available for every model of the scope: the mean is over these
+            ("left_out", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
             ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
             ("ci_high", pa.float64()),
-            ("rank", pa.int32()),  # 1 + how many models are significantly better
-            ("win_rate", pa.float64()),  # share of (other model, evaluation) in which this one is ahead, a tie half
+            ("rank", pa.int32()),  # 1 + number of significantly better models
+            ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half
         ]
     ),
     key=("model", "scope"),

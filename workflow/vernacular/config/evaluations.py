@@ -1,4 +1,4 @@
-"""An entry of `evaluations:` spelt out: one evaluation for each language, protocol, style, number of shots and seed."""
+"""Expansion of `evaluations:` and `comparisons:`, and checks of `models:` that the schema cannot express."""
 
 import itertools
 from itertools import combinations
@@ -11,7 +11,15 @@ from vernacular.types import Evaluation
 
 
 def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
-    """The evaluations one entry asks for; protocols that take no solved examples have 0 shots, and no seed."""
+    """Return one evaluation per language, protocol, style, number of shots and seed of an entry of `evaluations:`.
+
+    Protocols without few-shot examples get 0 shots and seed 0.
+
+    Args:
+        task: The entry's task, as `load_task` returns it.
+        data: The default of the entry's key `data`.
+        fail: Called as `fail(key, message)`; raises ConfigError.
+    """
     known = list(task["languages"])
     languages = known if entry["languages"] == "all" else _listed(entry["languages"])
     for language in languages:
@@ -40,7 +48,7 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
     for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
         prompted = takes_shots(protocol, task["prompt"])
         if style not in PROTOCOLS[protocol].styles:
-            continue  # an entry may ask for several protocols, of which one has several styles
+            continue  # an entry may have several protocols, not all of which have this style
         if takes_prompt_lines(protocol, task["prompt"], style):
             _check_words(language, fail)
         evaluation = Evaluation(
@@ -69,7 +77,7 @@ def _check_words(language: str, fail) -> None:
 
 
 def _has_samples(task: dict, language: str) -> bool:
-    """Are there samples, or is the set a file of the person's own and needs none?"""
+    """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
     own = all("file" in source for source in task["languages"][language]["source"])
     return own or (WORKFLOW / "samples" / task["task"] / language).is_dir()
 
@@ -78,15 +86,15 @@ def _listed(value) -> list:
     return value if isinstance(value, list) else [value]
 
 
-# What an adapter says for itself; all else is its base's, so that both are asked in the same way.
+# Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_other_base"}
-_RESERVED = {"requests", "summary", "store", "report", "compat", "asked", "comparisons"}  # results/ folders of our own
-# what Windows takes for a device, whatever follows the first dot
+_RESERVED = {"requests", "summary", "store", "report", "compat", "asked", "comparisons"}  # in results/
+# reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 
 
 def check_models(models: dict, fail) -> None:
-    """What the schema cannot say, about `models` as the person wrote it; `fail(keys, sentence)` raises."""
+    """Check what the schema cannot express of `models`, as written by the user; `fail(keys, message)` raises."""
     seen: dict[str, str] = {}
     for name, entry in models.items():
         if name.casefold() in _RESERVED:
@@ -115,13 +123,13 @@ def check_models(models: dict, fail) -> None:
 
 
 def check_name(name: str, fail) -> None:
-    """Results are sent around: a folder that Windows cannot keep is refused."""
+    """Reject a name that cannot be a directory on Windows, because results are copied between systems."""
     if name.split(".")[0].casefold() in _DEVICES or name.endswith("."):
         fail((name,), f'"{name}" is no name for a folder on Windows; choose another.')
 
 
 def with_bases(models: dict) -> dict:
-    """Settings by name, an adapter's filled up with those of its base; the order of the file."""
+    """Return the settings by name, in the order of the file; an adapter inherits those of its base."""
     filled = {}
     for name, settings in models.items():
         if "adapter" in settings:
@@ -134,9 +142,10 @@ def with_bases(models: dict) -> dict:
 
 
 def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[str, str]]:
-    """(baseline, candidate) of every comparison, each once; by default every adapter with its base.
+    """Return the distinct (baseline, candidate) pairs of all comparisons.
 
-    `fail(keys, sentence)` raises; keys lead from the list of comparisons.
+    The default is every base with its adapters, and all external results (`joined`) with every model.
+    `fail(keys, message)` raises; keys are relative to the list of comparisons.
     """
     if entries is None:
         found = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
@@ -163,7 +172,7 @@ def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[
 
 
 def _told_apart(found: list[tuple[str, str]], fail) -> list[tuple[str, str]]:
-    """Each pair once; two pairs may not share the folder `baseline--candidate`."""
+    """Return the distinct pairs; reject two pairs that would share the directory `baseline--candidate`."""
     folders: dict[str, tuple[str, str]] = {}
     for pair in found:
         other = folders.setdefault("--".join(pair).casefold(), pair)

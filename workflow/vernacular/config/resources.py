@@ -1,13 +1,13 @@
-"""How much memory, time and how many GPUs a model's job asks a cluster for, from its size and from what it is asked.
+"""Estimates of the memory, walltime and GPUs of a model's job on a cluster, from its parameters and its requests.
 
-    weights   parameters × bytes each (4 in float32, 2 in 16 bits, 1 or about 0.55 when quantised)
+    weights   parameters × bytes each (4 in float32, 2 in 16 bits, 1 or about 0.55 if quantized)
     memory    4 GB for Python, torch and the data, and 1.3 times the weights
     GPUs      enough for 1.2 times the weights and 4 GB of activations
-    minutes   10 for the start, and 2 operations per parameter and token at a cautious speed; a generated token counts
-              as NEW_TOKEN read ones
+    minutes   10 for the start, and 2 operations per parameter and token at a conservative speed; a generated token
+              counts as NEW_TOKEN prompt tokens
 
-Every figure grows with `attempt`: what an estimate missed, the second try gets. They are meant to be too large rather
-than too small; a job that ends early frees its place.
+Memory and minutes increase with `attempt`, so that a retry gets more than an estimate that was too low. Estimates are
+high rather than low; a job that ends early frees its resources.
 """
 
 import functools
@@ -20,19 +20,19 @@ from vernacular.core.errors import ArtifactError
 from vernacular.protocols.schema import request_cost
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
-OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core, and a fifteenth of what an A100 promises
-_SNAKEMAKE_MB = 500  # Snakemake runs beside the job and counts as its memory
+OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core; a fifteenth of an A100's nominal rate
+_SNAKEMAKE_MB = 500  # Snakemake's own process, which counts toward the job's memory
 _NOTHING = {"characters": 0, "new_tokens": 0}
-_LONGEST = 7 * 24 * 60  # minutes; a cluster that allows less says so
+_LONGEST = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
 
 
 def memory_mb(record: Path, settings: dict, attempt: int) -> int:
-    """Host memory of a model's job, MB. Raises FileNotFoundError where the model is not fetched yet."""
+    """Return the host memory of a model's job in MB; raise FileNotFoundError if the model is not fetched yet."""
     return ceil((4000 + 1.3 * _weights(record, settings) / 1e6) * attempt) + _SNAKEMAKE_MB
 
 
 def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: int) -> int:
-    """Walltime of a base's job with its adapters, or of one shard of it."""
+    """Return the walltime, in minutes, of the job of a base and its adapters, or of one shard of it."""
     parameters = _read(records[0]).get("parameters") or 0
     tokens = sum(_tokens(path) for path in requests) * len(records) / settings["shards"]
     speed = OPERATIONS["cpu" if settings["device"] == "cpu" else "gpu"]
@@ -40,7 +40,7 @@ def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: 
 
 
 def gpus(record: Path, settings: dict, gpu_memory_gb: float) -> int:
-    """GPUs a model's job asks for: those its settings name, else what its weights need; none for device: cpu."""
+    """Return the number of GPUs of a model's job: as configured, else derived from its weights; 0 for device: cpu."""
     if settings["device"] == "cpu":
         return 0
     if (named := settings.get("gpus")) is not None:
@@ -57,14 +57,14 @@ def _weights(record: Path, settings: dict) -> float:
 
 def _tokens(path) -> float:
     path = Path(path)  # Snakemake's inputs are strings
-    return _tokens_of(path, path.stat().st_mtime_ns)  # stat raises FileNotFoundError, and notices a new file
+    return _tokens_of(path, path.stat().st_mtime_ns)  # stat raises FileNotFoundError; its time invalidates the cache
 
 
 @functools.lru_cache(maxsize=100_000)
 def _tokens_of(path: Path, _changed: int) -> float:
     try:
         asked = artifacts.metadata(path).get("size") or _NOTHING
-    except ArtifactError:  # damaged: its job names it
+    except ArtifactError:  # damaged: reported by the job that reads it
         asked = _NOTHING
     return request_cost(asked["characters"], asked["new_tokens"])
 
@@ -73,5 +73,5 @@ def _read(record: Path) -> dict:
     with open(record, encoding="utf-8") as file:
         try:
             return json.load(file)
-        except ValueError:  # damaged: its job names it
+        except ValueError:  # damaged: reported by the job that reads it
             return {}

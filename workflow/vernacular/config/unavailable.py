@@ -1,7 +1,7 @@
-"""Files that state why something is unavailable: deleted at the end of a run, so that the next one tries again.
+"""Deletion of files that state why something is unavailable, at the end of a run, so that the next one tries again.
 
-For Snakemake such a file is complete, and so is all that is made of it. Planning deletes nothing; the Snakefile calls
-this when a run has ended, well or not.
+To Snakemake such a file is complete, and so is everything computed from it. Planning deletes nothing; the Snakefile
+calls this module at the end of a run, successful or not.
 """
 
 import logging
@@ -16,10 +16,13 @@ log = logging.getLogger("vernacular")
 
 
 def clear_unavailable(resources: Path, results: Path) -> list[Path]:
-    """Delete files that state why something is unavailable, damaged files, and the files made from either.
+    """Delete files that state why something is unavailable, damaged files, and the files computed from either.
 
-    Snakemake makes no file again that nothing missing depends on, so a placeholder takes its descendants with it, up to
-    the per-item results. Returns the deleted paths.
+    Snakemake recreates a file only if something missing depends on it, so a placeholder is deleted with its
+    descendants, up to the per-item results.
+
+    Returns:
+        The deleted paths.
     """
     found = [
         *_items(resources),
@@ -38,7 +41,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
 
 def _items(resources: Path) -> Iterator[Path]:
     for path in sorted((resources / "items").glob("*.parquet")):
-        if _states_why(path):  # the requests made of it state it too
+        if _states_why(path):  # the requests built from it state the reason, too
             yield path
 
 
@@ -92,7 +95,7 @@ def _metrics(results: Path) -> Iterator[Path]:
 
 
 def _states_why(path: Path) -> bool:
-    """Does this artifact say why it has no rows, or can it not be read?"""
+    """Return whether an artifact states why it has no rows, or cannot be read."""
     try:
         return "unavailable" in artifacts.metadata(path)
     except ArtifactError:

@@ -83,7 +83,7 @@ def is_lost_device(error: BaseException) -> bool:
 
 
 def reason(error: BaseException, record: dict) -> str:
-    """Return the first line of a library's message, or where known how the user can resolve the error."""
+    """Return the first line of a library's message or, if known, a hint on how the user can resolve the error."""
     whole, said = str(error), first_line(error)
     if "custom code" in whole and record.get("kind") == "encoder":
         return "it brings code of its own, which is not run."

@@ -1,7 +1,7 @@
-"""Reading a row by the column names of a task file.
+"""Access to the fields of a dataset row by the column names of a task file.
 
-A column is written `name`, `a.b` (b inside a), `a|b` (the first there is), `a|` (a, or nothing), `form_*` (every column
-that begins so), `_config` (the Hub configuration that the row is from).
+A column is written `name`, `a.b` (key b of a), `a|b` (the first that exists), `a|` (a, may be missing or empty),
+`form_*` (all columns that match), `_config` (the Hub configuration of the row).
 """
 
 import ast
@@ -16,15 +16,15 @@ _ABSENT = object()
 
 
 class LayoutError(DataError):
-    """The data set is there but laid out otherwise than the task file says; another layout may fit."""
+    """Available dataset whose layout differs from the one in the task file; another source of the task may fit."""
 
 
 class Dropped(Exception):
-    """This row is no item; the message is the reason, worded so that it can be counted."""
+    """Row that is not a valid item; the message is the reason, phrased so that rows can be counted by reason."""
 
 
 class Cells:
-    """One row, read by the fields of a `columns` mapping; `repaired` collects what had to be mended in it."""
+    """One row, read by the fields of a `columns` mapping; `repaired` collects the repairs made to it."""
 
     def __init__(self, row: dict, columns: dict):
         self.row, self.columns = row, columns
@@ -34,26 +34,27 @@ class Cells:
         return field in self.columns
 
     def needs(self, field: str) -> bool:
-        """Is the field mapped to a column that may not be blank?"""
+        """Return whether the field is mapped to a column that must not be empty."""
         column = self.columns.get(field)
         return column is not None and not (isinstance(column, str) and column.endswith("|"))
 
     def value(self, field: str):
-        """The raw value of a one-column field; None where the field is not mapped or the row lacks it."""
+        """Return the raw value of a one-column field; None if the field is not mapped or the row lacks the column."""
         column = self.columns.get(field)
         return None if column is None else find(self.row, column)
 
     def text(self, field: str) -> str:
-        """The field as one text; several columns, and lists, are joined by a blank. "" for nothing.
+        """Return the field as one text, "" if missing; several columns, and lists, are joined with spaces.
 
-        Raises Dropped for a mapping, of which the task file should name the part it wants.
+        Raises:
+            Dropped: The value is a mapping; the task file must name a key of it.
         """
         wanted = self.columns.get(field, [])
         values = [find(self.row, column) for column in ([wanted] if isinstance(wanted, str) else wanted)]
         return " ".join(filter(None, (_no_mapping(value, field) for value in values)))
 
     def texts(self, field: str) -> list[str]:
-        """The field as a list: several columns, a column with a list, or one text split at the `separator`."""
+        """Return the field as a list: several columns, a column with a list, or one text split at `separator`."""
         wanted = self.columns[field]
         if isinstance(wanted, list) or "*" in wanted:
             found = [(name, _no_mapping(find(self.row, name), field)) for name in self.names(field)]
@@ -61,7 +62,7 @@ class Cells:
         return [_no_mapping(value, field) for value in self._listed(find(self.row, wanted))]
 
     def names(self, field: str) -> list[str]:
-        """The columns of a field with several of them, in their order."""
+        """Return the column names of a field in order, with * expanded."""
         wanted = self.columns[field]
         names = []
         for column in [wanted] if isinstance(wanted, str) else wanted:
@@ -69,7 +70,7 @@ class Cells:
         return names
 
     def labels(self, field: str) -> list[str] | None:
-        """The names of options ("A", "B") where a column of options brings them along."""
+        """Return the labels of options ("A", "B") if the column of options includes them, else None."""
         value = _parsed(self.value(field)) if isinstance(self.columns.get(field), str) else None
         if isinstance(value, dict) and isinstance(value.get("label"), list):
             return [as_text(label) for label in value["label"]]
@@ -88,7 +89,7 @@ class Cells:
 
 
 def find(row: dict, column: str):
-    """The value of one column, None where the row lacks it."""
+    """Return the value of one column; None if the row lacks it."""
     for name in column.split("|"):
         value = _walk(row, name)
         if value is not _ABSENT:
@@ -97,7 +98,7 @@ def find(row: dict, column: str):
 
 
 def as_text(value) -> str:
-    """`value` as text without outer blanks; "" for nothing (None, NaN), "3" for 3 and 3.0.
+    """Return `value` as text without surrounding whitespace; "" for None and NaN, "3" for 3 and 3.0.
 
     >>> as_text(" B "), as_text(2.0), as_text(None), as_text(["uno.", "dous."])
     ('B', '2', '', 'uno. dous.')
@@ -114,7 +115,7 @@ def as_text(value) -> str:
 
 
 def sound(value):
-    """`value`, and all texts inside it, with half characters (lone surrogates, which no file can hold) as U+FFFD.
+    """Return `value` with lone surrogates in all its texts, which UTF-8 cannot encode, replaced by U+FFFD.
 
     >>> sound(["\\ud83d half", "\\ud83d\\ude00"])
     ['\ufffd half', '😀']
@@ -129,7 +130,7 @@ def sound(value):
 
 
 def check_columns(rows: list[dict], columns: dict, name: str) -> None:
-    """Raise LayoutError, naming the closest column, if no row has a column that `columns` needs."""
+    """Raise LayoutError if there are no rows, or if no row has a column that `columns` requires."""
     if not rows:
         raise LayoutError(f"{name}: holds no rows.")
     for wanted in _wanted(columns):
@@ -178,7 +179,7 @@ def _no_mapping(value, field: str) -> str:
 
 
 def _parsed(value):
-    """A list or dict that a CSV file holds as text ("['a', 'b']") as the list or dict it is."""
+    """Parse a list or dict that a CSV file stores as text ("['a', 'b']"); return any other value unchanged."""
     if not (isinstance(value, str) and value[:1] in ("[", "{") and value.strip()[-1:] in ("]", "}")):
         return value
     for read in (json.loads, _printed_by_numpy, ast.literal_eval):
@@ -186,11 +187,11 @@ def _parsed(value):
             return sound(read(value.strip()))
         except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
             continue
-    return value  # a text that only looks like a list
+    return value  # a text that resembles a list
 
 
 def _printed_by_numpy(text: str) -> list[str]:
-    """The texts of an array, which pandas writes into a CSV without commas; Python would read them as one.
+    """Return the texts of an array, which pandas writes into a CSV without commas; Python would concatenate them.
 
     >>> _printed_by_numpy("['Si.' 'Si, claro.']")
     ['Si.', 'Si, claro.']

@@ -1,6 +1,6 @@
-"""Rows of a data set on the Hugging Face Hub: pinned to a commit, kept in the Hub's own cache, read without its code.
+"""Rows of a dataset on the Hugging Face Hub: pinned to a commit, stored in the Hub's cache, read without its code.
 
-`datasets` says which files a configuration's splits are, by the rules it applies itself; only those are fetched, and
+`datasets` determines the files of each split of a configuration by its own rules; only these are downloaded, and
 loading scripts are never run.
 """
 
@@ -25,13 +25,14 @@ _ENDINGS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
 
 
 def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
-    """(rows of `split`, rows of `few_shot`, provenance) of a `hub` source; each row knows its `_config`.
+    """Return (rows of `split`, rows of `few_shot`, provenance) of a `hub` source; each row has its `_config`.
 
-    Raises LayoutError where the set has no such configuration or split, DataError with the sentence to show where it
-    cannot be had.
+    Raises:
+        LayoutError: The dataset does not have the configuration, split or files.
+        DataError: The dataset is unavailable or unreadable.
     """
     repository = source["hub"]
-    # every repository has .gitattributes, not every one a card
+    # not every repository has a card, but every one has .gitattributes
     folder = snapshot(repository, source.get("revision"), ["README.md", ".gitattributes"])
     card = _card(folder, repository)
     layouts = _layouts(source, card, folder, repository)
@@ -49,7 +50,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
         "config": ", ".join(config for config, _, _ in layouts if config) or None,
         "split": source.get("split"),
         "few_shot": source.get("few_shot"),
-        "revision": folder.name,  # the cache lays a snapshot out as …/snapshots/<commit>/
+        "revision": folder.name,  # the cache stores a snapshot in …/snapshots/<commit>/
         "files": sorted(names),
         "licence": _licence(card),
     }
@@ -57,7 +58,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
 
 
 def from_uri(file: str) -> dict | None:
-    """The `hub` source that `hf://datasets/owner/name[@revision]/file` means; None for any other text."""
+    """Return the `hub` source of `hf://datasets/owner/name[@revision]/file`; None for any other text."""
     prefix = "hf://datasets/"
     if not file.startswith(prefix):
         return None
@@ -71,7 +72,7 @@ def from_uri(file: str) -> dict | None:
 
 
 def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tuple[str | None, dict, str | None]]:
-    """(configuration, patterns of files by split, column separator) for each configuration the source asks for."""
+    """Return (configuration, file patterns by split, column separator) for each configuration of the source."""
     if "files" in source:
         files = {k: [v] if isinstance(v, str) else v for k, v in source["files"].items()}
         return [(None, _inside(files, repository), None)]
@@ -111,7 +112,7 @@ def _patterns(config: dict, repository: str, folder: Path) -> dict[str, list[str
 
 
 def _inside(splits: dict[str, list[str]], repository: str) -> dict[str, list[str]]:
-    """`splits`, whose files are all the repository's own: a card may name any file of this disk, or of the web."""
+    """Return `splits`; raise DataError for a file outside the repository: a card may name any local file or URL."""
     for path in (path for paths in splits.values() for path in paths):
         if not isinstance(path, str) or "://" in path or path.startswith(("/", "~")) or ".." in path.split("/"):
             raise DataError(f"{repository}: names a file that is not in it ({path}); name that file by itself.")
@@ -123,7 +124,7 @@ def _separator(config: dict) -> str | None:
 
 
 def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[str]]:
-    """Files by split, told by the names of files and folders, as `datasets` does where the card names no files."""
+    """Return files by split, inferred from file and directory names, as `datasets` does if the card lists no files."""
     before = f"{inside}/" if inside else ""
     snapshot(repository, folder.name, [f"{before}*.{ending}{packed}" for ending in _ENDINGS for packed in ("", ".gz")])
     try:
@@ -140,7 +141,7 @@ def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[
         split: [glob.escape(Path(file).relative_to(folder).as_posix()) for file in files]
         for split, files in splits.items()
     }
-    for split, name in (("validation", "dev"), ("test", "eval")):  # `datasets` takes the one word for the other
+    for split, name in (("validation", "dev"), ("test", "eval")):  # synonyms in `datasets`
         if split in splits:
             splits.setdefault(name, splits[split])
     return splits
@@ -149,7 +150,7 @@ def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[
 def _split_rows(
     repository: str, folder: Path, splits: dict, split: str | None, separator: str | None, config: str | None
 ) -> tuple[list[dict], list[str]]:
-    """(rows, files) of one split of one configuration, fetched where they are not in the cache."""
+    """Return (rows, files) of one split of one configuration, downloaded unless cached."""
     what = repository + (f", configuration {config}" if config else "")
     if split is None and len(splits) == 1:
         split = next(iter(splits))
@@ -164,7 +165,7 @@ def _split_rows(
         listed = ", ".join(splits[split])
         raise LayoutError(f'{what}: the files of the split "{split}" are not there ({listed}).')
     one_of = {form_of(file): file for file in files}
-    if len(one_of) > 1:  # the same rows twice, as like as not
+    if len(one_of) > 1:  # probably the same rows twice
         listed = " and ".join(sorted(Path(file).relative_to(folder).as_posix() for file in one_of.values()))
         raise LayoutError(
             f'{what}: the split "{split}" has files of several formats ({listed}); name some under files.'

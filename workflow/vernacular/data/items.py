@@ -1,4 +1,4 @@
-"""Raw rows become items: laid out, identified, counted; and a seeded sample of them."""
+"""Conversion of raw rows to items with unique IDs and counts of rejected rows; seeded sampling of items."""
 
 from collections import Counter
 
@@ -8,10 +8,10 @@ from vernacular.data.layouts import LAYOUTS
 
 
 def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: bool = False) -> tuple[list[dict], dict]:
-    """Rows per ITEMS, and what became of them: read, kept, dropped and repaired (counts per reason), duplicates, and
-    first_dropped (by reason the number of the first such row, from 0).
+    """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`demonstration`).
 
-    Solved examples get a `shot/` before their id, because sets number each split from 1.
+    The prefix is needed because datasets number each split from 1. Counts: read, kept, dropped and repaired (by
+    reason), duplicates, and first_dropped (by reason, the 0-based number of the first row dropped for it).
     """
     dropped, repaired = Counter(), Counter()
     first_dropped: dict[str, int] = {}
@@ -58,10 +58,10 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
 
 
 def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
-    """At most `limit` of `items`, whole clusters only, drawn by hash: neither row order nor other rows' fate matters.
+    """Return at most `limit` of `items`, in complete clusters, sampled by hash and thus independently of row order.
 
-    Clusters are taken in the order of a hash of seed and cluster; one that would exceed the limit is passed over, and
-    the first is taken in any case. Solved examples are no part of the count and always stay.
+    Clusters are taken in the order of a hash of seed and cluster ID; a cluster that would exceed the limit is skipped,
+    except for the first. Few-shot examples are not counted and always retained.
     """
     evaluated = [item for item in items if not item["demonstration"]]
     if limit is None or len(evaluated) <= limit:
@@ -92,14 +92,14 @@ def _cluster(cells: Cells, content: dict, prompt: str) -> str | None:
     named = cells.text("cluster")
     if named:
         return named
-    # several questions on one passage are no independent observations, whether the set numbers its passages or not
+    # questions on one passage are not independent observations, even if the dataset has no passage IDs
     return fingerprint(content["context"])[:16] if prompt == "passage" else None
 
 
 def _make_unique(items: list[dict], before: str) -> int:
-    """Give each item an id of its own in place, whatever the order of rows; returns how many rows are exact repeats.
+    """Make item IDs unique in place, independently of the order of rows; return the number of exact repeats.
 
-    An id that stands for several contents gets the content's hash behind it; exact repeats are numbered.
+    An ID with several contents is followed by the hash of the content; exact repeats are numbered.
     """
     contents: dict[str, set[str]] = {}
     for item in items:
@@ -116,7 +116,7 @@ def _make_unique(items: list[dict], before: str) -> int:
 
 
 def _unlike(name: str, upstream: set[str]) -> str:
-    """`name`, with a ~ behind it for as long as the set itself calls another row so."""
+    """Append ~ to `name` until it differs from all IDs of the dataset."""
     while name in upstream:
         name += "~"
     return name

@@ -1,7 +1,7 @@
-"""A row becomes an item: one function per `prompt` of a task file, which says what an item consists of.
+"""Conversion of rows to items: one function per `prompt` of a task file, which defines the fields of an item.
 
-Each takes the row's cells and returns the item's context, question, choices, gold, target and extra. A row that cannot
-be evaluated raises `Dropped` with the reason under which it is counted; what is mended is noted in `cells.repaired`.
+Each function takes the cells of a row and returns the item's context, question, choices, gold, target and extra. It
+raises `Dropped`, with the reason, for a row that cannot be evaluated, and records repairs in `cells.repaired`.
 """
 
 import json
@@ -13,12 +13,12 @@ from vernacular.data.columns import Cells, Dropped, as_text, find
 _FINAL = ".,;:!?…。؟ "
 _MASK = "[MASK]"
 _GAP = "__"
-# 1.0: pandas writes a column of whole numbers so, if a cell of it is empty
+# 1.0: pandas writes integers as floats if a cell of the column is empty
 _JUDGEMENT = {"1": "1", "1.0": "1", "true": "1", "0": "0", "0.0": "0", "false": "0"}
 
 
 def question(cells: Cells) -> dict:
-    """Question, story or unfinished text with a fixed list of options, whose order and letters mean something."""
+    """Return the item of a question, story or unfinished text with options whose order and letters are meaningful."""
     options = cells.texts("choices")
     for field in ("context", "question"):
         if cells.needs(field) and not cells.text(field):
@@ -34,7 +34,7 @@ def question(cells: Cells) -> dict:
 
 
 def truth(cells: Cells) -> dict:
-    """Question with any number of right and of wrong answers; right ones first, each text once."""
+    """Return the item of a question with several correct and incorrect answers: correct ones first, without repeats."""
     if not cells.text("question"):
         raise Dropped("blank question")
     target = cells.text("target")
@@ -66,7 +66,7 @@ def truth(cells: Cells) -> dict:
 
 
 def target(cells: Cells) -> dict:
-    """Text and the text sought: a last word, a summary."""
+    """Return the item of a text and its expected output: a last word, or a summary."""
     if not cells.text("context"):
         raise Dropped("blank context")
     if not cells.text("target"):
@@ -75,14 +75,14 @@ def target(cells: Cells) -> dict:
 
 
 def pair(cells: Cells) -> dict:
-    """Good and bad sentence; or a beginning with two endings."""
+    """Return the item of good and bad sentences, or of a context with its continuations."""
     if cells.has("choices"):
         return _two(cells, cells.texts("choices"))
     return _two(cells, [*cells.texts("good"), *cells.texts("bad")]) | {"gold": [0]}
 
 
 def sentence(cells: Cells) -> dict:
-    """Sentence with a judgement of its acceptability, 1 or 0."""
+    """Return the item of a sentence with an acceptability judgment, 1 or 0."""
     label = _JUDGEMENT.get(as_text(cells.value("label")).lower())
     if not cells.text("context"):
         raise Dropped("blank sentence")
@@ -92,7 +92,7 @@ def sentence(cells: Cells) -> dict:
 
 
 def cloze(cells: Cells) -> dict:
-    """Text with one gap, written `__`, and candidates for it."""
+    """Return the item of a text with one gap, written `__`, and candidates for the gap."""
     context = re.sub("_{2,}", _GAP, cells.text("context").replace(cells.columns.get("mask", _GAP), _GAP))
     if context.count(_GAP) != 1:
         raise Dropped("no gap" if _GAP not in context else "more than one gap")
@@ -109,7 +109,10 @@ def cloze(cells: Cells) -> dict:
 
 
 def target_word(cells: Cells) -> dict:
-    """Sentence with one masked word and two or more forms for it, the right one first; Grew-TSE's columns."""
+    """Return the item of a sentence with one masked word and two or more forms of it, the correct one first.
+
+    Its `extra` has the columns of Grew-TSE.
+    """
     extra = {name: as_text(find(cells.row, column)) for name, column in cells.columns.get("extra", {}).items()}
     mask, masked, prompt = cells.columns.get("mask", _MASK), cells.text("context"), extra.get("prompt_text", "")
     if not masked and prompt:
@@ -154,7 +157,7 @@ def _item(*, context="", question="", choices=(), gold=(), target=None, extra=No
 
 
 def _two(cells: Cells, options: list[str]) -> dict:
-    """Options without a question: sentences, or forms of a word."""
+    """Return an item of options without a question: sentences, or forms of a word."""
     if len(options) < 2 or not all(options):
         raise Dropped("blank option" if len(options) > 1 else "fewer than two options")
     if len(set(options)) < len(options):
@@ -164,9 +167,12 @@ def _two(cells: Cells, options: list[str]) -> dict:
 
 
 def _merged(cells: Cells, forms: list[str]) -> tuple[list[str], list[str | list[str]]]:
-    """Return (distinct forms of a word, the correct one first; the column of each, or its columns where they coincide).
+    """Return (distinct forms of a word, the correct one first; the column of each, or its columns if they coincide).
 
-    Incorrect forms may coincide, as cases do that are written alike. Raises Dropped where one equals the correct form.
+    Incorrect forms may coincide, for example cases with the same spelling.
+
+    Raises:
+        Dropped: An incorrect form equals the correct one.
     """
     names = cells.names("good") + cells.names("bad")
     distinct = list(dict.fromkeys(forms))
@@ -182,7 +188,11 @@ def _merged(cells: Cells, forms: list[str]) -> tuple[list[str], list[str | list[
 
 
 def _gold(cells: Cells, options: list[str]) -> list[int]:
-    """Indices of the right options; [] where the set withholds the answer. Dropped if it names no option."""
+    """Return the indices of the correct options; [] if the dataset withholds them.
+
+    Raises:
+        Dropped: The value does not identify an option.
+    """
     value = cells.value("gold")
     kind = cells.columns.get("gold_is")
     if kind == "labels" and as_text(value):

@@ -1,4 +1,4 @@
-"""The items of a task in one language: from where its file says, the shipped samples, or a file of one's own."""
+"""Loading of the items of a task in one language: from its sources, the shipped samples, or a user-provided file."""
 
 import hashlib
 import json
@@ -17,27 +17,35 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 def load_items(
     task: dict, language: str, *, source="hub", limit: int | None = None, seed: int = 0, root: Path = WORKFLOW
 ) -> tuple[list[dict], dict]:
-    """(rows per ITEMS, metadata) of a task (as `load_task` gives it) in one language.
+    """Load the items of a task in one language.
 
-    `source`: "hub" for what the task file names, "samples" for `root/samples/{task}/{language}/`, or the path of a data
-    file or of a folder laid out as `{task}/{language}/{split}.*`. Rows of the `few_shot` split come as demonstrations,
-    which `limit` does not touch. Raises DataError with the sentence to show where the set cannot be had or read.
+    Args:
+        task: The task, as `load_task` returns it.
+        source: "hub" for the sources in the task file, "samples" for `root/samples/{task}/{language}/`, or the path of
+            a data file, or of a directory with files `{task}/{language}/{split}.*`.
+        limit: The maximum number of evaluated items (see `sample`); rows of the `few_shot` split are not counted.
 
-    Metadata: task, language, citation (None where the task file has none), source (where from, revision, sha256 of the
-    raw rows, licence), rows (read, kept, dropped and repaired with counts per reason, duplicates), demonstrations (the
-    same for them), expected_rows, limit, seed, warnings (sentences).
+    Returns:
+        (rows per ITEMS, metadata). Metadata: task, language, citation (None if the task file has none), source (origin,
+        revision, sha256 of the raw rows, licence), rows (read, kept, dropped and repaired with counts per reason,
+        duplicates, taken), demonstrations (the same counts for the few-shot examples), expected_rows, limit, seed,
+        warnings (sentences).
+
+    Raises:
+        ConfigError: The task does not have the language.
+        DataError: The dataset is unavailable, unreadable, or without a valid row.
     """
     entry = task["languages"].get(language)
     if entry is None:
         raise ConfigError(f'Task {task["task"]} has no language "{language}".{closest(language, task["languages"])}')
     rows, shots, provenance = _raw(task, language, entry, source, Path(root))
     items, counts, examples, example_counts = _laid_out(task, entry, rows, shots, provenance)
-    for reason, n in provenance.pop("left_out", {}).items():  # matches in a treebank that are no pair
+    for reason, n in provenance.pop("left_out", {}).items():  # matches in a treebank without a minimal pair
         counts["read"] += n
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + n
     if not items:
         raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {_reasons(counts)}.")
-    if provenance.get("few_shot") and not examples:  # others would be drawn, and the results be another task's
+    if provenance.get("few_shot") and not examples:  # with other examples it would be another task
         reasons = _reasons(example_counts)
         raise DataError(f"{task['task']} ({language}): not one solved example can be shown: {reasons}.")
     warnings = provenance.pop("warnings", [])
@@ -65,7 +73,7 @@ def load_items(
 def _laid_out(
     task: dict, entry: dict, rows: list[dict], shots: list[dict], provenance: dict
 ) -> tuple[list[dict], dict, list[dict], dict]:
-    """(items, what became of the rows, solved examples, what became of those)."""
+    """Return (items, counts of their rows, few-shot examples, counts of their rows)."""
     if "lm_eval" in entry:
         return lm_eval_items(rows, shots, entry["lm_eval"], Path(task["folder"]), provenance)
     solved = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
@@ -73,7 +81,7 @@ def _laid_out(
 
 
 def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:
-    """(rows, few-shot rows, provenance), with the columns checked; of several sources the first that can be had."""
+    """Return (rows, few-shot rows, provenance) of the first source that is available and has the expected columns."""
     if source == "samples" and (found := _samples(task, language, entry, root / "samples")):
         return found
     if source == "samples" and "file" not in entry["source"][0] and not is_local_treebank(entry["source"][0]):
@@ -113,7 +121,7 @@ def _fetch(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
         return read_rows(path, source.get("format"), name=source["url"]), [], provenance
     if "file" in source and not source["file"].startswith("hf://"):
         return _file(source, folder)
-    from vernacular.data import hub  # here, because it imports `datasets`, which takes a second
+    from vernacular.data import hub  # here, because importing `datasets` takes a second
 
     if "file" in source:
         source = source | hub.from_uri(source["file"])
@@ -155,9 +163,9 @@ def _local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dic
 
 
 def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tuple[list[dict], list[dict], dict]:
-    """Files named by split; where none is named so, the only file that is not the few-shot split.
+    """Read the files named after the splits; if there are none, the only file that is not the few-shot split.
 
-    Of a treebank, all CoNLL-U files that are there.
+    Of a treebank, read all CoNLL-U files in the directory.
     """
     if "treebank" in entry["source"][0]:
         own = {key: entry["source"][0][key] for key in ("pattern", "each")}
@@ -188,7 +196,7 @@ def _called(source: dict) -> str:
 
 
 def _digest(rows: list[dict], shots: list[dict]) -> str:
-    """sha256 (hex) of the raw rows in order, evaluated split first."""
+    """Return the SHA-256 (hex) of the raw rows in order, evaluated split first."""
     digest = hashlib.sha256()
     for row in rows + shots:
         line = json.dumps(row, ensure_ascii=True, sort_keys=True, default=str) + "\n"

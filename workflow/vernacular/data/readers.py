@@ -1,7 +1,7 @@
-"""Rows of a data file: CSV, TSV, JSON, JSON lines, Parquet; every value as the file has it.
+"""Rows of data files in CSV, TSV, JSON, JSON Lines and Parquet, with all values as stored in the file.
 
-CSV and TSV are read here and not by pandas (or `datasets`, which uses it): pandas turns the texts "NA", "null" and
-"nan" into nothing, turns "01" into 1, and eats quotation marks that a sentence opens with.
+CSV and TSV are not read with pandas (nor with `datasets`, which uses it): pandas turns the texts "NA", "null" and "nan"
+into missing values and "01" into 1, and removes quotation marks at the start of a sentence.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from vernacular.core.errors import DataError, first_line
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-_DEEPEST = 100  # lists in lists: what walks through a row afterwards does so by recursion
+_DEEPEST = 100  # levels of nesting: rows are processed recursively
 
-csv.field_size_limit(1 << 30)  # a very long passage is no mistake
+csv.field_size_limit(1 << 30)  # very long passages are valid
 
 
 _Located = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
@@ -39,7 +39,7 @@ def located_rows(path, form: str | None = None, *, name: str | None = None) -> _
     """Yield the rows of a data file in order, each with its location for messages: ("rows.csv, line 3", row).
 
     Args:
-        form: The format; None: as the file's extension says.
+        form: The format; None: by the file's extension.
         name: The file's name in messages; None: its path.
 
     Raises:
@@ -55,7 +55,7 @@ def located_rows(path, form: str | None = None, *, name: str | None = None) -> _
 
 
 def form_of(name) -> str | None:
-    """The format that a file's name says; None where it says none."""
+    """Return the format for a file's extension; None if it is unknown."""
     return FORMATS.get(Path(str(name).lower().removesuffix(".gz")).suffix)
 
 
@@ -63,7 +63,7 @@ def _bytes(path: Path, name: str, form: str) -> bytes:
     try:
         if path.is_dir():
             raise DataError(f"{name}: is a folder; name a file in it.")
-        if path.exists() and not path.is_file():  # a pipe or a device may never end
+        if path.exists() and not path.is_file():  # a pipe or a device may have no end
             raise DataError(f"{name}: is not a file.")
         data = path.read_bytes()
         if data.startswith(b"version https://git-lfs.github.com/spec/"):
@@ -85,7 +85,7 @@ def _text(data: bytes, name: str, form: str) -> str:
     if b"\0" in data[:4]:
         raise DataError(f"{name}: UTF-16 text, or none at all; save it as UTF-8.")
     try:
-        text = data.decode("utf-8-sig")  # a byte-order mark is no part of the first column's name
+        text = data.decode("utf-8-sig")  # without a byte-order mark, which is not part of the first column's name
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{name}, line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
@@ -105,32 +105,32 @@ def _read_parquet(data: bytes, name: str) -> _Located:
 
 
 def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Bytes that are UTF-8 as text: writers of old leave out the mark that tells the two apart."""
+    """Convert a binary column of UTF-8 to text: old Parquet writers do not mark text as such."""
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         return column
     try:
         return column.cast(pa.large_string())
-    except pa.ArrowInvalid:  # a picture, a sound
+    except pa.ArrowInvalid:  # for example, images
         return column
 
 
 def _read_csv(text: str, name: str) -> _Located:
     first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     unquoted = re.sub(r'"[^"]*"', "", first)
-    # a spreadsheet in a language with a decimal comma writes semicolons
+    # spreadsheets in locales with a decimal comma write semicolons
     delimiter = max(",;\t", key=unquoted.count) if "," not in unquoted else ","
     return _rectangular(_quoted(text, delimiter, name), name)
 
 
 def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
-    """(the line that a row ends in, its fields)"""
+    """Return (number of the last line, fields) of each row."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[tuple[int, list[str]]] = []
     try:
         for fields in reader:
             rows.append((reader.line_num, fields))
     except csv.Error as error:
-        # read loosely, a quote that is never closed would swallow the rows behind it
+        # hence strict=True: an unclosed quotation mark would otherwise include the rows after it
         begins = (rows[-1][0] if rows else 0) + 1
         since = f"; the row begins in line {begins}" if begins < reader.line_num else ""
         where = f"{name}, line {reader.line_num}"
@@ -139,18 +139,18 @@ def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]
 
 
 def _read_tsv(text: str, name: str) -> _Located:
-    """TSV whose quotation marks are text, unless the file as a whole only makes sense with quoted line breaks."""
+    """Read TSV, with quotation marks as text unless rows of unequal length indicate quoted line breaks."""
     ends = "\n" if "\n" in text else "\r"
     lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(ends), start=1)]
     lines = [(n, [_unquoted(field) for field in line]) for n, line in lines if line != [""]]
     if lines and any(len(line) != len(lines[0][1]) for _, line in lines):
-        with contextlib.suppress(DataError):  # then they are text, and the line of another length is what is wrong
+        with contextlib.suppress(DataError):  # then they are text, and the row of another length is the error
             lines = _quoted(text, "\t", name)
     return _rectangular(lines, name)
 
 
 def _unquoted(field: str) -> str:
-    """`field` without the quotes a TSV writer put round it: it puts them only where it doubles some inside.
+    """Remove the quotes that a TSV writer puts around `field`, which it does only if it doubles quotes inside.
 
     >>> _unquoted('"He said ""no"" twice"'), _unquoted('"No," he said, "no"')
     ('He said "no" twice', '"No," he said, "no"')
@@ -182,7 +182,7 @@ def _check_header(header: list[str], name: str) -> None:
 
 
 def _read_jsonl(text: str, name: str) -> _Located:
-    # a line end cannot stand inside a JSON text, but U+2028 can: hence not splitlines
+    # a JSON text cannot contain a line break, but U+2028, at which splitlines would split
     lines = text.replace("\r", "\n" if "\n" not in text else "").split("\n")
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -191,7 +191,7 @@ def _read_jsonl(text: str, name: str) -> _Located:
 
 
 def _read_json(text: str, name: str) -> _Located:
-    """A list of objects, or an object with exactly one such list ({"data": […]}); JSON lines named .json too."""
+    """Read a list of objects, an object with exactly one such list ({"data": […]}), or JSON Lines named .json."""
     try:
         value = _decode(text)
     except ValueError:
@@ -222,7 +222,7 @@ def _decode(text: str):
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> dict:
     found = dict(pairs)
-    if len(found) < len(pairs):  # the JSON standard leaves open which one counts
+    if len(found) < len(pairs):  # the JSON standard does not define which one is used
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
         raise ValueError(f'the key "{twice}" is there twice')
     return found
@@ -240,7 +240,7 @@ def _object(value, where: str) -> dict:
 
 
 def _depth(value, so_far: int = 0) -> int:
-    """How many lists and mappings stand in one another; no further than is forbidden."""
+    """Return the depth of nested lists and mappings, counted until it exceeds the limit."""
     if so_far > _DEEPEST:
         return so_far
     inner = value.values() if isinstance(value, dict) else value

@@ -1,8 +1,8 @@
-"""items: one example of a task in one language, in the one normalised schema.
+"""Schema of items, `resources/items/{task}.{lang}.parquet`: one example of a task in one language per row.
 
-`resources/items/{task}.{lang}.parquet`. Metadata adds: task, language, source (repository, config, split, revision,
-sha256, licence), rows (read, kept, and `dropped` as a count per reason), expected_rows, and `unavailable`: the sentence
-to show where the set could not be had (the file then has no rows).
+Metadata adds: task, language, source (repository, config, split, revision, sha256, licence), rows (read, kept, and
+`dropped` as a count per reason), expected_rows, and `unavailable`: the error message if the dataset is unavailable (the
+file then has no rows).
 """
 
 import pyarrow as pa
@@ -13,17 +13,17 @@ ITEMS = Kind(
     "items",
     pa.schema(
         [
-            ("item_id", pa.string()),  # stable and unique: survives reordering, limits and other rows
-            ("demonstration", pa.bool_()),  # true: drawn from for few-shot prompts, never evaluated
-            ("context", pa.string()),  # passage, story or sentence before the question; "" where there is none
-            ("question", pa.string()),  # question, stem, or "" where the context alone is continued
-            ("choices", pa.list_(pa.string())),  # options; good and bad sentence; word forms
-            ("gold", pa.list_(pa.int32())),  # indices of all right choices; empty = unknown
-            ("target", pa.string()),  # the text sought: best answer, last word, summary; null where choices say it
+            ("item_id", pa.string()),  # stable and unique: independent of row order, limits and other rows
+            ("demonstration", pa.bool_()),  # true: few-shot example, never evaluated
+            ("context", pa.string()),  # passage, story or sentence before the question; "" if there is none
+            ("question", pa.string()),  # question or stem; "" if the context alone is continued
+            ("choices", pa.list_(pa.string())),  # options, good and bad sentences, or word forms
+            ("gold", pa.list_(pa.int32())),  # 0-based indices of all correct choices; empty: unknown
+            ("target", pa.string()),  # expected text: best answer, last word, summary; null if in `choices`
             ("cluster_id", pa.string()),  # passage, pair or sentence shared by several items (clustered errors)
-            ("category", pa.string()),  # phenomenon, subject, type; null where the set has none
-            ("source_row", pa.int64()),  # row number upstream, from 0
-            ("extra", pa.map_(pa.string(), pa.string())),  # what a protocol or a source tool's file needs beside
+            ("category", pa.string()),  # phenomenon, subject, type; null if the dataset has none
+            ("source_row", pa.int64()),  # 0-based row number in the dataset
+            ("extra", pa.map_(pa.string(), pa.string())),  # further fields of a protocol or an exported file
         ]
     ),
     key=("item_id",),

@@ -1,4 +1,4 @@
-"""Task files: one benchmark each, all its languages inside; `workflow/tasks/*.yaml` and those of one's own."""
+"""Task files: one benchmark each, with all its languages; `workflow/tasks/*.yaml` and user-provided ones."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,7 +12,7 @@ from vernacular.data.treebank import patterns as treebank
 _KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 
-# prompt: the keys that `columns` needs; a group in a tuple is met by any one of its alternatives
+# prompt: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
 NEEDED = {
     "question": ("question", "choices"),
     "passage": ("context", "question", "choices"),
@@ -24,17 +24,19 @@ NEEDED = {
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
-    "verbatim": (),  # the source brings its own wording
+    "verbatim": (),  # the source defines the prompt text
 }
 
 
 def load_task(path, protocols: Collection[str] = ()) -> dict:
-    """A task as its file says it, with what all languages share written out for each language.
+    """Read a task file, and expand the settings that all languages share for each language.
 
-    The result has the file's keys but `columns`, `source`, `licence`, which stand in every `languages[code]` beside
-    `expected_rows` (None where not stated): `source` as a list of sources to try in order, with {language} filled in.
-    `folder` is the file's own. `protocols` are the names allowed, if known. Raises ConfigError in one
-    or two lines: file, line, key, what was found and is allowed.
+    The result has the keys of the file, except that `columns`, `source` and `licence` are in every `languages[code]`,
+    together with `expected_rows` (None if not given): `source` is a list of sources to try in order, with {language}
+    replaced. `folder` is the directory of the file. If given, `protocols` are the allowed names.
+
+    Raises:
+        ConfigError: One or two lines with file, line, key, found and allowed values.
     """
     path = Path(path)
     content, lines = yaml.read(path)
@@ -54,7 +56,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
 
 def task_names(folders) -> dict[str, Path]:
-    """Every task file in `folders`, by name; of two with one name the one in the later folder counts."""
+    """Return the task files in `folders` by name; of two with the same name, the one in the later directory."""
     found: dict[str, Path] = {}
     for folder in map(Path, folders):
         if not folder.is_dir():
@@ -94,7 +96,7 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
 
 
 def _check_paths(value, where: str) -> None:
-    """Raise ConfigError for a home folder that is nobody's: files are looked for long before any is read."""
+    """Raise ConfigError for a path in the home directory of an unknown user, before any file is searched for."""
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _check_paths(each, where)
     if isinstance(value, str):
@@ -105,7 +107,7 @@ def _check_paths(value, where: str) -> None:
 
 
 def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
-    """(sources as all others are, {"lm_eval": settings}) where the source is a task file of lm-eval; else ({})."""
+    """Translate an lm-eval source to (sources, {"lm_eval": settings}); return (sources, {}) for all others."""
     named = [source for source in sources if "lm-eval" in source]
     if bool(named) != (content["prompt"] == "verbatim") or (named and len(sources) > 1):
         raise ConfigError(f"{where}: lm-eval goes with prompt: verbatim, and is the only source of its language.")
@@ -132,7 +134,7 @@ def _check_columns(columns: dict, prompt: str, where: str) -> None:
 
 
 def _filled(value, language: str):
-    """`value` with every {language} in its texts replaced."""
+    """Return `value` with {language} replaced in all its texts."""
     if isinstance(value, dict):
         return {k: _filled(v, language) for k, v in value.items()}
     if isinstance(value, list):

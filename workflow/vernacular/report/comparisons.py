@@ -1,8 +1,8 @@
-"""Pieces of the comparison view: `p{i}`, a pair's differences, those by category in `p{i}/categories`, and the items
-won and lost in evaluation k in `p{i}/e{k}`.
+"""Data files of the comparison view.
 
-Items are referred to by their place in the evaluation's own pieces, so that no prompt is stored twice; an item that
-only joined results have is written out.
+`p{i}` holds a pair's differences, `p{i}/categories` those by category, and `p{i}/e{k}` the improved and regressed items
+of evaluation k. Items are referred to by their position in the evaluation's own files, so that no prompt is stored
+twice; an item that only external results have is stored in full.
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ _COUNTS = ("n", "n_baseline", "n_candidate", "both_right", "both_wrong", "only_b
 
 
 def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict, numbers: Numbers) -> list[list]:
-    """Write every pair's pieces; returns [baseline, candidate, rows] per pair, the sides by number.
+    """Write every pair's data files; return [baseline, candidate, rows] per pair, the sides by number.
 
-    comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions:
-    evaluation -> item_id -> place in the evaluation's pieces.
+    comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions: evaluation
+    -> item_id -> position in the evaluation's files.
     """
     every = dict.fromkeys(zip(comparisons["baseline"].to_pylist(), comparisons["candidate"].to_pylist(), strict=True))
     listed = []
@@ -55,7 +55,7 @@ def _row(row: dict, numbers: Numbers) -> dict:
 
 
 def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: Numbers) -> list[list]:
-    """Write the won and lost items per evaluation; returns [evaluation, won, lost]."""
+    """Write the improved and regressed items per evaluation; return [evaluation, won, lost]."""
     table, counts = artifacts.read(path, CHANGES), []
     for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
         known = positions.get(evaluation, {})
@@ -68,7 +68,7 @@ def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: N
 
 
 def _change(row: dict, place: int | None) -> list:
-    """[place, change, by, baseline's answer, candidate's, their scores, the item itself where it has no place]."""
+    """Return [place, change, by, the sides' predictions, their scores, the item if it has no place]."""
     own = None if place is not None else [row["item_id"], row["category"] or "", row["prompt"], row["options"],
                                           row["gold"]]  # fmt: skip
     return [

@@ -1,10 +1,10 @@
-"""One evaluation's pieces: its items in blocks, what each model did with them, and the distributions of the task view.
+"""Data files of one evaluation: items in blocks, each model's results, and the distributions of the task view.
 
-`e{k}/task`      facts, values by category, outcomes and histograms per model
-`e{k}/shots`     the few-shot blocks, once for all items and models
-`e{k}/i{b}`      block b of the items, as `asked.Asked.items` lays them out
-`e{k}/m{j}`      model j: a short row per item, enough to list, sort and search
-`e{k}/m{j}b{b}`  model j, block b: scores, values, flags, answers and token surprisals, to look at one item
+`e{k}/task`      metadata, values by category, outcomes and histograms per model
+`e{k}/shots`     few-shot prefixes, stored once for all items and models
+`e{k}/i{b}`      block b of the items, in the format of `item_details.Asked.items`
+`e{k}/m{j}`      model j: a short row per item, for listing, sorting and search
+`e{k}/m{j}b{b}`  model j, block b: scores, values, flags, outputs and token surprisals of each item
 """
 
 from pathlib import Path
@@ -20,16 +20,16 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.report.item_details import COLUMNS, Answers, Asked, judged, packed
 from vernacular.report.pieces import short, shorts, write_piece
 
-BLOCK = 250  # items of one piece
+BLOCK = 250  # items per data file
 BINS = 24
-_LISTED = 160  # characters of a free answer in the list of items; the item itself shows all of it
+_LISTED = 160  # characters of a generated output in the item list; the item view shows all of it
 
 
 def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, str], results: Path) -> tuple:
-    """Write the pieces of `evaluation` but for `task`; models: number -> name.
+    """Write the data files of `evaluation` except `task`; models: number -> name.
 
-    Returns (content of the task piece, position of each item, facts of each model's run); one model's rows are held at
-    a time, beside the prompts of the evaluation.
+    Returns (content of the task file, position of each item, metadata of each model's run). Holds the prompts of the
+    evaluation and one model's rows at a time in memory.
     """
     requests = results / "requests" / f"{evaluation}.parquet"
     drawn = PROTOCOLS[artifacts.metadata(requests)["protocol"]].drawn
@@ -60,7 +60,7 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
 
 
 def _listed(asked: Asked, row: dict, answers: Answers, i: int) -> list:
-    """[item, outcome, badness, measured, flagged, prediction]: options by number, free answers by their start."""
+    """Return [item, outcome, badness, measured, flagged, prediction]: options by index, generated text truncated."""
     chosen = row["predicted"] if row["predicted"] and row["options"] else (row["prediction"] or "")[:_LISTED]
     return [
         asked.position[row["item_id"]],
@@ -92,7 +92,7 @@ def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: 
         )
     for block, content in blocks.items():
         wraps: list = []
-        for entry in content:  # a chat template's beginning and end are the same for most items: kept once
+        for entry in content:  # the chat template's text around the item is the same for most items: stored once
             if entry[-1] is not None:
                 if entry[-1] not in wraps:
                     wraps.append(entry[-1])
@@ -101,7 +101,7 @@ def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: 
 
 
 def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, dict]:
-    """What the model wrote, its token surprisals, and how a chat template wrapped the prompt; each by item."""
+    """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
     path = folder / "generations" / f"{evaluation}.parquet"
     if path.exists():
         columns = ["item_id", "raw", "answer", "finish_reason", "n_tokens", "rendered"]
@@ -129,7 +129,7 @@ def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, 
 
 
 def _wrap(rendered: str | None, own: str | None) -> list[str] | None:
-    """[before, after]: what a chat template put around the item's own text; [whole, None] if that is not in it."""
+    """Return [before, after], the chat template's text around the item's own; [whole, None] if it lacks that text."""
     if rendered is None:
         return None
     at = rendered.rfind(own.strip()) if own and own.strip() else -1
@@ -137,14 +137,15 @@ def _wrap(rendered: str | None, own: str | None) -> list[str] | None:
 
 
 def _counts(answers: Answers) -> list[int]:
-    """How many items came out in each of the six ways, and how many are flagged."""
+    """Return the number of items with each of the six outcomes, and of flagged items."""
     return [*(answers.outcomes.count(code) for code in range(6)), sum(answers.flagged)]
 
 
 def _distributions(measured: dict[int, Answers]) -> list[list]:
-    """[model, measure, edges, [[outcome, counts], …]] with the same edges for every model, so that they compare.
+    """Return [model, measure, edges, [[outcome, counts], …]]; all models share the edges, so that they are comparable.
 
-    The outermost half per cent on both sides falls into the first and last bin: one odd item must not flatten the rest.
+    Values outside the 0.5 % and 99.5 % quantiles are counted in the first and last bin, so that an outlier does not
+    compress the other bins.
     """
     found = []
     for measure in dict.fromkeys(answers.measure for answers in measured.values() if answers.measure):

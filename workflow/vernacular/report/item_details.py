@@ -1,4 +1,4 @@
-"""What the report shows of an item: the prompt sent, the outcome and margin, the surprisal of each token."""
+"""Details of an item in the report: the prompt sent, the outcome and margin, the surprisal of each token."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ from vernacular.metrics import choice
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Role, skipped_reason
 
-# How an item came out. The last two are no judgement: which sort of sentence it is, where sentences are only scored.
+# Outcomes of an item. The last two are labels, not judgments: for sentences that are only scored.
 WRONG, RIGHT, TIE, UNJUDGED, ACCEPTABLE, UNACCEPTABLE = range(6)
 
-MARGIN = "margin"  # best right option's score minus best wrong one's
+MARGIN = "margin"  # best correct option's score minus best incorrect option's
 
 
 @dataclass(frozen=True)
 class Answers:
-    """One model's items of one evaluation, all lists n items long, in the order of its rows."""
+    """One model's outcomes in one evaluation; all lists have length n, in the order of its rows."""
 
     item_ids: list[str]
     outcomes: list[int]
-    measure: str | None  # the per-item value that items are sorted by and whose distribution is drawn
+    measure: str | None  # name of the per-item value used for sorting and histograms
     higher_is_better: bool
     measured: list[float | None]  # that value
-    badness: list[float | None]  # higher = worse; what "worst first" sorts by
+    badness: list[float | None]  # higher is worse; sort key of "worst first"
     flagged: list[bool]
 
 
 def judged(rows: list[dict]) -> Answers:
-    """Read the rows of a task-results file (maps as dicts)."""
+    """Compute outcomes and measure from the rows of a task-results file (maps as dicts)."""
     outcomes = [_outcome(row) for row in rows]
     measure, higher, measured = _measure(rows)
     return Answers(
@@ -47,7 +47,7 @@ def judged(rows: list[dict]) -> Answers:
 
 
 def margin(row: dict) -> float | None:
-    """Best correct option's score minus best incorrect option's; None where either is missing or infinite.
+    """Return the best correct option's score minus the best incorrect one's; None if one is missing or infinite.
 
     >>> margin({"option_scores": [-3.0, -1.0, None], "options": ["a", "b", "c"], "gold": [0]})
     -2.0
@@ -69,7 +69,7 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
     margins = [margin(row) for row in rows]
     if any(value is not None for value in margins):
         return MARGIN, True, margins
-    # sentences differ in length: per token where that is known
+    # sentences differ in length: prefer the value per token
     for name, higher in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
         values = [row["values"].get(name) for row in rows]
         if any(map(is_finite, values)):
@@ -78,12 +78,12 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
 
 
 def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[float | None]:
-    """An unacceptable sentence is the worse the less it surprises; all else the worse the worse its value is."""
+    """Return how much worse than the median each value is; a low surprisal is worse for unacceptable sentences."""
     values = np.array([np.nan if value is None else value for value in measured], dtype=float)
     middle = np.nanmedian(values) if np.isfinite(values).any() else 0.0
     bad = middle - values if higher else values - middle
     bad = np.where(np.array(outcomes) == UNACCEPTABLE, -bad, bad)
-    # whatever is wrong stands before whatever is right, by margins also between them
+    # by margins, all incorrect items precede all correct ones
     return [float(value) if np.isfinite(value) else None for value in bad]
 
 
@@ -93,15 +93,16 @@ COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role",
 
 @dataclass
 class Asked:
-    """The items of one evaluation in the order they are shown, and where each stands.
+    """Items of one evaluation in display order, and their positions.
 
-    items     per item [item_id, category, prompt, options, gold, sent, prefix, message, spans]:
-              `sent` the text after the few-shot block up to the scored span, None where it is the prompt;
-              `prefix` the position of its few-shot block in `prefixes`, None where there is none;
-              `message` the last chat turn's content, None where it is `sent`; `spans` a list of [role, text]
+    Attributes:
+        items: per item [item_id, category, prompt, options, gold, sent, prefix, message, spans]: `sent` the text after
+            the few-shot prefix up to the scored span, None if it equals the prompt; `prefix` the index of its few-shot
+            prefix in `prefixes`, None without one; `message` the last chat turn's content, None if it equals `sent`;
+            `spans` a list of [role, text]
     """
 
-    drawn: tuple[str, ...] = ()  # kinds of the roles whose tokens are drawn; the last is preferred
+    drawn: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
     items: list[list] = field(default_factory=list)
     position: dict[str, int] = field(default_factory=dict)
     prefixes: list[str] = field(default_factory=list)
@@ -109,10 +110,10 @@ class Asked:
     _requests: dict[str, list[dict]] = field(default_factory=dict)
 
     def add_requests(self, rows: list[dict]) -> None:
-        """Take the rows of a requests file (the columns `COLUMNS`) in; call it before `add_items`."""
+        """Add the rows of a requests file (the columns `COLUMNS`); call it before `add_items`."""
         by_item: dict[str, list[dict]] = {}
         for row in rows:
-            if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span: it was not asked
+            if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span is not scored
                 by_item.setdefault(row["item_id"], []).append(row)
         for item, asked in by_item.items():
             self._requests[item] = asked
@@ -121,7 +122,7 @@ class Asked:
                 self.spans[item, row["role"]] = (whole[row["span_start"] : row["span_end"]], row["span_start"])
 
     def add_items(self, rows: list[dict]) -> None:
-        """Take in the items of a task-results file that no other model's file had yet."""
+        """Add the items of a task-results file that are not present yet."""
         for row in rows:
             item = row["item_id"]
             if item not in self.position:
@@ -130,7 +131,7 @@ class Asked:
                 self.items.append([*head, *self._as_sent(item, row["prompt"])])
 
     def own_text(self, item: str) -> str | None:
-        """What a chat template wraps: the last turn's content, or the text as sent without one."""
+        """Return the text that a chat template wraps: the last turn's content, or the text sent without a template."""
         if item not in self.position:
             return None
         _, _, prompt, _, _, sent, _, message, _ = self.items[self.position[item]]
@@ -165,7 +166,7 @@ class Asked:
 
 
 def _drawn(asked: list[dict], kinds: tuple[str, ...]) -> list[dict]:
-    """The requests whose tokens are drawn; a masked word alone only where its sentence was not scored whole."""
+    """Return the requests whose tokens are shown; a masked word only if its sentence was not scored as a whole."""
     scored = [row for row in asked if row["kind"] == "score" and skipped_reason(row["role"]) is None]
     roles = {row["role"]: Role.parse(row["role"]) for row in scored}
     rows = [row for row in scored if roles[row["role"]].kind in kinds and not roles[row["role"]].rotation]
@@ -173,23 +174,23 @@ def _drawn(asked: list[dict], kinds: tuple[str, ...]) -> list[dict]:
     return whole or rows
 
 
-UNSCORED = -1  # nothing stood before the token, so it has no probability
+UNSCORED = -1  # the token has no preceding context, so it has no probability
 
 
 def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tuple[str, int] | None]) -> dict:
-    """item_id -> [[role, skip, lengths, hundredths], …] for the rows of a scores table whose role is in `roles`.
+    """Return item_id -> [[role, skip, lengths, hundredths], …] for the rows of a scores table with a role in `roles`.
 
-    `span_of(item_id, role)` gives the span's text and where it starts in the request. `lengths` are in characters
-    (code points); 0 where a token shares its character with the one before. `skip` is how many characters of the span
-    come before the first token, or the text the tokens cover where a chat template made it another than the span's.
-    Rows without tokens are left out: their flag says why.
+    `span_of(item_id, role)` gives the span's text and its start in the request. `lengths` are in characters (code
+    points), 0 if a token shares its character with the preceding one; `hundredths` are surprisals in units of 0.01
+    nats. `skip` is the number of characters of the span before the first token, or the text that the tokens cover if a
+    chat template changed it. Rows without tokens are excluded: their flag gives the reason.
     """
     table = scores.filter(pc.is_in(scores["role"], value_set=pa.array(sorted(roles), pa.string())))
     if not table.num_rows:
         return {}
     offsets, logprobs = table["offsets"].combine_chunks(), table["logprobs"].combine_chunks()
     at, at_logprobs = offsets.offsets.to_numpy(), logprobs.offsets.to_numpy()
-    # (T, 2) characters of every token of the file, one row after another
+    # (T, 2) character offsets of all tokens of the file, row after row
     edges = offsets.values.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2) if len(offsets.values) else None
     if edges is None:
         return {}
@@ -217,6 +218,6 @@ def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tupl
 def _skip(span: tuple[str, int], rendered: str | None, first: int, ends: np.ndarray) -> int | str:
     text, start = span
     if rendered is None:
-        return first - start if first >= start else 0  # a token that straddles the start is drawn from the start on
+        return first - start if first >= start else 0  # a token that straddles the start is shown from the start on
     covered = rendered[first : int(ends.max())]
     return len(text) - len(covered) if text.endswith(covered) else covered

@@ -1,6 +1,6 @@
-"""The first piece, `index`: all that the leaderboard shows, and the names that every other view needs.
+"""Data file `index`: the content of the leaderboard, and the names that all other views need.
 
-Only headline metrics stand in it, so that it stays small; all other values are in their evaluation's own piece.
+To stay small, it holds headline metrics only; all other values are in the files of their evaluation.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _DESCRIBED = ("unit", "higher_is_better", "headline")
 
 
 class Names:
-    """Numbers for names, in the order they come up: pieces refer to models, evaluations and metrics by number."""
+    """Numbering of names in order of first use: data files refer to models, evaluations and metrics by number."""
 
     def __init__(self, names: Iterable = ()):
         self.all: list = []
@@ -38,7 +38,7 @@ class Names:
 
 @dataclass
 class Numbers:
-    """The numbers of everything that pieces refer to; `facts` says of each metric what a reader should know."""
+    """Numbering of everything that data files refer to; `facts` holds the description of each metric."""
 
     models: Names
     evaluations: Names
@@ -46,7 +46,7 @@ class Numbers:
     facts: list[dict] = field(default_factory=list)
 
     def metric(self, row) -> int:
-        """The number of the metric of a row with its protocol, unit and direction; described when first met."""
+        """Return the number of a row's metric, given its protocol, unit and direction; describe it at first use."""
         number = self.metrics.number((row["protocol"], row["metric"]))
         if number == len(self.facts):
             self.facts.append(_facts(row))
@@ -54,7 +54,7 @@ class Numbers:
 
 
 def _facts(row) -> dict:
-    """What a reader should know of a metric; `about` is null for one that another version computed."""
+    """Describe a metric; `about` is null for a metric that this version does not declare."""
     module = PROTOCOL_METRICS.get(row["protocol"])
     declared = {metric.name: metric for metric in module.METRICS} if module else {}
     name = row["metric"]
@@ -71,7 +71,7 @@ def _facts(row) -> dict:
 
 
 def values(rows: pd.DataFrame, numbers: Numbers) -> dict:
-    """The part of an evaluation's task piece that the long table tells, `rows` being its rows there."""
+    """Return the part of an evaluation's task file that comes from `rows`, its rows of the long table."""
     whole = rows["category"].fillna("") == ""
     of_all = rows[whole].to_dict("records")
     return {
@@ -82,7 +82,7 @@ def values(rows: pd.DataFrame, numbers: Numbers) -> dict:
 
 
 def cells(rows: list[dict], numbers: Numbers) -> list[list]:
-    """[model, metric, value, low, high, n, flagged, ties, chance, majority] of one evaluation, over all items."""
+    """Return [model, metric, value, low, high, n, flagged, ties, chance, majority] per row, over all items."""
     return [
         [
             numbers.models.number(row["model"]),
@@ -97,7 +97,10 @@ def cells(rows: list[dict], numbers: Numbers) -> list[list]:
 
 
 def by_category(rows: list[dict], numbers: Numbers) -> dict:
-    """Headline metrics: {"names": categories, "rows": [[model, metric, category, value, low, high, n, chance], …]}."""
+    """Return the headline metrics by category.
+
+    {"names": categories, "rows": [[model, metric, category, value, low, high, n, chance], …]}
+    """
     categories = Names()
     found = [
         [
@@ -115,13 +118,13 @@ def by_category(rows: list[dict], numbers: Numbers) -> dict:
 
 
 def setting(rows: pd.DataFrame) -> dict:
-    """Task, language, protocol, shots, seed and style of one evaluation's rows."""
+    """Return task, language, protocol, shots, seed and style of one evaluation's rows."""
     first = rows.iloc[0]
     return {name: None if pd.isna(first[name]) else _plain(first[name]) for name in SETTING}
 
 
 def speaking(found: list[list], facts: list[dict]) -> int | None:
-    """The headline metric that stands for an evaluation: the first with a chance level, else the first.
+    """Return the headline metric that represents an evaluation: the first with a chance level, else the first.
 
     found: rows of `cells`; facts: of all metrics, by number.
     """
@@ -131,13 +134,13 @@ def speaking(found: list[list], facts: list[dict]) -> int | None:
 
 
 def places(standings: pa.Table, numbers: Numbers) -> list[list]:
-    """[model, evaluation, metric, mark, place] with mark BEST or SHARED ("not told apart from the best") or 0."""
+    """Return [model, evaluation, metric, mark, place]; mark is BEST, SHARED (not significantly different) or 0."""
     return [
         [
             numbers.models.number(row["model"]),
             numbers.evaluations.get(row["evaluation"]),
             numbers.metrics.get((row["protocol"], row["metric"])),
-            # equal bests are all best: the first of them is no better than the others
+            # equal best values are all BEST, whichever of them is listed as the best
             (BEST if row["difference"] == 0 else SHARED) if row["shares_best"] else 0,
             row["place"],
         ]
@@ -147,7 +150,7 @@ def places(standings: pa.Table, numbers: Numbers) -> list[list]:
 
 
 def overall(table: pa.Table, numbers: Numbers) -> list[list]:
-    """[model, scope, mean, low, high, rank, win rate, evaluations, left out]."""
+    """Return [model, scope, mean, low, high, rank, win rate, evaluations, left out] per row."""
     return [
         [
             numbers.models.number(row["model"]),
@@ -163,7 +166,7 @@ def overall(table: pa.Table, numbers: Numbers) -> list[list]:
 
 
 def missing(notes: list[dict], numbers: Numbers) -> list[list]:
-    """[model, evaluation, kind, sentence] for what could not be had or makes no sense, from the summary's notes."""
+    """Return [model, evaluation, kind, note] for what is unavailable or not applicable, from the summary's notes."""
     return [
         [
             numbers.models.number(note["model"]),

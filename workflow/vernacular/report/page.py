@@ -1,7 +1,7 @@
-"""The report: a directory with `index.html` that opens from disk, without a network and without a server.
+"""HTML report: a directory with `index.html` that opens from disk, without a network or a server.
 
-`index.html` is a shell; scripts, styles and libraries are copied from `workflow/report/`, and the data come in pieces
-(see `pieces`).
+`index.html` is a shell; scripts, styles and libraries are copied from `workflow/report/`, and the data are in data
+files (see `pieces`).
 """
 
 import contextlib
@@ -45,13 +45,19 @@ def build(
     title: str = "Vernacular",
     processes: int = 1,
 ) -> str:
-    """Write the page for `models` × `evaluations` into the folder `out`, complete or not at all; returns what was made.
+    """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
-    results: the folder with `summary/`, `requests/` and a folder per model. records: the models' records. changes:
-    (baseline, candidate) -> its CHANGES file. benchmarks: the folder of Snakemake's benchmark files, if there are any.
-    processes: evaluations that are written at a time; each holds one model's rows of one evaluation.
-    Raises ArtifactError naming a file that is missing or damaged, or if `out` holds anything but an earlier page, and
-    WriteError naming what cannot be written; comparisons, standings and overall may be missing.
+    Args:
+        results: directory with `summary/`, `requests/` and a directory per model; comparisons, standings and overall
+            may be missing in `summary/`.
+        records: the models' records.
+        changes: (baseline, candidate) -> its CHANGES file.
+        benchmarks: directory of Snakemake's benchmark files, if there are any.
+        processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
+
+    Raises:
+        ArtifactError: a file is missing or damaged, or `out` holds anything but an earlier report.
+        WriteError: a file cannot be written.
     """
     _empty(out)
     with _complete(out):
@@ -86,7 +92,7 @@ def build(
         index["places"] = leaderboard.places(_optional(results, "standings", STANDINGS), numbers)
         index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
         index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
-        # names: first those asked for here, then those that only a note or a comparison knows
+        # names: first those given as arguments, then those that only occur in a note or a comparison
         index |= {"models": numbers.models.all, "asked_models": len(models), "names": numbers.evaluations.all}
         provenance_piece = {
             "models": provenance.models(records),
@@ -104,16 +110,16 @@ def build(
 
 @contextlib.contextmanager
 def _complete(out: Path) -> Iterator[None]:
-    """Remove half a page where what is inside ends early; the error that comes out says why."""
+    """Remove the incomplete report if the body raises; the exception propagates."""
     try:
         yield
-    except BaseException:  # Ctrl-C too
+    except BaseException:  # including KeyboardInterrupt
         shutil.rmtree(out, ignore_errors=True)
         raise
 
 
 def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
-    """What `write_evaluation` returns for each, in order."""
+    """Yield what `write_evaluation` returns for each evaluation, in order."""
     work = partial(write_evaluation, out, models=models, results=results)
     shown = partial(tqdm, total=len(evaluations), desc="report", disable=None)
     if processes < 2:
@@ -124,7 +130,7 @@ def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], 
 
 
 def _empty(out: Path) -> None:
-    """Remove an earlier page, and nothing else: a folder that holds no page of ours is left as it is."""
+    """Remove an earlier report. Raises ArtifactError, and removes nothing, if the directory holds anything else."""
     if out.exists() and any(out.iterdir()):
         if not (out / "js" / "core.js").exists():
             raise ArtifactError(f"{out}: holds other files than a report page; name an empty folder.")
@@ -132,13 +138,13 @@ def _empty(out: Path) -> None:
 
 
 def _optional(results: Path, name: str, kind) -> pa.Table:
-    """A table of the summary that is only there where something was compared."""
+    """Read a table of the summary that only exists if models were compared; empty otherwise."""
     path = results / "summary" / f"{name}.parquet"
     return artifacts.read(path, kind) if path.exists() else kind.schema.empty_table()
 
 
 def _asked_setting(results: Path, name: str) -> dict:
-    """The setting of an evaluation without any value, from its requests."""
+    """Return the setting of an evaluation without any value, from its requests."""
     note = artifacts.metadata(results / "requests" / f"{name}.parquet")
     return {key: note.get(key) for key in SETTING}
 

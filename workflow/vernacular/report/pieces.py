@@ -1,8 +1,8 @@
-"""Pieces: the small scripts that carry the page's data, since a page opened from a disk may not fetch files.
+"""Data files ("pieces") of the report: scripts, since a page opened from disk may not fetch other files.
 
-A piece is `data/{name}.js` and calls `vernacular.piece("{name}", …)`. Its content is JSON in which nothing can end the
-script or start another, whatever a data set says. Names of pieces are ours, made of numbers; texts never become names
-or keys (a key `__proto__` in an object literal would not be data), they stand in arrays and as values.
+A piece is `data/{name}.js` and calls `vernacular.piece("{name}", …)`. Its content is JSON, escaped so that no text of a
+dataset can end the script or start another. Names of pieces consist of fixed words and numbers; texts are array
+elements and values, never names or keys (a key `__proto__` in an object literal would not be data).
 """
 
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from vernacular.core.errors import writing
 
-# "<" could end a script element, "&" start an entity in XHTML, U+2028 and U+2029 end a line in old engines, and half a
-# surrogate pair is not UTF-8. They stand inside JSON strings alone, where all may be escaped.
+# "<" could end a script element, "&" start an entity in XHTML, U+2028 and U+2029 end a line in old engines, and lone
+# surrogates are not UTF-8. They only occur inside JSON strings, where any character may be escaped.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def script_json(value) -> str:
-    """`value` as JSON that may stand in a script; raises ValueError on NaN and infinity, which JSON does not have.
+    """Return `value` as JSON that is safe inside a script; raises ValueError on NaN and infinity, which JSON lacks.
 
     >>> script_json(["</script>", "شاي"])
     '["\\\\u003c/script\\\\u003e","شاي"]'
@@ -28,7 +28,7 @@ def script_json(value) -> str:
 
 
 def write_piece(folder: Path, name: str, value) -> int:
-    """Write the piece `name` below `folder`/data; returns its size in bytes."""
+    """Write the piece `name` below `folder`/data; return its size in bytes."""
     path = folder / "data" / f"{name}.js"
     content = f'vernacular.piece("{name}",{script_json(value)});\n'.encode()
     with writing(path):
@@ -38,7 +38,7 @@ def write_piece(folder: Path, name: str, value) -> int:
 
 
 def short(number, digits: int = 5):
-    """`number` at so many significant digits, for showing; None where there is none (null, NaN, infinite).
+    """Round `number` to `digits` significant digits for display; None if it is null, NaN or infinite.
 
     >>> short(0.123456789), short(float("nan")), short(None), short(12)
     (0.12346, None, None, 12)
@@ -49,12 +49,12 @@ def short(number, digits: int = 5):
 
 
 def shorts(numbers, digits: int = 5) -> list | None:
-    """`short` of each; None where there is no list at all."""
+    """Apply `short` to each number; None if there is no list."""
     if numbers is None:
         return None
-    form = f"%.{digits}g"  # a page holds millions of numbers: all of a list at once, without a call for each
+    form = f"%.{digits}g"  # a report holds millions of numbers: avoid a function call per number
     return [
-        None if number is None or not -math.inf < number < math.inf  # false of NaN too
+        None if number is None or not -math.inf < number < math.inf  # False for NaN too
         else number if isinstance(number, int) else float(form % number)
         for number in numbers
     ]  # fmt: skip

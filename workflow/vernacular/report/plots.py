@@ -1,7 +1,7 @@
-"""The plots as Vega-Lite specifications, made by Altair; the page brings the data and the colours of its theme.
+"""Vega-Lite specifications of the plots, built with Altair; the report adds the data and the colors of its theme.
 
-Each names its data set, and every field by a name of ours: texts of models and categories are values, never names.
-Marks of one kind carry shape or position beside their colour, so that nothing hangs on hue alone.
+Datasets and fields have fixed names; texts of models and categories are values, never names. Marks of one kind differ
+in shape or position in addition to color, so that they can be distinguished without it.
 """
 
 import altair as alt
@@ -10,7 +10,7 @@ OUTCOMES = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"]
 
 
 def specifications() -> dict[str, dict]:
-    """Name -> Vega-Lite specification; data, heights, and the values of scales by name are left to the page."""
+    """Return the Vega-Lite specifications by name; the report sets data, heights and the domains of named scales."""
     return {
         "values": _values().to_dict(),
         "categories": _categories().to_dict(),
@@ -21,7 +21,7 @@ def specifications() -> dict[str, dict]:
 
 
 def _values():
-    """Every model's value with its interval, above lines for chance and baselines."""
+    """Plot every model's value with its interval, over lines for chance and baselines."""
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
@@ -34,11 +34,11 @@ def _values():
 
 
 def _categories():
-    """Values by category with intervals, a shape and a colour per model."""
+    """Plot values by category with intervals, a shape and a color per model."""
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("category:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     offset = alt.YOffset("model:N", sort=None)
-    legend = alt.Legend(orient="top", columns=2, labelLimit=220)  # the same for both, so that it is drawn once
+    legend = alt.Legend(orient="top", columns=2, labelLimit=220)  # identical, so that one legend is drawn
     colour = alt.Color("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
     shape = alt.Shape("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
     tip = [alt.Tooltip("category:N"), alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"),
@@ -54,13 +54,13 @@ def _categories():
 
 
 def _lines():
-    """Dashed upright lines: chance, and whatever else a value is to be held against."""
+    """Draw dashed vertical lines: chance and other reference values."""
     lines = alt.Chart(alt.NamedData("lines")).mark_rule(strokeDash=[4, 3])
     return lines.encode(x=alt.X("value:Q", title=None), tooltip=[alt.Tooltip("line:N")])
 
 
 def _distribution():
-    """A histogram over items, stacked by how they came out."""
+    """Plot a histogram over items, stacked by outcome."""
     rows = alt.Chart(alt.NamedData("rows"))
     bars = rows.mark_bar(orient="vertical").encode(
         x=alt.X("start:Q", bin="binned", title=None, axis=alt.Axis(grid=False)),
@@ -76,7 +76,7 @@ def _distribution():
 
 
 def _outcomes():
-    """How the items came out, a bar per model."""
+    """Plot the outcomes of the items, a bar per model."""
     return (
         alt.Chart(alt.NamedData("rows"))
         .mark_bar()
@@ -93,7 +93,7 @@ def _outcomes():
 
 
 def _differences():
-    """Candidate minus baseline per evaluation with intervals; filled where significant, hollow where not."""
+    """Plot candidate minus baseline per evaluation with intervals, a shape and a color per verdict."""
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=340))
     legend = alt.Legend(orient="top")

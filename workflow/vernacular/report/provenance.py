@@ -1,4 +1,4 @@
-"""The piece `provenance`: models, data sets, how each evaluation was run, what went otherwise, what each job took."""
+"""Data file `provenance`: models, datasets, how each evaluation was run, notes, and the cost of each job."""
 
 import csv
 from pathlib import Path
@@ -9,7 +9,7 @@ _MODEL = ("name", "source", "revision", "architecture", "kind", "bytes", "finger
 
 
 def models(records: list[dict]) -> list[dict]:
-    """One row per model's record: where it comes from and what exactly it is."""
+    """Return one row per model record: where the model comes from and its exact version."""
     return [
         {name: record.get(name) for name in _MODEL}
         | {f"adapter_{key}": (record.get("adapter") or {}).get(key) for key in ("source", "revision")}
@@ -18,7 +18,7 @@ def models(records: list[dict]) -> list[dict]:
 
 
 def data_set(facts: dict | None) -> dict | None:
-    """Where one evaluation's items come from, from the `dataset` of its results' metadata."""
+    """Describe the source of one evaluation's items, from the `dataset` of its results' metadata."""
     if not facts:
         return None
     source, rows = facts["source"], facts["rows"]
@@ -43,7 +43,7 @@ def data_set(facts: dict | None) -> dict | None:
 
 
 def run(model: int, evaluation: int, facts: dict) -> dict:
-    """How one model was asked one evaluation, from the metadata of its results."""
+    """Describe how one evaluation of one model was run, from the metadata of its results."""
     found = {"model": model, "evaluation": evaluation}
     for key in ("unavailable", "not_applicable"):
         if key in facts:
@@ -73,7 +73,7 @@ def run(model: int, evaluation: int, facts: dict) -> dict:
 
 
 def jobs(folder: Path | None) -> list[dict]:
-    """What every job took, from Snakemake's benchmark files: seconds, largest memory in MB, CPU seconds."""
+    """Return the cost of each job from Snakemake's benchmark files: seconds, peak memory in MB, CPU seconds."""
     found = []
     for path in sorted(folder.glob("*/*.tsv")) if folder else []:
         with open(path, newline="", encoding="utf-8") as file:
@@ -84,7 +84,7 @@ def jobs(folder: Path | None) -> list[dict]:
 
 
 def note_rows(notes: list[dict], numbers: Numbers) -> list[dict]:
-    """The summary's notes with models and evaluations by number."""
+    """Return the summary's notes with models and evaluations by number."""
     return [
         {
             "model": numbers.models.number(note["model"]),
@@ -101,5 +101,5 @@ _FIGURES = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}
 
 
 def _figure(text: str | None) -> float | None:
-    """A figure of a benchmark file; jobs that were too short to look at have "-" or "NA"."""
+    """Parse a number of a benchmark file; jobs too short to be measured have "-" or "NA", which give None."""
     return None if text in (None, "", "-", "NA") else round(float(text), 2)

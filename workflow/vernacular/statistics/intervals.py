@@ -1,9 +1,9 @@
-"""Confidence intervals: Wilson for proportions, also of clustered items, and a cluster bootstrap for everything else.
+"""Confidence intervals: Wilson for proportions, also of clustered items, and a cluster bootstrap for other statistics.
 
-Items that share a passage, a sentence or a minimal pair are not independent: resampling *clusters* with all their items
-keeps the interval honest (Miller 2024, arXiv 2411.00640). Data sets of small languages have a few hundred items or
-fewer, where the plain percentile interval is too narrow; its levels are therefore widened as Hesterberg 2015
-(arXiv 1411.5279, "expanded percentile") does, which matters below some fifty clusters and vanishes above.
+Items that share a passage, a sentence or a minimal pair are not independent; resampling *clusters* with all their items
+accounts for that (Miller 2024, arXiv 2411.00640). Datasets of low-resource languages have a few hundred items or fewer,
+for which the plain percentile interval is too narrow; its levels are therefore expanded as in Hesterberg 2015 (arXiv
+1411.5279, "expanded percentile"), which matters below about 50 clusters and vanishes above.
 """
 
 import itertools
@@ -13,18 +13,18 @@ from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit  # scipy.stats, which has the same, takes more than a second to import
+from scipy.special import ndtr, ndtri, stdtrit  # importing scipy.stats takes more than a second
 
-_CELLS = 2_000_000  # numbers of one array held at a time (16 MB as float64)
-_FEW_KINDS = 24  # up to here counting kinds of cluster is quicker than drawing clusters one by one
+_CELLS = 2_000_000  # maximum size of one array (16 MB as float64)
+_FEW_KINDS = 24  # up to this many, counting kinds of cluster is faster than drawing clusters
 _UNDEFINED = (float("nan"), float("nan"))
 
 
 def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson score interval of a proportion (Wilson 1927); `successes` may be fractional (partial credit for ties).
+    """Return the Wilson score interval of a proportion (Wilson 1927).
 
-    For independent items; where items share clusters, `clustered_wilson` is the honest one. (nan, nan) where n is 0.
-    Raises ValueError if `successes` is not within 0..n.
+    `successes` may be fractional (partial credit for ties). For independent items; see `clustered_wilson` for items
+    that share clusters. Returns (nan, nan) if n is 0. Raises ValueError if `successes` is not within 0..n.
 
     >>> low, high = wilson(8, 10)
     >>> round(low, 4), round(high, 4)
@@ -40,7 +40,7 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
 
 
 def _of_counts(successes: int, n: int, level: float) -> tuple[float, float]:
-    """Formula (3) of Newcombe 1998, to the last bit as scipy's `binomtest` computes it."""
+    """Evaluate formula (3) of Newcombe 1998, bit-identical to scipy's `binomtest`."""
     z = ndtri(0.5 + 0.5 * level)
     share = successes / n
     below = 2 * (n + z**2)
@@ -60,12 +60,12 @@ def _wilson_formula(successes: float, n: float, level: float) -> tuple[float, fl
 
 
 def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: float = 0.95) -> tuple[float, float]:
-    """Wilson interval of the mean of right/wrong `values` (n,), for as many items as the clusters are worth.
+    """Return the Wilson interval of the mean of binary `values` (n,), at the effective number of items.
 
-    The effective number of items is p(1-p) over the variance of p between clusters, less what it costs to estimate that
-    variance from few of them (Korn & Graubard 1998), and never more than n. Unlike a bootstrap it has a width where all
-    items are right, or all wrong: there each cluster counts as one item. Plain Wilson where no items share a cluster.
-    Returns (nan, nan) where there are no items, or one cluster of several.
+    The effective number is p(1-p) over the between-cluster variance of p, reduced because that variance is estimated
+    from few clusters (Korn & Graubard 1998), and at most n. Unlike a bootstrap interval, it has a width if all items
+    are correct or all incorrect: each cluster then counts as one item. Equal to `wilson` if no items share a cluster.
+    Returns (nan, nan) if there are no items, or one cluster of several.
     """
     values = np.asarray(values, dtype=float)
     n = len(values)
@@ -78,7 +78,7 @@ def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: 
     share = float(values.mean())
     off = np.bincount(codes, weights=values - share, minlength=n_clusters)
     between = n_clusters / (n_clusters - 1) * float(off @ off) / n**2
-    if between <= 1e-12 / n:  # nothing varies: all right, all wrong, or the same share in each cluster
+    if between <= 1e-12 / n:  # no variation: all correct, all incorrect, or the same share in each cluster
         effective = float(n_clusters)
     else:
         tail = 0.5 + level / 2
@@ -97,17 +97,21 @@ def cluster_bootstrap(
     vectorised: bool = False,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Bootstrap interval of `statistic(*arrays)`, clusters drawn with replacement, each with all of its items.
+    """Return the bootstrap interval of `statistic(*arrays)`: clusters are drawn with replacement, with all their items.
 
-    arrays      float arrays of shape (n,), row i of each is item i's; items lacking a value are left out before.
-    clusters    n labels; None, or a missing label, makes an item its own cluster.
-    statistic   None: the mean of the one array. Otherwise gives a float for arrays of shape (m,); if `vectorised`,
-                gives (k,) for arrays of shape (k, m). Clusters of unequal size make m differ from resample to resample:
-                resamples of one m are passed together, so no padding or weights ever reach the statistic.
+    Args:
+        statistic: None for the mean of the one array. Otherwise returns a float for arrays of shape (m,) or, if
+            `vectorised`, (k,) for arrays of shape (k, m). With clusters of unequal size, m differs between resamples:
+            resamples of one m are passed together, without padding or weights.
+        arrays: float arrays of shape (n,), one element per item; items without a value are excluded by the caller.
+        clusters: n labels; None, or a missing label, makes an item its own cluster.
 
-    Returns (nan, nan) with fewer than two clusters, or if the statistic is undefined in any resample: an interval from
-    only the resamples that worked would be too narrow without saying so.
-    Raises ValueError if there is no array, or if lengths differ.
+    Returns:
+        (low, high), or (nan, nan) with fewer than two clusters or if the statistic is undefined in any resample: an
+            interval from the other resamples would be too narrow.
+
+    Raises:
+        ValueError: there is no array, or lengths differ.
     """
     arrays = [np.asarray(array, dtype=float) for array in arrays]
     if not arrays or any(array.shape != (len(arrays[0]),) for array in arrays):
@@ -132,7 +136,7 @@ def cluster_bootstrap(
 
 @lru_cache
 def expanded_tail(n_clusters: int, level: float = 0.95) -> float:
-    """Share of the bootstrap distribution cut from each end: Phi(-t * sqrt(n/(n-1))) with Student's t on n-1 degrees.
+    """Return the tail share of the expanded percentile interval: Phi(-t * sqrt(n/(n-1))), t on n-1 degrees of freedom.
 
     The bootstrap's spread is too small by sqrt((n-1)/n), and it uses a normal quantile where the variance is estimated.
 
@@ -144,7 +148,7 @@ def expanded_tail(n_clusters: int, level: float = 0.95) -> float:
 
 
 def cluster_codes(clusters, n: int) -> np.ndarray:
-    """(n,) integers 0..k-1, one per cluster in order of appearance; an item without a label is a cluster of its own.
+    """Return (n,) integers 0..k-1: labels numbered in order of appearance, then one cluster per item without a label.
 
     >>> cluster_codes(["a", None, "a", None], 4).tolist()
     [0, 1, 0, 2]
@@ -164,10 +168,10 @@ def _missing(label) -> bool:
 
 
 def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: int, rng) -> np.ndarray:
-    """(resamples,) ratio means: drawn clusters' sums over drawn clusters' sizes, without touching items again.
+    """Return (resamples,) ratio means: sums of the drawn clusters over their sizes.
 
-    Clusters of equal sum and size are interchangeable, so where there are few kinds (right/wrong values) it is enough
-    to draw how often each kind comes, a multinomial.
+    Clusters of equal sum and size are interchangeable. With few such kinds (binary values), it suffices to draw how
+    often each kind occurs, a multinomial.
     """
     sums = np.bincount(codes, weights=values, minlength=n_clusters)
     sizes = np.bincount(codes, minlength=n_clusters).astype(float)
@@ -183,13 +187,13 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
 
 
 def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorised: bool) -> np.ndarray:
-    """(resamples,) values of any statistic, items of the drawn clusters gathered per resample.
+    """Return (resamples,) values of a statistic, computed on the items of the drawn clusters.
 
-    The same generator state and number of clusters give the same clusters, those of `paired.cluster_counts` too:
-    statistics of two sides, or of two evaluations of the same items, can be paired resample by resample. A number
-    in 0..n_clusters-1 that no item has is a cluster without items; a resample of such clusters alone is NaN.
+    The same generator state and number of clusters give the same draws, also those of `paired.cluster_counts`:
+    statistics of two sides, or of two evaluations of the same items, can be paired resample by resample. A number in
+    0..n_clusters-1 that no item has is a cluster without items; a resample of such clusters only is NaN.
     """
-    order = np.argsort(codes, kind="stable")  # items of cluster c: order[starts[c] : starts[c] + sizes[c]]
+    order = np.argsort(codes, kind="stable")  # the items of cluster c are order[starts[c] : starts[c] + sizes[c]]
     sizes = np.bincount(codes, minlength=n_clusters)
     starts = np.cumsum(sizes) - sizes
     alone = n_clusters == len(codes) and bool((sizes == 1).all())
@@ -211,13 +215,13 @@ def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, ve
 
 
 def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """All of starts[i] .. starts[i]+sizes[i]-1, one after the other: ([5, 0], [2, 1]) gives [5, 6, 0]."""
+    """Concatenate the ranges starts[i] .. starts[i]+sizes[i]-1: ([5, 0], [2, 1]) gives [5, 6, 0]."""
     before = np.cumsum(sizes) - sizes
     return np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
 
 
 def chunks(rows: int, width: int, cells: int = _CELLS):
-    """Slices of 0..rows that hold about `cells` numbers each in rows of `width`."""
+    """Yield slices of 0..rows, each with about `cells` numbers in rows of `width`."""
     step = max(1, cells // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))

@@ -1,23 +1,23 @@
-"""Is one side better than the other on the same items? Differences, their intervals and tests, many columns at once.
+"""Paired comparison on the same items: differences, intervals and tests for many columns at once.
 
-Items that share a cluster go together: a resample draws clusters, a permutation exchanges the two sides of a whole
-cluster. Both are then one matrix product, draws (resamples, clusters) times cluster sums (clusters, columns), so that
-all pairs of models and all metrics of an evaluation are done on the same draws at once.
+Items that share a cluster are resampled together: the bootstrap draws clusters, a permutation exchanges the two sides
+of a cluster. Both are one matrix product, draws (resamples, clusters) times cluster sums (clusters, columns), so all
+pairs of models and all metrics of an evaluation use the same draws.
 
-Two tests, both of "the sides could be exchanged within a cluster" and valid as the number of clusters grows where only
-the means are equal:
+Both tests assume that the sides are exchangeable within a cluster; if only the means are equal, they are valid
+asymptotically in the number of clusters:
 
-* right/wrong: the exact distribution of the net gain when each cluster's gain keeps its size and takes its sign by a
-  coin, as mid-p. Where no items share a cluster this *is* the exact McNemar mid-p test (Fagerland, Lydersen & Laake
-  2013, doi 10.1186/1471-2288-13-91); where they do, McNemar would take k copies of one answer for k answers.
-* any other mean: the same by random signs (sign-flip permutation), p = (1 + as far out) / (1 + permutations)
-  (Phipson & Smyth 2010, doi 10.2202/1544-6115.1585). No p is below 1 / (1 + permutations).
+* binary metrics: the exact distribution of the net gain when each cluster's gain keeps its size and has a random sign,
+  as mid-p. If no items share a cluster, this *is* the exact McNemar mid-p test (Fagerland, Lydersen & Laake 2013, doi
+  10.1186/1471-2288-13-91); otherwise, McNemar's test would count k copies of one output as k outputs.
+* other means: the same with sampled signs (sign-flip permutation), p = (1 + as extreme) / (1 + permutations) (Phipson &
+  Smyth 2010, doi 10.2202/1544-6115.1585). No p is below 1 / (1 + permutations).
 
-Corpus statistics (`metrics.types.Metric.corpus`) are no means of items, and exchanging items between models whose
-values have different scales would change what they measure: their test is the difference over its bootstrap standard
-error, Student's t on clusters - 1 degrees of freedom.
+Corpus statistics (`metrics.metric.Metric.corpus`) are not means over items, and exchanging items between models whose
+values have different scales would change what they measure. Their test is the difference over its bootstrap standard
+error, Student's t with clusters - 1 degrees of freedom.
 
-Many tests at once get Holm's correction, and ranks are shared where no test tells models apart.
+Multiple tests are corrected by Holm's method; models share a rank if no test separates them.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ from vernacular.statistics.intervals import chunks, expanded_tail
 
 
 def holm(p_values) -> np.ndarray:
-    """(m,) adjusted p-values of one family (Holm 1979); NaN is no test: it stays NaN and does not count.
+    """Return (m,) adjusted p-values of one family (Holm 1979); NaN is a missing test, stays NaN and does not count.
 
-    The i-th smallest p times m - i + 1, never below the one before it, never above 1. As statsmodels' `multipletests`
-    has it, which collects garbage at every call: a second for the hundreds of families of a few models.
+    The i-th smallest p times m - i + 1, made monotone and capped at 1. Equal to statsmodels' `multipletests`, which
+    runs the garbage collector at every call: a second for the hundreds of families of a few models.
 
     >>> holm([0.01, 0.04, float("nan"), 0.03]).round(3).tolist()
     [0.03, 0.06, nan, 0.06]
@@ -48,7 +48,7 @@ def holm(p_values) -> np.ndarray:
 
 
 def places(better: np.ndarray) -> np.ndarray:
-    """(m,) 1 + how many models are significantly better; better[i, j]: i is better than j.
+    """Return (m,) ranks: 1 + the number of significantly better models; better[i, j]: i is better than j.
 
     >>> places(np.array([[False, False, True], [False, False, False], [False, False, False]])).tolist()
     [1, 1, 2]
@@ -56,31 +56,31 @@ def places(better: np.ndarray) -> np.ndarray:
     return 1 + np.asarray(better, dtype=bool).sum(axis=0)
 
 
-_CELLS = 4_000_000  # numbers of one float array held at a time (32 MB)
-_COLUMNS = 256  # columns whose draws are held at a time
+_CELLS = 4_000_000  # maximum size of one float array (32 MB)
+_COLUMNS = 256  # maximum number of columns processed together
 ALPHA = 0.05
 POWER = 0.8
 
 
 @dataclass(frozen=True)
 class Differences:
-    """One entry per column (c,); NaN where it could not be computed."""
+    """Results per column, all (c,); NaN if undefined."""
 
     value: np.ndarray  # mean difference
     low: np.ndarray  # 95 % interval
     high: np.ndarray
     p: np.ndarray  # two-sided
     se: np.ndarray  # standard error of the difference
-    n_clusters: np.ndarray  # with a value
+    n_clusters: np.ndarray  # number of clusters with a value
 
 
 def mean_differences(
     differences: np.ndarray, codes: np.ndarray, right_wrong: np.ndarray, *, resamples: int, seed: int
 ) -> Differences:
-    """Mean of each column of `differences` (n, c), with interval and test; NaN marks an item without a value.
+    """Compute mean, interval and test of each column of `differences` (n, c); NaN marks an item without a value.
 
-    codes        (n,) cluster of each item, 0..k-1
-    right_wrong  (c,) True where the differences are whole numbers -1, 0, 1: exact test
+    `codes` (n,) holds the cluster of each item, 0..k-1. `right_wrong` (c,) selects the exact test, for columns with
+    differences of -1, 0 and 1.
     """
     known = ~np.isnan(differences)
     sums, sizes = (cluster_sums(part, codes) for part in (np.where(known, differences, 0.0), known.astype(float)))
@@ -102,11 +102,11 @@ def mean_differences(
 
 
 def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple[float, float, float, float]:
-    """(low, high, p, standard error) of a difference of corpus statistics from its paired `draws` (resamples,).
+    """Return (low, high, p, standard error) of a difference of corpus statistics from its paired `draws` (resamples,).
 
-    The interval is the difference -/+ t standard errors, so that it holds 0 just where p is above 0.05. All NaN with
-    fewer than two clusters, or where a side is undefined in some resample. Draws that are all the same tell no spread:
-    no interval, and p is 1 if the difference is 0.
+    The interval is the difference ± t standard errors, so it includes 0 exactly if p is above 0.05. All NaN with fewer
+    than two clusters, or if a side is undefined in a resample. Constant draws have no spread: no interval, and p is 1
+    if the difference is 0.
     """
     if n_clusters < 2 or not np.isfinite(value) or not np.isfinite(draws).all():
         return (float("nan"),) * 4
@@ -118,10 +118,10 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
 
 
 def smallest_difference(se: float, n_clusters: int) -> float:
-    """The true difference that would be found in 8 of 10 such data sets, at 0.05 and without Holm; NaN if unknown.
+    """Return the minimum detectable difference at a power of 0.8, at 0.05 without Holm; NaN if unknown.
 
-    (t(0.975) + t(0.8)) standard errors (Miller 2024, arXiv 2411.00640, with Student's t for few clusters), the spread
-    of the differences taken to be what it is here. Where no item differs there is no spread to go by.
+    (t(0.975) + t(0.8)) standard errors (Miller 2024, arXiv 2411.00640, with Student's t for few clusters), assuming the
+    observed spread of the differences. If no item differs, the spread is unknown.
 
     >>> round(float(smallest_difference(0.02, 10_000)), 4)
     0.056
@@ -133,21 +133,21 @@ def smallest_difference(se: float, n_clusters: int) -> float:
 
 @lru_cache
 def t_quantile(share: float, n_clusters: int) -> float:
-    """Quantile of Student's t on n_clusters - 1 degrees of freedom."""
+    """Return a quantile of Student's t with n_clusters - 1 degrees of freedom."""
     return float(stdtrit(n_clusters - 1, share))
 
 
 def exact_sign_flip(gains: np.ndarray) -> float:
-    """Two-sided mid-p of the sum of whole-number `gains` (one per cluster), if each could as well have been negative.
+    """Return the two-sided mid-p of the sum of integer `gains` (one per cluster) under random signs.
 
-    The null distribution is computed, not drawn. With gains of -1 and 1 alone it is McNemar's.
+    The null distribution is computed exactly. With gains of -1 and 1 only, this is McNemar's test.
 
     >>> round(exact_sign_flip([1, 1, 1, 1, 1, -1]), 4)  # 1 of 6 coins: 2 P(X <= 1) - P(X = 1) = 14/64 - 6/64
     0.125
     >>> exact_sign_flip([5, 0, 0]), exact_sign_flip([1, -1]), exact_sign_flip([0, 0])
     (0.5, 1.0, 1.0)
     """
-    from scipy import stats  # a second to import, which is spent only where items differ
+    from scipy import stats  # takes a second to import, so only when a test needs it
 
     gains = np.rint(np.asarray(gains)).astype(int)
     observed = abs(int(gains.sum()))
@@ -165,11 +165,11 @@ def exact_sign_flip(gains: np.ndarray) -> float:
 
 
 def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.ndarray:
-    """(c,) two-sided p of the sum of each column of `sums` (k, c) against random signs for the k clusters."""
+    """Return (c,) two-sided p of the sum of each column of `sums` (k, c) under random signs of the k clusters."""
     k = len(sums)
     observed = np.abs(sums.sum(0))
-    slack = 1e-9 * np.abs(sums).sum(0)  # equal but for rounding is as far out
-    rng = np.random.default_rng([seed, 1])  # not the bootstrap's draws
+    slack = 1e-9 * np.abs(sums).sum(0)  # equal up to rounding counts as equally extreme
+    rng = np.random.default_rng([seed, 1])  # independent of the bootstrap's draws
     beyond = np.zeros(sums.shape[1])
     for rows in chunks(permutations, k, _CELLS):
         signs = 2.0 * rng.integers(2, size=(rows.stop - rows.start, k), dtype=np.int8) - 1.0
@@ -180,22 +180,22 @@ def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.nd
 
 
 def cluster_sums(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """(n, c) -> (k, c): the sum of each cluster's rows.
+    """Sum the rows of each cluster: (n, c) -> (k, c).
 
     >>> cluster_sums(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 0])).tolist()
     [[5.0], [2.0]]
     """
     n, k = len(codes), int(codes.max(initial=-1)) + 1
-    if k == n:  # each item is its own cluster, numbered as it comes
+    if k == n:  # each item is its own cluster
         return values[np.argsort(codes)]
     return sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(k, n)) @ values
 
 
-@lru_cache(maxsize=4)  # the evaluations of a run have few different sizes
+@lru_cache(maxsize=4)  # the evaluations of a run have few distinct sizes
 def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
-    """(resamples, k) how often each of k clusters comes in a draw of k with replacement; read-only.
+    """Return (resamples, k) counts of each of k clusters in draws of k with replacement; read-only.
 
-    The draws are those of `intervals.resampled` for a generator of the same seed.
+    The draws are those of `intervals.resampled` for a generator with the same seed.
     """
     rng = np.random.default_rng(seed)
     counts = np.empty((resamples, k), dtype=np.uint8 if k < 256 else np.uint16)
@@ -208,11 +208,11 @@ def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
 
 
 def resampled_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(resamples, c) ratio means of drawn clusters; NaN where none of a column's items was drawn.
+    """Return (resamples, c) ratio means of drawn clusters; NaN if none of a column's items were drawn.
 
     sums, sizes (k, c): each cluster's sum of values, and number of items with a value; counts (resamples, k).
     """
-    different, which = np.unique(sizes, axis=1, return_inverse=True)  # columns mostly share their items
+    different, which = np.unique(sizes, axis=1, return_inverse=True)  # most columns share their items
     means = np.empty((len(counts), sums.shape[1]))
     for rows in chunks(len(counts), len(sums), _CELLS):
         weights = counts[rows].astype(float)
@@ -222,9 +222,9 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> 
 
 
 def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile intervals at expanded levels; columns without spread, or with under two clusters, get NaN.
+    """Return percentile intervals at expanded levels; NaN for columns without spread or with fewer than two clusters.
 
-    Where a column lacks so many clusters that a resample has none of its items, its own clusters are drawn instead.
+    If a resample contains none of a column's items, only the clusters with a value in that column are drawn.
     """
     c = sums.shape[1]
     low, high = np.full(c, np.nan), np.full(c, np.nan)

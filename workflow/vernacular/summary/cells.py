@@ -1,6 +1,6 @@
-"""One cell: text that stays text, a number with its format and mark, a comment, and the looks they share.
+"""Worksheet cells: literal text, numbers with format and mark, comments, and shared styles.
 
-Other people's names are written as text, whatever they start with: never as a formula, a link or an error value.
+Text from users and datasets is written as text, whatever it starts with: never as a formula, a link or an error value.
 """
 
 import math
@@ -15,13 +15,13 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.tables import plain_text
 from vernacular.summary import grid
 
-_FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: in the cell, in a comment
+_FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: Excel format, Python format
 _OTHER_FORMAT = ("0.000", "{:.3f}")
-# a mark is part of the number's format, so the cell still holds a number; the others leave as much room, "_x" is as
-# wide as x
+# a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
+# "_x" is a space as wide as x
 _MARKED = {grid.BEST: '" ●"', grid.SHARED: '" ○"', grid.NONE: "_ _●"}
 
-_FONT = {"name": "Calibri", "size": 11}  # a Font without a name falls back to a serif one in LibreOffice
+_FONT = {"name": "Calibri", "size": 11}  # LibreOffice renders a Font without a name in a serif font
 BOLD, GREY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
 GREEN, BOLD_GREEN = Font(**_FONT, color="0B5D2A"), Font(**_FONT, bold=True, color="0B5D2A")
 BOLD_GREY = Font(**_FONT, bold=True, color="767676")
@@ -37,13 +37,13 @@ _BOXED = Border(left=RULE, right=RULE, top=RULE, bottom=RULE)
 
 
 class Styles:
-    """Gives cells their look; alike ones share it, because openpyxl takes longer over a style than over the cell."""
+    """Cache of cell styles: openpyxl takes longer to set a style than to write the cell."""
 
     def __init__(self):
         self._made = {}
 
     def __call__(self, cell, **looks) -> None:
-        """Set the attributes of `cell` named in `looks`; None leaves one as it is. The looks are constants, by `id`."""
+        """Set the attributes of `cell` named in `looks`, constants compared by `id`; None leaves one unchanged."""
         quoted = cell.quotePrefix
         key = (quoted, *looks, *(value if isinstance(value, str) else id(value) for value in looks.values()))
         if key in self._made:
@@ -56,11 +56,11 @@ class Styles:
 
 
 def put_text(sheet: Worksheet, row: int, column: int, value):
-    """Write `value` as text that stays text, also when a person edits the cell; returns the cell."""
+    """Write `value` as text that stays text even if a user edits the cell; return the cell."""
     cell = sheet.cell(row, column)
     text = plain_text(value)
     cell.value = text
-    if cell.data_type != "s":  # openpyxl took it for a formula ("=…") or an error value ("#N/A")
+    if cell.data_type != "s":  # openpyxl detected a formula ("=…") or an error value ("#N/A")
         cell.data_type = "s"
     if text[:1] in tuple("=+-@"):
         cell.quotePrefix = True
@@ -68,22 +68,22 @@ def put_text(sheet: Worksheet, row: int, column: int, value):
 
 
 def put_number(sheet: Worksheet, row: int, column: int, value: float):
-    """Write a number to its last digit; what is none (NaN) says n/a. Returns the cell."""
-    if not math.isfinite(value):  # Excel has no infinity, and a file that holds one does not open
+    """Write a number with all its digits, NaN and infinity as text; return the cell."""
+    if not math.isfinite(value):  # Excel has no infinity and cannot open a file that contains one
         return put_text(sheet, row, column, "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞")
-    cell = sheet.cell(row, column, repr(value))  # as digits, because openpyxl would write a float to 16 of its 17
+    cell = sheet.cell(row, column, repr(value))  # as text, because openpyxl writes only 16 of a float's 17 digits
     cell.data_type = "n"
     return cell
 
 
 def number_format(unit, mark: int | None = None) -> str:
-    """The Excel format of a value of `unit`, with its mark where its column has marks (None: it has none)."""
+    """Return the Excel format of a value of `unit`, with its mark if its column has marks (None: it has none)."""
     plain = _FORMATS.get(unit, _OTHER_FORMAT)[0]
     return plain if mark is None else plain + _MARKED[mark]
 
 
 def shown(value: float, unit) -> str:
-    """A value as words show it.
+    """Format a value for text.
 
     >>> shown(0.25, "share"), shown(1.5, "nats")
     ('25.0%', '1.500')
@@ -92,7 +92,7 @@ def shown(value: float, unit) -> str:
 
 
 def change(value: float, unit) -> str:
-    """A difference as words show it, shares in percentage points.
+    """Format a difference for text, shares in percentage points.
 
     >>> change(-0.031, "share"), change(0.5, "nats")
     ('-3.1 points', '+0.500')
@@ -103,7 +103,7 @@ def change(value: float, unit) -> str:
 
 
 def p_shown(value: float) -> str:
-    """A p-value as words show it.
+    """Format a p-value for text.
 
     >>> p_shown(0.0421), p_shown(1e-9)
     ('p 0.042', 'p < 0.001')
@@ -112,7 +112,7 @@ def p_shown(value: float) -> str:
 
 
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
-    """A metric's name with unit and direction.
+    """Return a metric's name with unit and direction.
 
     >>> metric_title("accuracy", "share", True), metric_title("cosine", "cosine", None)
     ('accuracy (share ↑)', 'cosine')
@@ -124,23 +124,23 @@ def metric_title(metric, unit, higher_is_better: bool | None) -> str:
 
 
 def direction(higher_is_better) -> bool | None:
-    """The same, with every way to say "missing" as None."""
+    """Convert `higher_is_better` to a bool, any missing value to None."""
     return None if pd.isna(higher_is_better) else bool(higher_is_better)
 
 
 def style_header(cell):
-    """Give a cell the look of a header; returns it."""
+    """Apply the header style to a cell; return it."""
     cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, CENTRED, _BOXED
     return cell
 
 
 def comment(text: str, lines: int | None = None) -> Comment:
-    """A comment high enough for its lines."""
+    """Return a comment that is high enough for its lines."""
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
 def print_landscape(sheet: Worksheet, columns: int = 1) -> None:
-    """Landscape, a page across for each twenty `columns` and as many down as it takes."""
+    """Set landscape printing: one page across per 20 `columns`, and as many pages down as needed."""
     sheet.page_setup.orientation = "landscape"
     sheet.page_setup.fitToWidth = -(-columns // 20)
     sheet.page_setup.fitToHeight = 0

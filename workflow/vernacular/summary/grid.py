@@ -1,9 +1,9 @@
-"""The grid of a worksheet: runs down, columns across, as positions in the long table; and which values stand out.
+"""Worksheet grid: runs down, columns across, as positions in the long table; and the marks of the best values.
 
-Two rules mark values. Where paired standings compare the runs of a column on the same items, those decide. Elsewhere no
-test is needed: the best is the highest value (the lowest where lower is better), and a value whose own 95 % interval
-holds the best value is not told apart from it. That rule errs on the side of sharing the place less often than
-overlapping intervals would.
+Values are marked by one of two rules. Where paired standings compare the runs of a column on the same items, the tests
+decide. Elsewhere no test is needed: the best is the highest value (the lowest if lower is better), and a value whose
+own 95 % interval includes the best value counts as not significantly different. By this rule, fewer values share the
+best than with overlapping intervals.
 """
 
 from collections import Counter
@@ -23,10 +23,10 @@ Key = tuple[str, str, str]  # model, evaluation, metric
 
 
 def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
-    """(R,) of NONE, SHARED or BEST for the values of one column, all arrays (R,), NaN where missing.
+    """Return (R,) marks NONE, SHARED or BEST for the values of one column; all arrays (R,), NaN if missing.
 
-    Nothing stands out where neither direction is better, where fewer than two runs have a value, or where all values
-    are the same. Equal bests are all BEST. A value without an interval is BEST or NONE.
+    No value is marked if neither direction is better, if fewer than two runs have a value, or if all values are equal.
+    Equal best values are all BEST. A value without an interval is BEST or NONE.
 
     >>> standing([0.70, 0.66, 0.50, float("nan")], [0.65, 0.61, 0.45, 0], [0.75, 0.71, 0.55, 1], True).tolist()
     [2, 1, 0, 0]
@@ -43,16 +43,16 @@ def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
 
 
 def by_key(standings: list[dict] | None) -> dict[Key, dict]:
-    """Rows of the standings by model, evaluation and metric."""
+    """Index STANDINGS rows by model, evaluation and metric."""
     return {(row["model"], row["evaluation"], row["metric"]): row for row in standings or []}
 
 
 def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, dict]) -> tuple[np.ndarray, np.ndarray]:
-    """`marks` of one column (R,) as `standing` gave them, mended where a paired test knows better: (marks, paired).
+    """Replace the `marks` (R,) of `standing` where a paired test is available; return (marks, paired).
 
-    `keys` says whose value each is (None: no value), `paired` (R,) is True where the mark rests on `places`. A test
-    decides only against the best of the whole column: runs asked otherwise than that one (other shots, seed, style)
-    were not compared with it, and where the standings name another best they speak of other values.
+    `keys` identifies each value (None: no value); `paired` (R,) is True where the mark comes from `places`. A test
+    applies only against the best of the entire column: runs with other settings (shots, seed, style) were not compared
+    with it, and standings with another best refer to other values.
 
     >>> places = by_key([
     ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "shares_best": True},
@@ -77,7 +77,7 @@ def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, d
 
 
 def near_chance(low, high, chance) -> np.ndarray:
-    """(R,) True where the interval holds the chance level: so few items do not show that the model knows anything."""
+    """Return (R,) True if the interval includes the chance level: not distinguishable from chance with these items."""
     low, high, chance = (np.asarray(array, dtype=float) for array in (low, high, chance))
     return (low <= chance) & (chance <= high)
 
@@ -89,11 +89,12 @@ _ORDER = ["family_of_models", "is_adapter", *RUN]
 
 @dataclass(frozen=True)
 class Grid:
-    """Where each value of a long table stands: runs down, columns across.
+    """Arrangement of a long table: runs down, columns across.
 
-    runs      R rows, the columns `RUN`
-    columns   C rows, the columns `COLUMN` and "label", the task's heading
-    cells     (R, C) positions in the long table, -1 where the run has no such value
+    Attributes:
+        runs: R rows, the columns `RUN`
+        columns: C rows, the columns `COLUMN` and "label", the task's heading
+        cells: (R, C) positions in the long table, -1 for missing values
     """
 
     runs: pd.DataFrame
@@ -101,16 +102,16 @@ class Grid:
     cells: np.ndarray
 
     def take(self, series: pd.Series) -> np.ndarray:
-        """(R, C) floats of one numeric column of the long table, NaN where there is none."""
+        """Return (R, C) floats of one numeric column of the long table, NaN for missing values."""
         values = series.to_numpy(dtype=float, na_value=np.nan)
         return np.where(self.cells < 0, np.nan, np.append(values, np.nan)[self.cells])
 
 
 def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
-    """All models' rows in one long table, unrounded, columns of METRICS in order, missing whole numbers kept missing.
+    """Concatenate all models' rows to one long table: unrounded, columns of METRICS in order, nullable integers.
 
-    Sorted by task, language, protocol, category, metric and run, a base before its adapters. Raises ArtifactError if a
-    run has one value twice.
+    Sorted by task, language, protocol, category, metric and run, a base model before its adapters. Raises ArtifactError
+    if a run has two values of one metric.
     """
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     merged = pa.concat_tables([METRICS.schema.empty_table(), *tables])
@@ -127,15 +128,15 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
 
 
 def to_arrow(long: pd.DataFrame) -> pa.Table:
-    """The long table as `artifacts.write(path, RESULTS, …)` takes it."""
+    """Convert the long table to Arrow, for `artifacts.write(path, RESULTS, …)`."""
     return pa.Table.from_pandas(long, schema=METRICS.schema, preserve_index=False).replace_schema_metadata(None)
 
 
 def grid(long: pd.DataFrame, *, by_language: bool = False) -> Grid:
-    """Lay the rows over all items (category "") out as runs × columns; a task's headline metrics come first.
+    """Arrange the rows over all items (category "") as runs × columns; a task's headline metrics come first.
 
-    A task's heading names the protocol only if the table holds several protocols of that task. Raises ArtifactError if
-    two rows fall into one cell.
+    A task's heading names the protocol only if the table has several protocols of that task. Raises ArtifactError if
+    two rows belong to one cell.
     """
     whole = np.flatnonzero((long["category"].fillna("") == "").to_numpy(dtype=bool))
     rows = long.iloc[whole]
@@ -153,9 +154,10 @@ def grid(long: pd.DataFrame, *, by_language: bool = False) -> Grid:
 
 
 def wide(long: pd.DataFrame) -> pd.DataFrame:
-    """One row per run; a column of values per task-language-metric, the task with its protocol where it has several.
+    """Return one row per run and one column of values per task, language and metric.
 
-    Rows over all items only; values by category stay in the long table.
+    Column names include the protocol if a task has several. Rows over all items only; values by category remain in the
+    long table.
     """
     layout = grid(long)
     names = (
@@ -170,20 +172,20 @@ def wide(long: pd.DataFrame) -> pd.DataFrame:
 
 
 def sortable(column: pd.Series) -> pd.Series:
-    """A sort key: missing first (a base stands before its adapters), text whatever its case."""
+    """Return a sort key: missing values first (a base model precedes its adapters), text case-insensitively."""
     if pd.api.types.is_string_dtype(column.dtype):
         text = column.fillna("")
-        return text.str.casefold() + "\0" + text  # the second half only so that "A" and "a" have an order
+        return text.str.casefold() + "\0" + text  # the second half orders "A" and "a"
     return column.astype("Float64").fillna(float("-inf"))
 
 
 def _with_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with two columns to sort by, so that a base stands before its adapters whatever their names."""
+    """Add two columns to sort by, so that a base model precedes its adapters whatever their names."""
     return rows.assign(family_of_models=rows["base"].fillna(rows["model"]), is_adapter=rows["base"].notna())
 
 
 def _distinct(rows: pd.DataFrame, key: list[str], order: list[str]) -> tuple[pd.DataFrame, np.ndarray]:
-    """The distinct values of `key` in `order`, and for each of `rows` the position of its own among them."""
+    """Return the distinct values of `key` sorted by `order`, and the position of each row's value among them."""
     distinct = rows.drop_duplicates(key).sort_values(order, key=sortable, ignore_index=True)[key]
     position = {values: at for at, values in enumerate(_tuples(distinct))}
     return distinct, np.array([position[values] for values in _tuples(rows[key])], dtype=int)

@@ -1,4 +1,4 @@
-"""Sheets with a row per comparison, or per model and scope; each comparison also as a sentence."""
+"""Worksheets with a row per comparison, or per model and scope; each comparison also as a sentence."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from vernacular.summary.cells import (
 
 
 def in_words(row: dict) -> str:
-    """What one row of the comparisons says, for a reader who does not read p-values.
+    """Describe a COMPARISONS row in a sentence, for readers who do not use p-values.
 
     "mine is better than base by 3.1 points (95 % interval +1.2 points to +5.0 points)."
     "No significant difference (+0.4 points); 500 items would have shown one of 4.2 points or more."
@@ -54,7 +54,7 @@ def in_words(row: dict) -> str:
 
 
 def _interval(row: dict, turned: bool = False) -> str:
-    """The interval of the difference; `turned`: of baseline - candidate."""
+    """Format the interval of the difference; `turned`: of baseline - candidate."""
     low, high = _number(row["ci_low"]), _number(row["ci_high"])
     if low is None or high is None:
         return ""
@@ -67,16 +67,16 @@ def _size(value: float, unit) -> str:
 
 
 def _number(value) -> float | None:
-    """None for whatever is missing or no finite number."""
+    """Return `value` as a float; None if it is missing or not finite."""
     return float(value) if is_finite(value) else None
 
 
 class _Column(NamedTuple):
     title: str
-    key: str | Callable[[dict], object]  # of the row, or made of it
+    key: str | Callable[[dict], object]  # column of the row, or a function of the row
     width: int
-    about: str = ""  # the comment of the header
-    form: str | None = None  # Excel format; "unit": the one of the row's unit; "difference": the same with its sign
+    about: str = ""  # comment of the header
+    form: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
 
 
 _COMPARISONS = [
@@ -136,7 +136,7 @@ _OVERALL = [
 
 
 def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
-    """Headline metrics of all items (rows of COMPARISONS), the order given kept; significant differences are bold."""
+    """Write the headline metrics over all items (COMPARISONS rows), in their order, significant differences in bold."""
     rows = [row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
     if not rows:
         put_text(sheet, 1, 1, "No comparisons of headline metrics.")
@@ -149,7 +149,7 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
 
 
 def write_across(sheet: Worksheet, overall: list[dict]) -> None:
-    """Across tasks (rows of OVERALL): all languages first, then each, by rank; a blue scale within each scope."""
+    """Write aggregates (OVERALL rows): all languages first, then each language, by rank; means on a blue scale."""
     if not overall:
         put_text(sheet, 1, 1, "No results across tasks.")
         return
@@ -184,7 +184,7 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
             if isinstance(value, str):
                 like(put_text(sheet, line, place, value), alignment=TOP_WRAPPED if column.width > 40 else TOP)
                 lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
-                if lines > 1:  # LibreOffice does not find the height by itself
+                if lines > 1:  # LibreOffice does not adjust the height automatically
                     sheet.row_dimensions[line].height = 15 * lines
                 continue
             whole = isinstance(value, int)

@@ -1,4 +1,4 @@
-"""The provenance sheet: how to read the marks, what was measured with what, the spread between seeds, and the notes."""
+"""Provenance sheet: legend, models, datasets and metrics, the spread between few-shot seeds, and the notes."""
 
 import math
 
@@ -18,7 +18,7 @@ _DERIVED = {  # section: columns of the long table whose distinct rows it lists
 
 
 def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> None:
-    """Fill `sheet` with sections: the legend, what `long` tells of models, data sets, metrics and seeds, `provenance`.
+    """Write the legend, sections derived from `long` (models, datasets, metrics, seeds) and `provenance` to `sheet`.
 
     A value of `provenance` may be one value, a dict (a row per key) or a list of dicts (a table); deeper values are
     written as text.
@@ -47,7 +47,7 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
 
 
 def _lines(content):
-    """Lines of (value, bold) cells for one section."""
+    """Return the lines of one section, as (value, bold) cells."""
     if isinstance(content, dict):
         return [[(key, False), (value, False)] for key, value in content.items()]
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
@@ -70,10 +70,10 @@ _SEED_COLUMNS = [*_SAME, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 
 def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
-    """One row per value that was measured with several seeds, over all items; empty where no seed was varied.
+    """Return one row per value that was measured with several seeds, over all items; empty if no seed was varied.
 
-    `sd` is the sample standard deviation (n - 1) between seeds: with two or three seeds a rough figure. `n_seeds` is
-    how many seeds gave a value; `mean`, `lowest` and `highest` are over those.
+    `sd` is the sample standard deviation (n - 1) between seeds, a rough estimate with two or three seeds. `n_seeds` is
+    the number of seeds that gave a value; `mean`, `lowest` and `highest` are over those.
     """
     whole = long[(long["category"].fillna("") == "") & long["value"].notna()]
     if whole.empty:
@@ -94,11 +94,12 @@ _NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 
 
 def notes_of(told: dict) -> list[dict]:
-    """One model's notes from the metadata of its metrics file; a row per thing to know.
+    """Return one model's notes from the metadata of its metrics file, one row per note.
 
-    kind: "unavailable" (a data set, model or encoder could not be had), "not applicable", "left out", "repaired" (rows
-    of the data set), "rows" (other than expected), "not asked" (items), "flagged" (answers), "fallback" (the engine
-    took a slower way), "trusted code" and "unused weights" (of the model itself, said once).
+    kind: "unavailable" (a dataset, model or encoder), "not applicable", "left out" and "repaired" (rows of the
+    dataset), "rows" (warnings about the dataset), "not asked" (items that were skipped), "flagged" (outputs),
+    "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
+    once).
     """
     found = []
 
@@ -136,8 +137,8 @@ def notes_of(told: dict) -> list[dict]:
 def mixed_engines(models: list[dict]) -> list[dict]:
     """Return a note for each way in which models were computed by different versions of the engine or its libraries.
 
-    models: metadata of their metrics files. Numbers of one evaluation are compared across models, so all of them should
-    come from one version; they do not where some models could not be run again after an upgrade.
+    models: metadata of their metrics files. Values of one evaluation are compared across models, so all of them should
+    come from one version; they do not if some models could not be run again after an upgrade.
     """
     versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
     for told in models:
@@ -147,7 +148,7 @@ def mixed_engines(models: list[dict]) -> list[dict]:
                 libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
                 version = f"{libraries} (engine {engine['version'][:8]})"
                 versions.setdefault(evaluation, {}).setdefault(version, []).append(told["model"])
-    # scores and generations have engines of their own: what counts is which models go together
+    # scoring and generation have separate versions: group by the models that share a version
     ways: dict[tuple, list[str]] = {}
     for of_version in versions.values():
         if len(of_version) > 1:
@@ -164,7 +165,7 @@ def _way(of_version: dict[str, list[str]]) -> str:
 
 
 def data_sets_of(told: dict) -> list[dict]:
-    """Where one model's items came from, by task, language and limit: repository, commit, hash, licence, counts."""
+    """Return the source of one model's items by task, language and limit: repository, commit, hash, license, counts."""
     found = {}
     for facts in told["evaluations"].values():
         if dataset := facts.get("dataset"):
@@ -187,5 +188,5 @@ def data_sets_of(told: dict) -> list[dict]:
 
 
 def as_frame(notes: list[dict]) -> pd.DataFrame:
-    """The notes as a table, in the order given."""
+    """Return the notes as a table, in the order given."""
     return pd.DataFrame(notes, columns=_NOTE_COLUMNS).astype({"count": "Int64"})

@@ -1,4 +1,4 @@
-"""A worksheet: runs down, task × metric across; its headings; each number with format, mark and interval."""
+"""Worksheet of a grid: runs down, task × metric across; headings; numbers with format, mark and interval."""
 
 import math
 from collections.abc import Mapping
@@ -30,15 +30,16 @@ def write_grid(
     comments: bool,
     places: Mapping[grid.Key, dict],
 ) -> None:
-    """Fill `sheet` with the runs and columns of `layout`, whose cells are positions in `long`.
+    """Write the runs and columns of `layout`, whose cells are positions in `long`, to `sheet`.
 
-    `levels` are the header rows above the metric: ["label"] on a sheet of one language, ["language", "label"] on one of
-    several. With `comments`, each value carries its interval and counts. `places` are the standings by key, {} where no
-    models were compared.
+    Args:
+        levels: header rows above the metric: ["label"] on a sheet of one language, ["language", "label"] otherwise
+        comments: whether each value has a comment with its interval and counts
+        places: standings by key, {} if no models were compared
     """
     first = len(levels) + 2  # the row of the first run
     numbers = {name: layout.take(long[name]) for name in _FLOATS}
-    keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1] is the missing one
+    keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1]: missing values
     units, directions = long["unit"].tolist(), long["higher_is_better"].tolist()
     starts, like, rules = group_starts(layout, levels), looks.Styles(), []
     for position in range(len(layout.columns)):
@@ -63,7 +64,7 @@ def write_grid(
             here = {name: float(values[run]) for name, values in column.items()}
             cell = looks.put_number(sheet, first + run, letter, here["value"])
             font = _GREY_FONTS.get(mark, looks.GREY) if at_chance[run] else _FONTS.get(mark)
-            right = looks.RIGHT if cell.data_type == "s" else None  # "n/a" stands where numbers do
+            right = looks.RIGHT if cell.data_type == "s" else None  # "n/a" is aligned like numbers
             like(cell, number_format=looks.number_format(unit, mark), font=font, border=border, alignment=right)
             if comments:
                 place = places[names[run]] if paired[run] else None
@@ -81,7 +82,7 @@ def write_grid(
 
 
 def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
-    """The comment of one value: its interval, baselines, what it is made of, its place; only what is known."""
+    """Return the comment of one value: interval, baselines, counts, difference from the best; only what is known."""
     lines = []
     if math.isfinite(here["ci_low"]) and math.isfinite(here["ci_high"]):
         lines.append(f"95 % interval {looks.shown(here['ci_low'], unit)} to {looks.shown(here['ci_high'], unit)}")
@@ -96,7 +97,7 @@ def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
 
 
 def _rule(standing: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
-    """How the marks of a column were decided, in words; "" where there are none."""
+    """Describe how the marks of a column were determined; "" if there are none."""
     if not standing.any():
         return ""
     judged = paired[np.isfinite(values)]
@@ -124,7 +125,7 @@ _RUN_WIDTHS = {"model": 34, "adapter": 18, "style": 14, "model_revision": 14}
 
 
 def write_runs(sheet: Worksheet, layout: Grid, first: int) -> None:
-    """Name the run of each row, from row `first` on; a setting that no run has is hidden."""
+    """Write the run of each row, from row `first` on; hide a setting that no run has."""
     for column, name in enumerate(RUN, 1):
         values = layout.runs[name]
         for row, value in enumerate(values, first):
@@ -142,8 +143,8 @@ def write_runs(sheet: Worksheet, layout: Grid, first: int) -> None:
 
 
 def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: list[str], rules: list[str]) -> None:
-    """The header rows: one per level, then the metrics, whose comments tell `rules` (C,), baselines and signatures."""
-    last = len(levels) + 1  # the row of the metrics and of the filter's arrows
+    """Write the header rows: one per level, then the metrics, commented with `rules` (C,), baselines and signatures."""
+    last = len(levels) + 1  # the row of the metrics and the filter arrows
     for column, name in enumerate(RUN, 1):
         for level in range(1, last):
             style_header(put_text(sheet, level, column, "run"))
@@ -174,13 +175,13 @@ def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: li
 
 
 def group_starts(layout: Grid, keys: list[str]) -> list[bool]:
-    """(C,) whether each column says something else in `keys` than the one before it."""
+    """Return (C,) whether each column differs in `keys` from the preceding one."""
     said = list(zip(*(layout.columns[key].tolist() for key in keys), strict=True))
     return [at == 0 or said[at] != said[at - 1] for at in range(len(said))]
 
 
 def _merge_runs_of_equals(sheet: Worksheet, layout: Grid, keys: list[str], level: int) -> None:
-    """Merge neighbouring header cells that say the same, within the same headings above."""
+    """Merge adjacent header cells with equal text, within the same headings above."""
     starts = [at for at, new in enumerate(group_starts(layout, keys)) if new]
     for start, end in zip(starts, [*starts[1:], len(layout.columns)], strict=True):
         if end - start > 1:
@@ -201,11 +202,11 @@ _WORSE, _BETTER = "FFFFFF", "9ECAE1"
 
 
 def add_scale(sheet: Worksheet, cells: str, values, unit, chance, higher_is_better: bool | None) -> None:
-    """Shade `cells` (like "G3:G9") that show `values`, (R,) floats, NaN where missing; `chance` (R,) likewise.
+    """Add a color scale to `cells` (like "G3:G9") that hold `values`; values and `chance` are (R,), NaN if missing.
 
-    A share that is better high runs from chance (0 where it has none) to 1, so that equal shades mean equal values in
-    every column. What has no natural ends runs from the column's lowest to its highest, which two values would always
-    fill: so only where three runs differ. Nothing is shaded where neither direction is better.
+    A share for which higher is better is scaled from chance (0 without a chance level) to 1, so that equal colors mean
+    equal values in every column. Other values have no natural bounds and are scaled from the column's minimum to its
+    maximum, if at least three values differ: two would always span the scale. No scale if neither direction is better.
     """
     values, chance = (np.asarray(array, dtype=float) for array in (values, chance))
     if higher_is_better is None:

@@ -1,8 +1,8 @@
-"""The three spreadsheets: similarity, surprisal, and the leaderboard of headline metrics over both.
+"""Spreadsheets: similarity, surprisal, and a leaderboard with the headline metrics of both.
 
-Each holds an overview (headline metrics, all languages), a sheet per language, and the provenance. The overview repeats
-values of the language sheets, whose cells carry the intervals. The leaderboard has two sheets more where models were
-compared: across tasks, and the comparisons of pairs.
+Each has an overview (headline metrics, all languages), a sheet per language, and the provenance. The overview repeats
+values of the language sheets, whose cells have the intervals as comments. If models were compared, the leaderboard has
+two more sheets: aggregates over tasks, and the comparisons of pairs.
 """
 
 import io
@@ -21,15 +21,15 @@ from vernacular.summary.sheet import write_grid
 
 
 def write_similarity(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
-    """Write `similarity_summary.xlsx`: metrics of generated answers. `long` as `tables.collect` gives it.
+    """Write `similarity_summary.xlsx`: metrics of generated outputs; `long` is the table of `grid.collect`.
 
-    `standings`, rows of STANDINGS, decide what shares the best where they have the cell; elsewhere intervals do.
+    `standings` (STANDINGS rows) determine which values share the best where they cover the cell; intervals elsewhere.
     """
     return _write(path, "Similarity", long[long["family"] == "similarity"], provenance, standings, {})
 
 
 def write_surprisal(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
-    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as of `write_similarity`."""
+    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `write_similarity`."""
     return _write(path, "Surprisal", long[long["family"] == "surprisal"], provenance, standings, {})
 
 
@@ -42,9 +42,9 @@ def write_leaderboard(
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
 ) -> Path:
-    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `standings` as of `write_similarity`.
+    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `standings` as in `write_similarity`.
 
-    `comparisons` (rows of COMPARISONS) and `overall` (rows of OVERALL) get a sheet each; None: no such sheet.
+    `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet.
     """
     extra = {}
     if overall is not None:
@@ -55,20 +55,20 @@ def write_leaderboard(
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
-    """The rows of headline metrics; where none is marked so, of every metric that has a better direction."""
+    """Return the rows of headline metrics; if no row is marked, of every metric that has a better direction."""
     marked = long["headline"].fillna(False).to_numpy(dtype=bool)
     return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
 
 
 def _write(path, title: str, long: pd.DataFrame, provenance: dict, standings: list[dict] | None, extra: dict) -> Path:
-    """`extra`: name of a sheet between the overview and the languages -> what fills it."""
+    """Write a workbook; `extra`: name of a sheet between the overview and the languages -> function that fills it."""
     whole = long[long["category"].fillna("") == ""].reset_index(drop=True)
     places = by_key(standings)
     book = Workbook()
     book.properties.title = f"{title} summary"
     book.properties.creator = "Vernacular"
     languages = sorted(whole["language"].fillna("").unique())
-    # our own names come first, so that no language takes them
+    # fixed names first, so that no language uses them
     overview, last, *names = sheet_names(["overview", "provenance", *extra, *languages])
     book.active.title = overview
     best_known = headline(whole).reset_index(drop=True)
@@ -84,7 +84,7 @@ def _write(path, title: str, long: pd.DataFrame, provenance: dict, standings: li
         write_grid(book.create_sheet(name), rows, grid(rows), levels=["label"], comments=True, places=places)
     write_provenance(book.create_sheet(last), whole, provenance)
     content = io.BytesIO()
-    book.save(content)  # on a full disk, a ZIP file that is open prints a traceback when it is collected
+    book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
     with replacing(path) as temporary:
         temporary.write_bytes(content.getvalue())
     return Path(path)

@@ -1,8 +1,8 @@
-"""Results from elsewhere as one side of a comparison: an earlier run's, a person's own file, lm-eval's samples.
+"""External results (an earlier run, a user file, lm-eval samples) as one side of a comparison.
 
-They become rows like those of our own results, with our item's id, prompt, options and gold, and what they say of the
-model. Right and wrong are judged by our rules: where there are log-likelihoods, a tie with a wrong option is not right.
-What is matched, and what is not, is told in a note per file and evaluation.
+Results of other tools are matched to the items of this workflow and become TASK_RESULTS rows with their ID, prompt,
+options and gold. Correctness follows this workflow's rules: with log-likelihoods, a tie with an incorrect option is
+incorrect. A note per file and evaluation reports what matched and what did not.
 """
 
 from collections import Counter
@@ -24,21 +24,32 @@ from vernacular.types import Item
 
 @dataclass(frozen=True)
 class Reference:
-    """One of our evaluations, for others' results to be joined to."""
+    """Evaluation of this workflow, to which external results are matched."""
 
     protocol: str
     shots: int
-    rows: pa.Table  # TASK_RESULTS of any of our models
+    rows: pa.Table  # TASK_RESULTS of any model of this workflow
     items: list[Item]  # rows per ITEMS
-    demonstrations: list[str] | None = None  # ids of the items solved before each prompt; None: not known
+    demonstrations: list[str] | None = None  # IDs of the few-shot examples; None: unknown
 
 
 def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
-    """({evaluation: TASK_RESULTS}, notes) of a file or a folder of files; `references`: our evaluations by name.
+    """Match the results in a file or directory to evaluations.
 
-    Files: our own Parquet (a model's folder, or its `tasks`), lm-eval's `samples_*.jsonl`, or a person's CSV, TSV or
-    JSONL (columns in `outside`). A file that does not name its evaluation is joined to every one whose items it
-    answers: at least 80 % of its items, or of ours, have to match. Raises DataError where that is none.
+    Supported are this workflow's Parquet files (a model's results directory, or its `tasks`), lm-eval's
+    `samples_*.jsonl`, and user files in CSV, TSV or JSONL (columns: see `results`). A file that does not name its
+    evaluation is matched to every evaluation that fits. At least 80 % of the file's items or of the evaluation's items,
+    whichever are fewer, have to match.
+
+    Args:
+        path: file or directory.
+        references: evaluations of this workflow by name.
+
+    Returns:
+        TASK_RESULTS tables by evaluation, and notes.
+
+    Raises:
+        DataError: no file matches an evaluation, two files match the same one, or a file is malformed.
     """
     path = Path(path)
     found: dict[str, pa.Table] = {}
@@ -56,11 +67,11 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
 
 
 def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
-    """An earlier run's results of one evaluation, as they are: same id, same texts; compared where they agree."""
+    """Return an earlier run's results of one evaluation, unchanged, if at least 80 % of IDs and texts match."""
     try:
         note = artifacts.metadata(file, anywhere=True)
         table = artifacts.read(file, TASK_RESULTS, anywhere=True)
-    except ArtifactError:  # which advises to delete the file: not with results that someone wants to keep
+    except ArtifactError:  # its message advises deleting the file, which holds the user's results
         table = None
     if table is None or _edited(table):
         raise DataError(
@@ -86,7 +97,7 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
 
 
 def _edited(table: pa.Table) -> bool:
-    """Rows that we never write: without an id or a text, or two of one item."""
+    """Return whether rows were edited: an ID or a text is missing, or an ID occurs twice."""
     ids = table.column("item_id").to_pylist()
     empty = any(table.column(name).null_count for name in (*TASK_RESULTS.key, *TASK_RESULTS.required))
     return empty or len(set(ids)) < len(ids)
@@ -143,7 +154,7 @@ def _joined(
 def _candidates(
     file, evaluation: str | None, references, answers: list[Answer], shots: int | None, sampled: bool
 ) -> list[str]:
-    """The evaluations that a file's answers may be of: the one it names, or all that ask for such answers."""
+    """Return the evaluations to match a file against: the one it names, or all whose protocol and shots fit."""
     if evaluation is None:
         fitting = _protocols(answers, sampled)
         return [
@@ -162,7 +173,7 @@ def _candidates(
 
 
 def _protocols(answers: list[Answer], sampled: bool) -> tuple[str, ...]:
-    """Protocols that ask for answers of this kind; a line without its scores says nothing of the kind."""
+    """Return the protocols that such results fit; lines without scores are ignored if other lines have scores."""
     scored = [answer for answer in answers if answer.scores]
     if not scored:
         return _judged_as("text") if sampled else _judged_as("text", "options")

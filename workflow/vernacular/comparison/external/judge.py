@@ -1,4 +1,4 @@
-"""An answer from elsewhere judged by our rules: one row like those of our own results."""
+"""Classification of external results by this workflow's rules, and their matching to its items."""
 
 import math
 import unicodedata
@@ -14,14 +14,15 @@ from vernacular.protocols.generation.metrics import normalised, textual
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
 
-# of acceptability nothing but raw surprisals would be comparable
+# protocols without `external` are excluded: of acceptability, only raw surprisals would be comparable
 JUDGED = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
 
 
 def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
-    """(TASK_RESULTS row, whether the file itself judges otherwise than we do). `ours`: our row of that item.
+    """Return the TASK_RESULTS row of an external result, and whether the file itself classifies it differently.
 
-    An answer that cannot be read, such as a prediction that is none of the options, has no values and a flag.
+    `ours` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of the
+    options, has no values and a flag.
     """
     row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
     row |= {"option_scores": None, "prediction": answer.prediction, "predicted": None, "correct": None, "tie": None}
@@ -49,7 +50,7 @@ def _of_a_word(row: dict, answer: Answer) -> None:
 
 
 def _of_a_text(row: dict, answer: Answer) -> None:
-    """Text metrics; similarity to the options is not known, so neither is the choice that our results show."""
+    """Set the text metrics. Similarities to the options are unknown, and so is the choice derived from them."""
     references = [row["options"][i] for i in correct_options(row["options"], row["gold"])]
     if answer.prediction is None or not references:
         if answer.correct is not None:
@@ -86,7 +87,7 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
 
 
 def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice:
-    """The option that a prediction names by its text, or by its letter where letters were asked for."""
+    """Return the option that a prediction names by its text or, for protocols that show letters, by its letter."""
     said = answer.prediction or ""
     for fold in (as_written, normalised):
         chosen = [i for i, option in enumerate(row["options"]) if fold(option) and fold(option) == fold(said)]
@@ -100,7 +101,7 @@ def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice
 
 
 def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
-    """The scores in the order of our options; None where they cannot be told apart or one is missing."""
+    """Return the scores in the order of `options`; None if one is missing or the assignment is ambiguous."""
     if len(answer.scores) != len(options):
         return None
     for fold in (as_written, normalised):
@@ -120,7 +121,7 @@ def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
 
 
 def _places(wanted: list[str], said: list[str]) -> list[int] | None:
-    """Where each wanted text stands; twins in their order. None unless both are the same texts."""
+    """Return the index in `said` of each of `wanted`, duplicates in order; None unless both hold the same texts."""
     if sorted(wanted) != sorted(said):
         return None
     ways: dict[str, list[int]] = {}
@@ -130,7 +131,7 @@ def _places(wanted: list[str], said: list[str]) -> list[int] | None:
 
 
 def _lettered(wanted: list[str], said: list[str], texts: list[str]) -> list[int] | None:
-    """Letters were scored: the k-th stands for the option that the document names as the k-th."""
+    """Return the index of each option's letter if letters were scored: the k-th is the k-th option in the document."""
     letters = [as_written(letter) for letter in ascii_uppercase[: len(wanted)]]
     if [text.upper() for text in said] != letters or len(set(wanted)) < len(wanted):
         return None
@@ -140,29 +141,32 @@ def _lettered(wanted: list[str], said: list[str], texts: list[str]) -> list[int]
     return [shown.index(text) for text in wanted]
 
 
-LEAST = 0.8  # share of matched items below which results are not of the same evaluation
+LEAST = 0.8  # minimum share of matched items for results to be of the same evaluation
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Answers by item id, and what became of the others."""
+    """External results by item ID, and counts of those that were not matched."""
 
     answers: dict[str, Answer]
     n_answers: int
     n_items: int
-    unmatched: int  # answers about none of our items
-    ambiguous: int  # about several, equally
-    repeated: int  # about an item that had an answer already
+    unmatched: int  # match no item
+    ambiguous: int  # match several items equally well
+    repeated: int  # match an item that already has a result
 
     @property
     def share(self) -> float:
-        """Of the items that could have matched: all of the file's, or all of ours, whichever are fewer."""
+        """Return the number of matched items over those of the file or of the evaluation, whichever are fewer."""
         possible = min(self.n_answers, self.n_items)
         return len(self.answers) / possible if possible else 0.0
 
 
 def match(answers: list[Answer], items: list[Item], prompts: dict[str, str]) -> Matched:
-    """`items`: rows per ITEMS that are evaluated; `prompts`: item_id -> prompt of our results, of those asked."""
+    """Match external results to items: by ID if a result has no text, otherwise by text, then by normalized text.
+
+    `items`: rows per ITEMS; `prompts`: item_id -> prompt, for the items with results in this workflow.
+    """
     items = [item for item in items if item["item_id"] in prompts]
     found: dict[str, Answer] = {}
     outcome: dict[int, str] = {}
@@ -179,7 +183,7 @@ def match(answers: list[Answer], items: list[Item], prompts: dict[str, str]) -> 
 
 
 def as_written(text: str) -> str:
-    """Compatibility forms united (NFKC), blanks made single."""
+    """Normalize to Unicode NFKC and collapse whitespace."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -193,7 +197,7 @@ def _take(found: dict[str, Answer], about: list[str], answer: Answer) -> str:
 
 
 class _Index:
-    """Our items by each of their texts."""
+    """Index of items by each of their texts."""
 
     def __init__(self, items: list[Item], prompts: dict[str, str], fold: Callable[[str], str]):
         self.fold = fold
@@ -208,18 +212,18 @@ class _Index:
                 self.by_text.setdefault(part, set()).add(item["item_id"])
 
     def about(self, answer: Answer) -> list[str]:
-        """Ids of the items that the answer may be about: one if all is well."""
+        """Return the IDs of the items that match a result; exactly one if the match is unambiguous."""
         texts = [self.fold(text) for text in answer.texts]
         whole = " ".join(texts)
         said = set(texts)
-        # the rarest text first: it leaves the fewest items to look at
+        # the rarest text first: it has the fewest candidates
         near = sorted((self.by_text[text] for text in said if text in self.by_text), key=len)
         for candidates in near:
             fitting = [item_id for item_id in candidates if self._fits(item_id, whole, said)]
             if answer.item_id in fitting:
                 return [answer.item_id]
             if fitting:
-                # an item whose texts are part of another's fits too: the one of which more is said is meant
+                # an item whose texts are contained in those of another fits too: prefer the item with more text
                 sizes = {item_id: sum(map(len, self.parts[item_id])) for item_id in fitting}
                 return sorted(item_id for item_id in fitting if sizes[item_id] == max(sizes.values()))
         return [answer.item_id] if answer.item_id in self.parts and self._holds(answer.item_id, texts) else []

@@ -1,8 +1,8 @@
-"""lm-eval's sample files (`--log_samples`, `samples_{task}_{time}.jsonl`) as answers.
+"""lm-eval sample files (`--log_samples`, `samples_{task}_{time}.jsonl`) as external results.
 
-A line holds `doc` (the data set's row), `arguments` (what was asked: context and continuation, or context and settings)
-and `filtered_resps` ((log-likelihood, greedy) per continuation, or the written answer), besides lm-eval's own metrics.
-With several filters, the first named in the file counts.
+Each line holds `doc` (the dataset's row), `arguments` (context and continuation, or context and generation settings),
+`filtered_resps` ((log-likelihood, greedy) per continuation, or the generated text), and lm-eval's metrics. Of several
+filters, the first in the file is used.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ def is_sample(row: dict) -> bool:
 
 
 def samples_in(path: Path) -> list[Answer]:
-    """Answers of one sample file. Raises DataError naming file and line where a line is no sample of lm-eval's."""
+    """Read one sample file. Raises DataError, with file and line, for a line that is not an lm-eval sample."""
     answers, chosen = [], None
     for where, row in rows_in(path):
         if not is_sample(row):
@@ -30,7 +30,7 @@ def samples_in(path: Path) -> list[Answer]:
 
 
 def shots_of(path: Path) -> int | None:
-    """How many demonstrations the samples had, from the results file beside them; None where there is none."""
+    """Return the number of few-shot examples, from the results file next to `path`; None if unavailable."""
     task, _, moment = path.stem.removeprefix("samples_").rpartition("_")
     beside = path.with_name(f"results_{moment}.json")
     try:
@@ -45,7 +45,7 @@ def _answer(where: str, row: dict) -> Answer:
     said = row["filtered_resps"]
     said = said if isinstance(said, list) else [said]
     texts = [*_leaves(row["doc"]), *dict.fromkeys(context for context, _ in asked)]
-    if not asked or not isinstance(asked[0][1], str):  # written answers: settings stand where the continuation would
+    if not asked or not isinstance(asked[0][1], str):  # generation: the second argument holds the settings
         prediction = as_text(said[0]) if said and isinstance(said[0], str) else None
         return Answer(where, tuple(texts), prediction=prediction, correct=_own(row, "exact_match"))
     try:
@@ -55,7 +55,7 @@ def _answer(where: str, row: dict) -> Answer:
     own = _own(row, "acc")
     if len(pairs) > len(asked):
         raise DataError(f"{where}: {len(pairs)} responses to {len(asked)} requests.")
-    # acc_mutual_info asks each continuation again without the question: those come last and are left aside
+    # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
     if len(asked) % 2 == 0 and {context for context, _ in asked[len(asked) // 2 :]} == {""} != {asked[0][0]}:
         asked = asked[: len(asked) // 2]
     asked, pairs = asked[: len(pairs)], pairs[: len(asked)]
@@ -65,11 +65,12 @@ def _answer(where: str, row: dict) -> Answer:
 
 
 def _requests(where: str, arguments) -> list[tuple]:
-    """(context, continuation or settings) in order, of {"gen_args_0": {"arg_0": …, "arg_1": …}, …}; lists before 0.4.4.
+    """Return (context, continuation or settings) per request, in order.
 
-    A request of one text (`loglikelihood_rolling`) continues nothing.
+    Accepts {"gen_args_0": {"arg_0": …, "arg_1": …}, …}, and lists as written before lm-eval 0.4.4. A request of one
+    text (`loglikelihood_rolling`) has an empty context.
     """
-    # names without a number, or no texts by name: as wrong as any other type
+    # keys without a number, and values that are not dicts, are rejected below like other types
     with contextlib.suppress(ValueError, AttributeError):
         if isinstance(arguments, dict):
             named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
@@ -80,9 +81,9 @@ def _requests(where: str, arguments) -> list[tuple]:
 
 
 def _leaves(value) -> list[str]:
-    """All texts of a document, in their order."""
+    """Return all strings of a document, in order."""
     found, left = [], [value]
-    while left:  # not by recursion: a document may be nested deeper than that goes
+    while left:  # iterative: nesting may exceed Python's recursion limit
         match left.pop():
             case str(text):
                 found.append(text)

@@ -1,12 +1,12 @@
-"""Results that were made elsewhere, as answers: what was said of an item, and what the model made of it.
+"""External results: the texts that identify an item, and the model's scores, prediction or correctness.
 
-A person's own file is CSV, TSV or JSONL, one item a line:
+User files are CSV, TSV or JSONL with one item per line:
 
-* the item: `item_id` as in our results, or its text in any of `prompt`, `context`, `question`, `sentence`, `text`, with
-  its `options` (a list, or joined by `|`) where it has any;
-* the answer: `prediction` (the option's text, its letter for the protocol letters, or the written answer), `correct`
-  (1 or 0, true or false), or both. With both, `correct` counts.
-* `evaluation`, where one file holds several.
+* the item: `item_id` as in this workflow's results, or its text in any of `prompt`, `context`, `question`, `sentence`,
+  `text`, with its `options` (a list, or separated by `|`) if it has any;
+* the output: `prediction` (the option's text, its letter for the protocol letters, or the generated text), `correct` (1
+  or 0, true or false), or both; with both, `correct` counts;
+* `evaluation`, if one file holds several.
 """
 
 from collections.abc import Iterator
@@ -24,22 +24,22 @@ _TRUTH = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": 
 
 @dataclass(frozen=True)
 class Answer:
-    """One item's answer by a model that was asked elsewhere."""
+    """External result of one item."""
 
     where: str  # file and line, for messages
-    texts: tuple[str, ...]  # all that the file says of the item: fields, prompt, options, in their order
-    item_id: str | None = None  # as in our results
-    asked: tuple[tuple[str, str], ...] = ()  # (context, continuation) of each option that was scored
+    texts: tuple[str, ...]  # all texts of the item in the file: fields, prompt, options, in order
+    item_id: str | None = None  # as in this workflow's results
+    asked: tuple[tuple[str, str], ...] = ()  # (context, continuation) of each scored option
     scores: tuple[float, ...] | None = None  # log-likelihood (nats) of each of `asked`
-    greedy: bool | None = None  # of a single continuation: each token was the likeliest
+    greedy: bool | None = None  # single continuations only: each token is the most probable one
     prediction: str | None = None
     correct: bool | None = None
 
 
 def answers_in(path: Path) -> dict[str | None, list[Answer]]:
-    """{evaluation, or None where the file does not say: answers} of a person's own file.
+    """Read a user file: results by evaluation, None for lines that do not name one.
 
-    Raises DataError naming file, line and column.
+    Raises DataError with file, line and column.
     """
     found: dict[str | None, list[Answer]] = {}
     for where, row in rows_in(path):
@@ -57,7 +57,7 @@ def answers_in(path: Path) -> dict[str | None, list[Answer]]:
 
 
 def rows_in(path: Path) -> Iterator[tuple[str, dict]]:
-    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is CSV."""
+    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is read as CSV."""
     return located_rows(path, form_of(path) or "csv", name=display_path(path))
 
 
@@ -85,12 +85,12 @@ def _truth(where: str, cell) -> bool | None:
 
 
 def as_text(cell) -> str:
-    """A cell as text; half characters, which JSON can hold and Parquet cannot, as U+FFFD."""
+    """Convert a cell to text; lone surrogates, which JSON can hold and Parquet cannot, become U+FFFD."""
     return sound("" if cell is None else str(cell))
 
 
 def files_in(path: Path) -> list[Path]:
-    """The files of results at `path`; raises DataError where there are none."""
+    """Return the result files at `path`. Raises DataError if there are none, or of several types."""
     if path.is_file():
         return [path]
     if not path.is_dir():

@@ -1,9 +1,9 @@
-"""Their `!function` tags: Python of a task's author, run only where our task file says `trust_functions: true`.
+"""lm-eval's `!function` tags: Python code of a task's author, run only if the task file sets `trust_functions: true`.
 
-The module beside the YAML file is imported as it is. What it imports is taken from this environment; modules of lm_eval
-itself from the tree that the file lies in, where lm_eval is not installed. A module that is not there at all is stood
-in for, and complained of only if the function comes to use it: the modules of task families import what any of their
-tasks may need.
+The module next to the YAML file is imported unchanged. Its imports are resolved in this environment; modules of lm_eval
+itself, if lm_eval is not installed, in the directory tree of the file. A module that is not found is replaced by a
+placeholder, which raises an error only if a function calls it: modules of task families import what any of their tasks
+may need.
 """
 
 import ast
@@ -23,12 +23,12 @@ from vernacular.data.lm_eval.templates import ODD_ROW
 
 
 def is_function(value) -> bool:
-    """Is this the mark that `files.read` leaves for a `!function`?"""
+    """Return whether a value is the mark that `task_file.read` creates for a `!function`."""
     return isinstance(value, dict) and value.keys() == {"function", "file", "sha256"}
 
 
 def load(mark: dict, folder: Path) -> Callable:
-    """The function a mark names; a relative `file` is seen from `folder`. Raises ConfigError where it cannot be had."""
+    """Return the function of a mark, whose `file` may be relative to `folder`; raise ConfigError if unavailable."""
     name = mark["function"]
     module_name, _, attribute = name.rpartition(".")
     if mark["file"] is None:
@@ -45,16 +45,16 @@ def load(mark: dict, folder: Path) -> Callable:
 def _installed(module_name: str, name: str):
     try:
         return importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:  # an empty name, one that starts with a dot
+    except (ImportError, ValueError, TypeError) as error:  # also for an empty name, or one that starts with a dot
         raise ConfigError(f"!function {name}: there is no module for it beside the file ({error}).") from None
 
 
 @functools.cache
 def _from_file(path: Path, digest: str):
-    """The module in `path`, once per content (`digest`)."""
+    """Import the module in `path`, once per content (`digest`)."""
     spec = importlib.util.spec_from_file_location(f"lm_eval_task_{digest[:12]}", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # for the pickling that `datasets` does
+    sys.modules[spec.name] = module  # `datasets` pickles the functions
     try:
         with _lenient_imports(path):
             spec.loader.exec_module(module)
@@ -65,10 +65,10 @@ def _from_file(path: Path, digest: str):
 
 @contextlib.contextmanager
 def _lenient_imports(path: Path):
-    """Within: absent modules are stood in for, and `lm_eval` is found around `path` where it is not installed."""
+    """Replace missing modules inside the block, and find `lm_eval` above `path` if it is not installed."""
     root = next((parent for parent in path.parents if parent.name == "lm_eval"), None)
     if root and "lm_eval" not in sys.modules and importlib.util.find_spec("lm_eval") is None:
-        package = types.ModuleType("lm_eval")  # its own __init__ asks for its installed version
+        package = types.ModuleType("lm_eval")  # its own __init__ reads the version of the installed package
         package.__path__ = [str(root)]
         package.__spec__ = importlib.machinery.ModuleSpec("lm_eval", None, is_package=True)
         package.__spec__.submodule_search_locations = [str(root)]
@@ -80,14 +80,14 @@ def _lenient_imports(path: Path):
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
-            del sys.modules[name]  # so that others see that it is not there
+            del sys.modules[name]  # later imports must find it missing
             parent, _, child = name.rpartition(".")
             if isinstance(vars(sys.modules.get(parent, finder)).get(child), _StandIn):
                 delattr(sys.modules[parent], child)
 
 
 def _imported(path: Path) -> set[str]:
-    """The modules that a file imports, by their full names."""
+    """Return the full names of the modules that a file imports."""
     named = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -100,12 +100,12 @@ def _imported(path: Path) -> set[str]:
 def _is_there(name: str) -> bool:
     try:
         return name in sys.modules or importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # a package around it is not there
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last finder asked: finds `modules` and the packages around them, if nobody else does."""
+    """Import finder of last resort, which creates placeholders for `modules` and their parent packages."""
 
     def __init__(self, modules: set[str]):
         self.names = {module[:end] for module in modules for end in _ends(module)}
@@ -121,12 +121,12 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _ends(name: str) -> list[int]:
-    """Where each package's name ends in a module's full name."""
+    """Return the index in a module's full name at which the name of each package, and of the module, ends."""
     return [at for at, letter in enumerate(name) if letter == "."] + [len(name)]
 
 
 class _StandIn(types.ModuleType):
-    """Takes the place of a package that is not installed; any use of what is in it says so."""
+    """Placeholder for a module that is not installed; a call of anything in it raises ConfigError."""
 
     def __init__(self, name: str):
         super().__init__(name)

@@ -1,15 +1,15 @@
-"""Rows become items that carry lm-eval's own wording: every evaluated row, and every row it may show as an example.
+"""Conversion of rows to items with lm-eval's prompt text: every evaluated row, and every candidate few-shot example.
 
-An item's `extra`, read by protocols/verbatim/requests.py alone:
-  before        the description, in front of the solved examples
-  continuation  what follows every option, where the options are contexts (their "multiple inputs")
-  prefix        what stands between such an option and the continuation
-  delimiter     what stands between query and option
-  targets       JSON list: the texts a generated answer may equal
-  row           hash of the row, for "never show a row to itself"
-  ask           JSON: what else the task's file says of the asking
-A solved example has its whole wording in `context`, and in `extra` its `row`, or `cannot` (why it cannot be shown).
-`source_row` is the place in the split after `process_docs`, which decides what lm-eval draws.
+The field `extra` of an item is read only by protocols/verbatim/requests.py:
+  before        the description, before the few-shot examples
+  continuation  the text after every option, if the options are contexts (lm-eval's "multiple inputs")
+  prefix        the text between such an option and the continuation
+  delimiter     the text between query and option
+  targets       JSON list: the texts that a generated output may equal
+  row           hash of the row, to exclude a row from its own few-shot examples
+  ask           JSON: further settings of the task's file for its requests
+A few-shot example has its complete text in `context`, and in `extra` its `row`, and `cannot` if it cannot be used (the
+reason). `source_row` is the index in the split after `process_docs`, which determines the examples that lm-eval draws.
 """
 
 import contextlib
@@ -30,16 +30,19 @@ from vernacular.data.lm_eval import functions, templates, wording
 from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
 from vernacular.data.readers import form_of
 
-_AT_ONCE = 100  # rows under one limit: to set one takes as long as to word a row
-FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # what may be one
+_AT_ONCE = 100  # rows per limit: setting a limit takes as long as rendering a row
+FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # keys whose value may be a function
 
 
 def lay_out(
     rows: list[dict], shots: list[dict], settings: dict, folder: Path, provenance: dict
 ) -> tuple[list[dict], dict, list[dict], dict]:
-    """(items, what became of the rows, solved examples, what became of those), as two calls of `make_items` give them.
+    """Return (items, counts of rows, few-shot examples, counts of their rows), as two calls of `make_items` do.
 
-    `shots` are the rows of the few-shot split. Raises DataError where a trusted function fails on the split as a whole.
+    `shots` are the rows of the few-shot split.
+
+    Raises:
+        DataError: `process_docs` fails or leaves no row, the first row does not fit the file, or time runs out.
     """
     if settings["few"]["samples"] and settings["few_split"] is None:
         shots = settings["few"]["samples"]
@@ -95,7 +98,7 @@ def _items(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
 
 
 def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
-    """Every row stands here, shown or not: how many there are decides which are drawn."""
+    """Return all rows as few-shot examples, even unusable ones: their number determines which are drawn."""
     repaired, items = Counter(), []
     for number, (row, text) in enumerate(_each(wording.shown, rows, how)):
         extra = {"row": _hash(row)}
@@ -108,7 +111,7 @@ def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]
 
 
 def _each(word: Callable, rows: list[dict], how: wording.Wording) -> Iterator[tuple[dict, object]]:
-    """Each row, and what `word` makes of it, or the CannotLayOut why it makes nothing."""
+    """Yield (row, result of `word` for it, or the CannotLayOut that it raises)."""
     for start in range(0, len(rows), _AT_ONCE):
         batch, found = rows[start : start + _AT_ONCE], []
         with _limits(how.settings):
@@ -121,7 +124,7 @@ def _each(word: Callable, rows: list[dict], how: wording.Wording) -> Iterator[tu
 
 
 def _limits(settings: dict):
-    """What the templates may take for some rows; an author whose Python is trusted is not limited."""
+    """Return a context that limits time and memory of templates; without limits if the task has trusted functions."""
     fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
     if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
         return contextlib.nullcontext()
@@ -154,7 +157,7 @@ def _unique(items: list[dict], dropped: Counter, repaired: Counter) -> tuple[lis
 
 
 def _processed(rows: list[dict], mark: dict | None, folder: Path, tabular: bool) -> list[dict]:
-    """`rows` with one set of columns, typed as `datasets` types them, through `process_docs` where there is one."""
+    """Return `rows` with the same columns, typed as in `datasets` if `tabular`, after `process_docs` if it is given."""
     rows = [{key: value for key, value in row.items() if key != "_config"} for row in rows]
     rows = _typed(rows) if tabular else rows
     columns = dict.fromkeys(key for row in rows for key in row)
@@ -173,16 +176,16 @@ def _processed(rows: list[dict], mark: dict | None, folder: Path, tabular: bool)
 
 
 def _tabular(provenance: dict) -> bool:
-    """Are the rows from text files without types?"""
+    """Return whether the rows are from text files without types (CSV, TSV)."""
     names = provenance.get("files") or [provenance.get("file") or provenance.get("url") or ""]
     return any(form_of(name) in ("csv", "tsv") for name in names)
 
 
 def _typed(rows: list[dict]) -> list[dict]:
-    """Columns of a CSV file as numbers, truth values or nothing, as `datasets` has them from pandas."""
+    """Convert columns of a CSV file to numbers, booleans or None, as `datasets` does with pandas."""
     if not rows:
         return rows
-    import pandas as pd  # here, because checking a config should not wait for it
+    import pandas as pd  # here, because checking a config does not need it
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]))
@@ -193,6 +196,6 @@ def _typed(rows: list[dict]) -> list[dict]:
 
 
 def _hash(value) -> str:
-    """sha256 (hex) of a row, whatever its columns hold (dates, bytes)."""
+    """Return the SHA-256 (hex) of a row with values of any type (dates, bytes)."""
     text = json.dumps(sound(value), ensure_ascii=False, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

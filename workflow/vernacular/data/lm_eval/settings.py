@@ -1,6 +1,6 @@
-"""From the content of one of their files to a source of ours and the settings that lay its rows out.
+"""Translation of an lm-eval task file to a source of this workflow and the settings that render its rows.
 
-Every key of theirs is either used, known to decide nothing that is used here, or refused by name.
+Each lm-eval key is supported, ignored because it has no effect here, or rejected with an error.
 """
 
 import os
@@ -17,10 +17,10 @@ from vernacular.data.lm_eval.task_file import first_split, source_of, unsupporte
 
 _SCHEMA = WORKFLOW / "schemas" / "lm_eval.schema.yaml"
 PROTOCOLS = {"multiple_choice": "options", "loglikelihood": "last_word", "generate_until": "generation"}
-MAX_GEN_TOKS = 256  # theirs, where a file gives none
+MAX_GEN_TOKS = 256  # lm-eval's default
 _FILTERS = ("remove_whitespace", "lowercase", "uppercase", "take_first")
 _EXACT = ("ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore")
-# labels, and what theirs reads for other ends: they decide neither prompt nor rows
+# keys that are used below, or that affect neither the prompt nor the rows
 _IDLE = {
     "task", "task_alias", "tag", "metadata", "version", "num_fewshot", "should_decontaminate", "group_alias",
     "doc_to_decontamination_query", "higher_is_better", "fewshot_split", "training_split", "validation_split",
@@ -32,13 +32,16 @@ _FEW = {
     "sampler", "split", "process_docs", "samples", "doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix",
     "fewshot_delimiter", "target_delimiter",
 }  # fmt: skip
-_NUMBERS = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "perplexity")  # that ours has too
+_NUMBERS = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "perplexity")  # computed here, too
 
 
 def translate(source: dict, folder: Path) -> tuple[dict, dict]:
-    """(a source as every task has it, settings for `lay_out`) of a source `{lm-eval: …, trust_functions: …}`.
+    """Translate a source `{lm-eval: …, trust_functions: …}` to (a source as in other tasks, settings for `lay_out`).
 
-    Both are JSON values that hold all the file decides. Raises ConfigError naming the file and the key.
+    Both are JSON values that include everything the file defines.
+
+    Raises:
+        ConfigError: The file is missing or invalid, or has an unsupported key; with file and key.
     """
     content, path = task_file.read(source["lm-eval"], folder)
     validate.check(_plain(content), {}, validate.schema(_SCHEMA), path)
@@ -66,7 +69,7 @@ def _settings(content: dict, path: Path) -> dict:
         "few": few,
         "split": first_split(content, "test", "validation"),
         "few_split": pool,
-        # theirs compares the two names, so two that are missing are equal
+        # lm-eval compares the two names, and two missing names are equal
         "exclude": few["split"] == content.get("test_split"),
         "num_fewshot": content.get("num_fewshot"),
         "pmi": any(_metric(entry) == "acc_mutual_info" for entry in content.get("metric_list") or ()),
@@ -76,12 +79,12 @@ def _settings(content: dict, path: Path) -> dict:
 
 
 def source_name(path: Path) -> str:
-    """The file as its family knows it: `galician_bench/paws_gl.yaml`."""
+    """Return the file's name with the directory of its task family: `galician_bench/paws_gl.yaml`."""
     return "/".join(path.parts[-2:])
 
 
 def _few(content: dict) -> dict:
-    """`fewshot_config`, with what it inherits."""
+    """Return `fewshot_config`, completed with the values that it inherits."""
     given = content.get("fewshot_config") or {}
     inherited = {key: content.get(key) for key in ("gen_prefix", *FUNCTIONS)}
     inherited |= {"fewshot_delimiter": content.get("fewshot_delimiter", "\n\n")}
@@ -114,7 +117,7 @@ def _generation(content: dict, path: Path) -> dict:
 
 
 def _exact(content: dict, path: Path) -> dict:
-    """Options of their exact_match, where the file names it."""
+    """Return the options of lm-eval's exact_match; {} if the file does not list this metric."""
     entry = next((e for e in content.get("metric_list") or () if _metric(e) == "exact_match"), {})
     given = {key: v for key, v in entry.items() if key not in ("metric", "aggregation", "higher_is_better")}
     for key in given:
@@ -137,11 +140,11 @@ def _filters(content: dict, path: Path) -> list[str]:
             raise unsupported(path, f"filter_list: the filter {name}", f"known are {', '.join(_FILTERS)}")
     if len(pipelines) > 1:
         raise unsupported(path, "filter_list with several pipelines")
-    return [name for name in names if name != "take_first"]  # there is only one answer
+    return [name for name in names if name != "take_first"]  # there is only one output
 
 
 def _notes(content: dict, path: Path) -> list[str]:
-    """What theirs would report and ours does not, in a sentence each."""
+    """Return a sentence for each metric of lm-eval that is not computed, or computed in another way."""
     notes = []
     absent = dict.fromkeys(name for entry in content.get("metric_list") or () if (name := _metric(entry)))
     if absent := [name for name in absent if name not in _NUMBERS]:
@@ -205,7 +208,7 @@ def _check_field(key: str, value, path: Path, *, trusted: bool) -> None:
 
 
 def _plain(value):
-    """`value` as a schema sees it: keys that are text, and of a function what stands in the file."""
+    """Return `value` for validation by the schema: keys as text, and functions as written in the file."""
     if is_function(value):
         return f"!function {value['function']}"
     if isinstance(value, dict):
@@ -214,7 +217,7 @@ def _plain(value):
 
 
 def _portable(value, folder: Path, path: Path):
-    """`value` with the files of functions written from `folder`: a clone elsewhere is the same task."""
+    """Return `value` with files of functions relative to `folder`, so that it is the same in every clone."""
     if is_function(value):
         return value | {"file": value["file"] and os.path.relpath(value["file"], folder)}
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Task files of lm-evaluation-harness: YAML with includes and functions, and the dataset that one names."""
+"""Task files of lm-evaluation-harness (lm-eval): YAML with includes and functions, and the dataset of a task."""
 
 import functools
 import glob
@@ -14,14 +14,19 @@ from vernacular.core.paths import display_path
 from vernacular.core.yaml import invalid, read_text
 
 _SKIPPED = {"__pycache__", ".ipynb_checkpoints"}
-_DEEPEST = 50  # files that include one another
+_DEEPEST = 50  # maximum depth of includes
 
 
 def read(name: str, folder: Path) -> tuple[dict, Path]:
-    """(content, path) of a task file of theirs; `name` is a path, from `folder`, or the name of an installed task.
+    """Return (content, path) of an lm-eval task file.
 
-    A `!function utils.f` becomes {"function": "utils.f", "file": path or None, "sha256": of that file}. Raises
-    ConfigError where there is no such file or task, where it is not YAML, or where it lists several tasks.
+    A `!function utils.f` becomes {"function": "utils.f", "file": path or None, "sha256": of that file}.
+
+    Args:
+        name: A path, absolute or relative to `folder`, or the name of a task of the installed lm_eval.
+
+    Raises:
+        ConfigError: The file or task does not exist, is not valid YAML, or is a group of tasks.
     """
     path = find(name, folder)
     content = _read(path, (), {})
@@ -31,7 +36,7 @@ def read(name: str, folder: Path) -> tuple[dict, Path]:
 
 
 def find(name: str, folder: Path) -> Path:
-    """The file that `name` means."""
+    """Return the path of the task file `name`; see `read`."""
     path = Path(name).expanduser()
     path = path if path.is_absolute() else folder / path
     if is_file(path):
@@ -48,14 +53,14 @@ def find(name: str, folder: Path) -> Path:
 
 
 def installed() -> Path | None:
-    """The folder of tasks of the installed lm_eval; None without one. It is looked up and not imported."""
+    """Return the tasks directory of the installed lm_eval, without importing it; None if it is not installed."""
     spec = importlib.util.find_spec("lm_eval")
     places = list(spec.submodule_search_locations or ()) if spec else []
     return next((Path(place) / "tasks" for place in places if (Path(place) / "tasks").is_dir()), None)
 
 
 def _by_name(name: str, root: Path) -> Path:
-    """The file in which `task: name` stands; files are told by their text, as there are over ten thousand of them."""
+    """Return the file with `task: name`; files are searched as text, because there are over ten thousand of them."""
     for path in sorted(root.rglob(f"{glob.escape(name)}.yaml")):
         if name in _names(path)["task"]:
             return path
@@ -76,7 +81,7 @@ def _by_name(name: str, root: Path) -> Path:
 
 @functools.cache
 def _names(path: Path) -> dict[str, list[str]]:
-    """The one-line values of task, tag and group in a file."""
+    """Return the one-line values of task, tag and group in a file."""
     text = path.read_text("utf-8", "replace")
     return {
         key: [value.strip().strip("'\"") for value in re.findall(rf"^(?:{key}|- {key}):[ \t]+([^\n#\[]+)", text, re.M)]
@@ -86,13 +91,13 @@ def _names(path: Path) -> dict[str, list[str]]:
 
 
 def _block(text: str, key: str) -> str:
-    """The indented lines under a key."""
+    """Return the list entries under a key, as text."""
     found = re.search(rf"^{key}:[ \t]*\n((?:[ \t]*- .*\n?)+)", text, re.M)
     return found.group(1) if found else ""
 
 
 def _read(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
-    """A file's content; `above` are the files that led to it by `include`, `seen` all that were read."""
+    """Return a file's content; `above` are the files that include it, `seen` the contents of all files read so far."""
     path = path.resolve()
     if path in above:
         raise ConfigError(f"{display_path(path)}: includes itself, by way of {display_path(above[-1])}.")
@@ -113,7 +118,7 @@ def _with_included(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) 
         if not isinstance(name, str) or not is_file(other := path.parent / name):
             raise ConfigError(f"{display_path(path)}: include: there is no file {name}.")
         found = _read(other, (*above, path), seen)
-        found.pop("task_list", None)  # lists the tasks of that file alone
+        found.pop("task_list", None)  # applies to that file only
         merged |= found
     return merged | content
 
@@ -121,7 +126,7 @@ def _with_included(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) 
 def is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds a null character
+    except (OSError, ValueError):  # a name that is too long, or contains a null character
         return False
 
 
@@ -133,14 +138,14 @@ def _load(path: Path):
     text = read_text(path)
     try:
         return yaml.load(text, Loader)
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # ValueError: the thirteenth month
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # ValueError: a date in month 13
         raise invalid(path, error) from None
 
 
 def _mark(loader, node, *, folder: Path) -> dict:
     name = loader.construct_scalar(node)
     module = folder / (name.rpartition(".")[0].replace(".", "/") + ".py")
-    found = not name.startswith(".") and is_file(module)  # .tmp.f would be a file at the root of the disk
+    found = not name.startswith(".") and is_file(module)  # .tmp.f would be /tmp.py
     return {
         "function": name,
         "file": str(module) if found else None,
@@ -160,7 +165,11 @@ _FORMATS = ("json", "csv", "parquet")  # builders of `datasets` that read files
 
 
 def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
-    """Where the rows are, as a source of ours; `few_shot` is the split that solved examples come from."""
+    """Return the source of the rows, as in other task files; `few_shot` is the split of the few-shot examples.
+
+    Raises:
+        ConfigError: The file lacks a key, or has a key or value that is not supported.
+    """
     where, options = content.get("dataset_path"), dict(content.get("dataset_kwargs") or {})
     if not where:
         raise ConfigError(f'{display_path(path)}: the key "dataset_path" is missing.')
@@ -190,7 +199,7 @@ def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
 
 
 def _files(given, test: str, few: str | None, form: str, path: Path) -> dict:
-    """`data_files` by split; a name alone is the split train, as `datasets` has it."""
+    """Return the source of `data_files`, {split: file}; a single file is the split train, as in `datasets`."""
     by_split = given if isinstance(given, dict) else {"train": given}
     found = {}
     for split in dict.fromkeys(filter(None, (test, few))):
@@ -214,7 +223,7 @@ def _files(given, test: str, few: str | None, form: str, path: Path) -> dict:
         return {"url": found[test], "format": form, "split": test}
     try:
         here = {split: str((path.parent / Path(name).expanduser()).resolve()) for split, name in found.items()}
-    except (RuntimeError, ValueError, OSError):  # the home of nobody, a null character, a loop of links
+    except (RuntimeError, ValueError, OSError):  # home of an unknown user, null character, loop of symlinks
         raise unsupported(path, "dataset_kwargs.data_files", "no name of a file here") from None
     return {"file": here[test], "format": form, "split": test} | (
         {"few_shot": here[few]} if few != test and few else {}
@@ -226,5 +235,5 @@ def first_split(content: dict, *names: str) -> str | None:
 
 
 def unsupported(path: Path, key: str, why: str = "") -> ConfigError:
-    """The complaint about a key that cannot be done."""
+    """Return the error for a key that is not supported."""
     return ConfigError(f"{display_path(path)}: {key} is not supported" + (f" ({why})." if why else "."))

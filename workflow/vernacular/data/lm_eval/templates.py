@@ -1,7 +1,7 @@
-"""How their files say a text: a column's name, a Jinja template, a number, a list, or a function.
+"""Text fields of lm-eval task files: a column's name, a Jinja template, a number, a list, or a function.
 
-After `ConfigurableTask.doc_to_text`, `doc_to_target` and `doc_to_choice` of lm_eval/api/task.py, and the environment of
-lm_eval/utils.py; but in Jinja's sandbox, because a template is somebody else's code.
+Follows `ConfigurableTask.doc_to_text`, `doc_to_target` and `doc_to_choice` of lm_eval/api/task.py, with the environment
+of lm_eval/utils.py, but in Jinja's sandbox, because templates are untrusted code.
 """
 
 import ast
@@ -19,13 +19,13 @@ from jinja2.sandbox import SandboxedEnvironment
 from vernacular.core.errors import first_line
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 
-# what code written for a row of another shape raises, or with a slip in it
+# errors of code that has a bug or expects rows of another shape
 ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
 ODD_ROW += (NameError, AssertionError, RuntimeError, OSError)
 
 
 class CannotLayOut(Exception):
-    """This row cannot be laid out as the file says; the message is the reason, worded so that it can be counted."""
+    """Row that cannot be rendered as the file specifies; rows are counted by the message, which is the reason."""
 
 
 def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
@@ -34,15 +34,15 @@ def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
 
 _JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
 _JINJA.filters["regex_replace"] = _regex_replace
-del _JINJA.globals["lipsum"], _JINJA.filters["random"]  # no rows would be the same twice
+del _JINJA.globals["lipsum"], _JINJA.filters["random"]  # their output differs between runs
 _template = functools.lru_cache(maxsize=256)(_JINJA.from_string)
 _OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 def check(template: str) -> str | None:
-    """What is wrong with a template, on one line; None for a sound one."""
+    """Return the error in a template, on one line; None if it is valid."""
     try:
-        with limits():  # what stands in it without a column is worked out now
+        with limits():  # constant expressions are evaluated now
             read = _JINJA.parse(template)
             _template(template)
     except TimeLimitExceeded:
@@ -55,7 +55,7 @@ def check(template: str) -> str | None:
 
 
 def render(template: str, row: dict) -> str:
-    """A template filled with a row's columns."""
+    """Render a template with the columns of a row; raise CannotLayOut if it fails."""
     try:
         return _template(template).render(**row)
     except jinja2.TemplateError as error:
@@ -64,12 +64,12 @@ def render(template: str, row: dict) -> str:
         raise CannotLayOut("template: it wants more memory than it may have") from None
     except RecursionError:
         raise CannotLayOut("template: it calls itself without end") from None
-    except ODD_ROW as error:  # `list.index(x)` for an x that is not there
+    except ODD_ROW as error:  # for example, `list.index(x)` for an x not in the list
         raise CannotLayOut(f"template: {type(error).__name__}: {error}") from None
 
 
 def resolved(field: str | None, row: dict) -> str:
-    """`description` or `gen_prefix`: a column or a template; "" for none."""
+    """Return the text of `description` or `gen_prefix`, which is a column or a template; "" if it is empty."""
     if not field:
         return ""
     found = row[field] if field in row else render(field, row)
@@ -79,7 +79,7 @@ def resolved(field: str | None, row: dict) -> str:
 
 
 def text(field, row: dict, columns, *, choices: bool) -> str | int:
-    """doc_to_text; a number where the row has several contexts and one continuation."""
+    """Return doc_to_text for a row; a number if the row has several contexts and one continuation."""
     if isinstance(field, int):
         return field
     if isinstance(field, Callable):
@@ -91,7 +91,7 @@ def text(field, row: dict, columns, *, choices: bool) -> str | int:
 
 
 def target(field, row: dict, columns, *, choices: bool) -> str | int | list:
-    """doc_to_target: the right answer, its number among the options, or a list of either."""
+    """Return doc_to_target for a row: the correct answer, its index in the options, or a list of either."""
     if isinstance(field, int | list):
         return field
     if isinstance(field, Callable):
@@ -110,7 +110,7 @@ def target(field, row: dict, columns, *, choices: bool) -> str | int | list:
 
 
 def options(field, row: dict, columns) -> list[str]:
-    """doc_to_choice."""
+    """Return doc_to_choice for a row; raise CannotLayOut if it is not a list of texts."""
     if isinstance(field, Callable):
         found = _called(field, row)
     elif isinstance(field, list):
@@ -128,7 +128,7 @@ def options(field, row: dict, columns) -> list[str]:
 
 
 def column(name: str, row: dict):
-    """A column that the evaluated rows have; a row of another split may lack it."""
+    """Return a column of a row; raise CannotLayOut if it is missing, as it may be in another split."""
     if name not in row:
         raise CannotLayOut(f"there is no column {name}")
     return row[name]
@@ -137,7 +137,7 @@ def column(name: str, row: dict):
 def _number(digits: str) -> int | str:
     try:
         return ast.literal_eval(digits)
-    except (SyntaxError, ValueError):  # "007", or digits that are none to Python ("²")
+    except (SyntaxError, ValueError):  # "007", or digits that are not a Python literal ("²")
         raise CannotLayOut("a number that Python does not read as one") from None
 
 
@@ -148,16 +148,16 @@ def _called(function, row: dict):
         raise CannotLayOut(f"{function.__name__}: {type(error).__name__}: {error}") from None
 
 
-# far more than any template needs, which takes microseconds and kilobytes
+# in seconds and bytes; templates take microseconds and kilobytes
 SECONDS = 10
 MEMORY = 1 << 30
 
 
 @contextlib.contextmanager
 def limits():
-    """Raise TimeLimitExceeded inside after SECONDS, and MemoryError for more than MEMORY bytes added to those in use.
+    """Raise TimeLimitExceeded inside the block after SECONDS, and MemoryError for MEMORY bytes more than now in use.
 
-    There is no limit outside the main thread. Memory is limited on Linux alone.
+    There is no limit outside the main thread. Memory is limited on Linux only.
     """
     before = None
     try:
@@ -173,6 +173,6 @@ def limits():
 
 
 def _in_use() -> int:
-    """Bytes of address space that this process has taken (proc(5): the first number of statm, in pages)."""
+    """Return the bytes of address space that this process uses (proc(5): the first number of statm, in pages)."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

@@ -1,6 +1,6 @@
-"""A row as lm-eval words it: the query, its continuations, and the row as a solved example; to the byte.
+"""Prompt text of a row, byte for byte as in lm-eval: the query, its continuations, and the row as a few-shot example.
 
-After `ConfigurableTask.fewshot_context`, `build_qa_turn` and `construct_requests` (lm_eval/api/task.py, 0.4.13),
+Follows `ConfigurableTask.fewshot_context`, `build_qa_turn` and `construct_requests` (lm_eval/api/task.py, 0.4.13),
 without a chat template.
 """
 
@@ -17,21 +17,24 @@ _FIELDS = ("doc_to_text", "doc_to_target", "doc_to_choice")
 
 @dataclass(frozen=True)
 class Wording:
-    """How rows are worded: their settings with the functions in place, and what the first evaluated row decides."""
+    """Settings for rendering rows, with loaded functions, and properties that the first evaluated row determines."""
 
     settings: dict
     fields: dict  # doc_to_text, doc_to_target, doc_to_choice
-    few_fields: dict  # the same for solved examples
+    few_fields: dict  # the same for few-shot examples
     columns: frozenset[str]
-    several_contexts: bool = False  # the options are contexts of one continuation
-    several_right: bool = False  # doc_to_target gives a list, and in the first row no empty one
-    results: Callable | None = None  # process_results, which then says what is right
+    several_contexts: bool = False  # the options are contexts with one continuation
+    several_right: bool = False  # doc_to_target of the first row is a non-empty list
+    results: Callable | None = None  # process_results, which then determines the correct options
 
 
 def wording(settings: dict, folder: Path, rows: list[dict]) -> Wording:
-    """The wording of a task whose evaluated rows are `rows` (at least one); `folder` is that of our task file.
+    """Return the Wording of a task with the evaluated rows `rows` (at least one).
 
-    Raises CannotLayOut where the first row cannot be worded, because that row decides for all.
+    `folder` is the directory of the workflow's task file, to which paths of functions are relative.
+
+    Raises:
+        CannotLayOut: The first row, which determines how all are rendered, does not fit the file.
     """
     first, few = rows[0], settings["few"]
     found = Wording(
@@ -51,20 +54,20 @@ def wording(settings: dict, folder: Path, rows: list[dict]) -> Wording:
 
 @dataclass(frozen=True)
 class Worded:
-    """An evaluated row."""
+    """Texts of an evaluated row."""
 
-    before: str  # description, in front of the solved examples
-    query: str  # what the model reads last; "" where the options are contexts
+    before: str  # description, before the few-shot examples
+    query: str  # the end of the prompt; "" if the options are contexts
     choices: list[str]
     gold: list[int]
     target: str | None
-    continuation: str | None  # what follows every option, where the options are contexts
-    prefix: str  # what stands between such an option and the continuation
-    targets: list[str]  # all right answers, where a generated one may equal any
+    continuation: str | None  # text after every option, if the options are contexts
+    prefix: str  # text between such an option and the continuation
+    targets: list[str]  # all correct answers, of which a generated output may equal any
 
 
 def evaluated(how: Wording, row: dict) -> Worded:
-    """A row to be asked. Raises CannotLayOut."""
+    """Render a row for evaluation; raise CannotLayOut if it does not fit the file."""
     settings = how.settings
     before = templates.resolved(settings["description"], row)
     prefix = templates.resolved(settings["gen_prefix"], row)
@@ -92,7 +95,7 @@ def evaluated(how: Wording, row: dict) -> Worded:
         return Worded(before, query, [], [], right, None, "", [])
     if _has_choices(how):
         if isinstance(right, int) and -len(choices) <= right < 0:
-            right += len(choices)  # theirs takes it out of the list as Python does
+            right += len(choices)  # lm-eval indexes the list, from its end if negative
         gold = _indices(right, choices)
         return Worded(before, query, choices, gold, None, None, "", [choices[i] for i in gold])
     if isinstance(right, list) and not how.several_right:
@@ -104,7 +107,7 @@ def evaluated(how: Wording, row: dict) -> Worded:
 
 
 def shown(how: Wording, row: dict) -> str:
-    """A row as a solved example, with the delimiter that ends it. Raises CannotLayOut."""
+    """Render a row as a few-shot example and the delimiter after it; raise CannotLayOut if it does not fit the file."""
     few, columns = how.settings["few"], how.columns
     has_choices = _has_choices(how)
     question = templates.text(how.few_fields["doc_to_text"], row, columns, choices=has_choices)
@@ -133,9 +136,9 @@ def shown(how: Wording, row: dict) -> str:
 
 
 def _right_by_results(results: Callable, row: dict, choices: list[str]) -> list[int]:
-    """The options that `process_results` takes for right: those of which a model may be certain and get all of `acc`.
+    """Return the indices of the correct options: those for which certainty of the model gives an `acc` of 1.
 
-    So TruthfulQA's MC2, whose doc_to_target is always 0, shows which answers are true.
+    Needed for TruthfulQA's MC2: its doc_to_target is always 0, and only process_results reads which options are true.
     """
     right = []
     for i in range(len(choices)):
@@ -151,11 +154,11 @@ def _right_by_results(results: Callable, row: dict, choices: list[str]) -> list[
 
 
 def _indices(right, choices: list[str]) -> list[int]:
-    """Indices of the right options; [] where the row names none of them."""
+    """Return the indices of the correct options; [] if the row identifies none."""
     if isinstance(right, str):
         right = choices.index(right) if right in choices else None
     named = right if isinstance(right, list) else [right]
-    # 1.0: a column of whole numbers of which one is missing
+    # 1.0: a column of integers with a missing value
     return sorted({int(i) for i in named if isinstance(i, int | float) and 0 <= i < len(choices) and i == int(i)})
 
 
@@ -176,7 +179,7 @@ def _ready(value, folder: Path):
 
 
 def _apart(before: str, after: str) -> bool:
-    """Is there no blank where the two meet?"""
+    """Return whether two texts meet without whitespace between them; False if `before` is empty."""
     return bool(before) and not (before[-1].isspace() or after[0].isspace())
 
 

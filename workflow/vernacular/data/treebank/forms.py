@@ -1,6 +1,6 @@
-"""Word forms by lemma, part of speech and features: those a treebank attests, and UniMorph's inflection tables.
+"""Word forms by lemma, part of speech and features: forms attested in treebanks, and UniMorph inflection tables.
 
-A UniMorph file has a line per form: lemma TAB form TAB tags. `workflow/patterns/unimorph/tags.yaml` maps tags to UD
+A UniMorph file has one line per form: lemma TAB form TAB tags. `workflow/patterns/unimorph/tags.yaml` maps tags to UD
 features.
 """
 
@@ -16,7 +16,7 @@ from vernacular.data.treebank.sentences import Sentence, Word
 
 
 class Inflections:
-    """One such file; `skipped` counts lines that are no use, by reason."""
+    """Inflection table in UniMorph's format; `skipped` counts unused lines by reason."""
 
     def __init__(self, path, name: str | None = None):
         name = name or str(path)
@@ -39,8 +39,10 @@ class Inflections:
                 self._add(*fields[:3])
 
     def find(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> set[str]:
-        """Forms whose entry states the `swapped` features, states nothing that is not in `feats`, and leaves out
-        nothing of `feats` that other entries of the lemma state (a table need not say that a verb is finite).
+        """Return the forms of a lemma whose entry has the features `feats`, except for those in `ignore`.
+
+        An entry must state the `swapped` features, may state nothing that is not in `feats`, and may omit only those
+        features that no entry of the lemma states (for example, that a verb is finite).
         """
         stated = self._stated.get((lemma, upos), set()) - set(ignore)
         if not set(swapped) & feats.keys() <= stated:
@@ -68,7 +70,7 @@ class Inflections:
 
 
 def features(tags: list[str]) -> dict[str, str] | None:
-    """The UD features of UniMorph tags, None where one of them has no equivalent.
+    """Return the UD features of UniMorph tags; None if a tag has no equivalent.
 
     >>> features(["IND", "PST", "3", "SG", "IPFV"])
     {'Tense': 'Imp', 'Mood': 'Ind', 'Person': '3', 'Number': 'Sing'}
@@ -91,14 +93,14 @@ def _table() -> dict:
     return read(TAGS)[0]
 
 
-_NOT_THE_LANGUAGE = ("Typo", "Abbr", "Foreign")  # a word marked so attests no form
-_SLIP = 20  # a reading this much rarer than the other is a slip of annotation, and no syncretism
+_NOT_THE_LANGUAGE = ("Typo", "Abbr", "Foreign")  # words with these features do not attest a form
+_SLIP = 20  # an analysis this many times rarer than the other is an annotation error, not syncretism
 
 
 class Forms:
-    """Forms attested in treebanks, with counts (capitals aside), and inflection tables to fall back on.
+    """Forms attested in treebanks, with counts (ignoring case), and inflection tables as a fallback.
 
-    Words inside a multiword token do not count: the treebank may have written them otherwise than they stand alone.
+    Words inside a multiword token are not counted: treebanks may spell them differently from independent words.
     """
 
     def __init__(self, sentences: Iterable[Sentence], tables: Iterable[Inflections] = ()):
@@ -115,14 +117,14 @@ class Forms:
                 bundles.setdefault(tuple(sorted(word.feats.items())), Counter())[word.form] += 1
 
     def find(self, lemma: str, upos: str, feats: dict, *, swapped: tuple[str, ...], ignore=()) -> Counter:
-        """Form -> how often, for exactly these features: those attested; where there are none, those in the tables.
+        """Return counts of the forms with exactly these features: attested ones, or else those in the tables.
 
-        Features in `ignore` do not matter. A table's entry must state the `swapped` ones.
+        Features in `ignore` are not compared. An entry of a table must state the `swapped` ones.
         """
         return self.attested(lemma, upos, feats, ignore) or self.listed(lemma, upos, feats, swapped, ignore)
 
     def right(self, word: Word, ignore=()) -> Counter:
-        """Form in small letters -> how often: everything that may stand for the word in its own features."""
+        """Return counts of all lowercase forms that are correct for the word with its own features."""
         own = (word.lemma, word.upos, word.feats)
         found: Counter = Counter()
         for forms in (self.attested(*own, ignore), self.listed(*own, (), ignore)):
@@ -131,9 +133,9 @@ class Forms:
         return found
 
     def attested(self, lemma: str, upos: str, feats: dict, ignore=()) -> Counter:
-        """Counts in the treebanks; capitals aside, under the spelling seen most often."""
+        """Return counts of forms in the treebanks, ignoring case, under the most frequent spelling."""
         wanted = _without(feats.items(), ignore)
-        asked = (lemma, upos, wanted, tuple(ignore))  # a treebank asks for the same few words again and again
+        asked = (lemma, upos, wanted, tuple(ignore))  # a few words account for most calls
         if asked in self._answers:
             return self._answers[asked]
         found: Counter = Counter()
@@ -144,13 +146,13 @@ class Forms:
         return self._answers[asked]
 
     def listed(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> Counter:
-        """Forms in the tables, with the count of their spelling in the treebanks under any reading, plus one."""
+        """Return the forms in the tables with 1 + the count of their spelling in the treebanks under any analysis."""
         found = {form for table in self.tables for form in table.find(lemma, upos, feats, swapped, ignore)}
         return Counter({form: self._counts[form.lower()] + 1 for form in found})
 
 
 def is_right(form: str, times: int, right: Counter) -> bool:
-    """May `form`, seen `times` in the wrong features, stand in the right ones too?
+    """Return whether `form`, seen `times` with the incorrect features, is also a form with the correct ones.
 
     >>> is_right("cantaba", 9, Counter(cantaba=7)), is_right("son", 400, Counter(é=900, son=1))
     (True, False)
@@ -159,7 +161,7 @@ def is_right(form: str, times: int, right: Counter) -> bool:
 
 
 def like(form: str, model: str) -> str:
-    """`form` with the capitals of `model`: all, the first letter, or none at the beginning.
+    """Return `form` with the case of `model`: all capitals, a capital first letter, or a lowercase first letter.
 
     >>> like("cantan", "Canta"), like("cantan", "CANTA"), like("Häuser", "Haus"), like("é", "Son")
     ('Cantan', 'CANTAN', 'Häuser', 'É')
@@ -173,7 +175,7 @@ def like(form: str, model: str) -> str:
 
 
 def _capitals(form: str) -> bool:
-    """Is it written in capitals? One letter alone does not tell."""
+    """Return whether a form is in all capitals; False if it has only one cased letter."""
     cased = [letter for letter in form if letter.lower() != letter.upper()]
     return len(cased) > 1 and all(letter == letter.upper() for letter in cased)
 
@@ -183,7 +185,7 @@ def _without(feats, ignore) -> tuple:
 
 
 def _merged(forms: Counter) -> Counter:
-    """Counts of forms that differ in capitals only, under the spelling seen most often."""
+    """Merge counts of forms that differ only in case, under the most frequent spelling."""
     merged: Counter = Counter()
     spelling: dict[str, str] = {}
     for form, times in sorted(forms.items(), key=lambda entry: (-entry[1], entry[0])):

@@ -1,4 +1,4 @@
-"""Words of a sentence that a pattern selects: those that fit its constraints and its relations to other words."""
+"""Pattern matching in dependency trees: words that satisfy constraints, and relations to other words."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from vernacular.data.treebank.sentences import Sentence, Word
 
-_TEXTS = ("upos", "deprel", "lemma", "form", "xpos")  # the ones that exclude most first
+_TEXTS = ("upos", "deprel", "lemma", "form", "xpos")  # the most selective first
 
 
 @dataclass(frozen=True)
 class Node:
-    """Constraints on a word; `assume` are features it is taken to have where it has none."""
+    """Constraints on a word; `assume` are default values of features that the word does not have."""
 
     texts: tuple[tuple[str, Callable[[str], bool]], ...]
     features: tuple[tuple[str, object], ...]  # (name, set of values | True: has it | False: lacks it)
@@ -21,9 +21,9 @@ class Node:
 
     @classmethod
     def of(cls, spec: dict) -> "Node":
-        """The constraints under the keys of a node in a pattern file; what is not mentioned does not matter.
+        """Return the constraints of a node in a pattern file; what it does not list is not constrained.
 
-        Everything under `not` is a reason of its own to refuse a word.
+        Each entry under `not` rejects a word by itself.
         """
         refused = spec.get("not", {})
         reasons = [{key: refused[key]} for key in _TEXTS if key in refused]
@@ -53,7 +53,7 @@ class Node:
 
 
 def _matcher(wanted) -> Callable[[str], bool]:
-    """Says whether a text is any of those wanted, in which a * stands for any characters.
+    """Return a predicate: whether a text equals any of those wanted, in which * matches any characters.
 
     >>> [_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
     [True, False, True]
@@ -73,20 +73,20 @@ def _values(wanted):
 
 @dataclass(frozen=True)
 class Related:
-    """A word that must (or, under `without`, must not) be there, and how it is related to the one called `of`."""
+    """Word that must (or, under `without`, must not) exist, and its relation to the word named `of`."""
 
     node: Node
     name: str
     relation: str  # head, child, sibling, word
     of: str
-    order: str | None  # before, after: in the text, seen from `of`
-    within: int | None  # at most so many words away
-    agrees: tuple[str, ...]  # features in which it has the target's values
+    order: str | None  # before, after: in the text, relative to `of`
+    within: int | None  # maximum distance from `of`, in words
+    agrees: tuple[str, ...]  # features of which it shares a value with the target
 
 
 @dataclass(frozen=True)
 class Request:
-    """A pattern's target, the words it demands and those it forbids."""
+    """Target of a pattern, and the words that it requires and forbids."""
 
     target: Node
     related: tuple[Related, ...]
@@ -94,7 +94,7 @@ class Request:
 
     @classmethod
     def of(cls, pattern: dict) -> "Request":
-        """Of a pattern as `load_pattern` gives it."""
+        """Return the request of a pattern as `load_pattern` returns it."""
         return cls(
             Node.of(pattern["target"]),
             tuple(_related(spec) for spec in pattern.get("related", [])),
@@ -104,27 +104,27 @@ class Request:
 
 @dataclass(frozen=True)
 class Match:
-    """A word that fits the target; `words` by name (target, and the related ones), None where the relations fail."""
+    """Word that fits the target; `words` by name (target and related ones), or None if a relation is not satisfied."""
 
     target: Word
     words: dict[str, Word] | None
 
     @property
     def distance(self) -> int | None:
-        """From the target to the first related word in words of the sentence (1: next to it)."""
+        """Distance from the target to the first related word, in words (1: adjacent); None without a related word."""
         names = [name for name in self.words or {} if name != "target"]
         return abs(self.target.id - self.words[names[0]].id) if names else None
 
 
 def matches(sentence: Sentence, request: Request) -> Iterator[Match]:
-    """Every word that fits the target, in order, with the first words found (from left to right) that are related."""
+    """Yield every word that fits the target, in order, with the first related words from left to right."""
     for word in sentence.words.values():
         if request.target.fits(word):
             yield Match(word, _assign(sentence, request, {"target": word}, request.related))
 
 
 def _assign(sentence: Sentence, request: Request, found: dict, left: tuple[Related, ...]) -> dict | None:
-    """`found` completed with a word for each of `left` so that nothing forbidden is there; None if that cannot be."""
+    """Return `found` with a word for each of `left` such that no forbidden word exists; None if impossible."""
     if not left:
         forbidden = any(any(_candidates(sentence, request, found, one)) for one in request.without)
         return None if forbidden else found

@@ -1,4 +1,4 @@
-"""Matches -> minimal pairs: the same sentence with the same word in a form that does not belong there."""
+"""Minimal pairs from matches: a sentence, and the same sentence with one word in an incorrect form."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,14 +19,14 @@ SYNCRETIC = "syncretic: right and wrong form are spelt alike"
 
 @dataclass
 class Pairs:
-    """What one pattern yields: a row a pair, and what became of every other match."""
+    """Results of one pattern: a row per pair, and counts of all other matches by reason."""
 
     pattern: dict
     rows: list[dict] = field(default_factory=list)
     targets: int = 0  # words that fit the target
-    related: int = 0  # of these, with the words related to it: the matches
-    left_out: Counter = field(default_factory=Counter)  # reason -> matches that are no pair
-    lost: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first few of them, the target marked
+    related: int = 0  # matches: targets with all related words
+    left_out: Counter = field(default_factory=Counter)  # reason -> number of matches without a pair
+    lost: dict[str, list[str]] = field(default_factory=dict)  # reason -> the first few of them, with the target marked
 
     def leave_out(self, reason: str, sentence: Sentence, word: Word) -> None:
         self.left_out[reason] += 1
@@ -37,12 +37,14 @@ class Pairs:
 def make_pairs(
     sentences: list[Sentence], pattern: dict, forms: Forms, found: Iterable[tuple[Sentence, Match]] | None = None
 ) -> Pairs:
-    """Every match of `pattern` as a row, or counted under the reason why it is none.
+    """Return a row for every match of `pattern` that gives a pair, and counts of all others by reason.
 
-    `found`: matches made elsewhere (by GREW). Rows have Grew-TSE's columns: sentence_id, match_id (the word's id),
-    original_text, masked_text, prompt_text, form_grammatical, form_ungrammatical (then …_2, …_3 for further
-    alternatives); and ungrammatical_text (…_2, …_3), lemma, upos, features, swapped (one text for all alternatives),
-    deprel, distance, phenomenon, pattern, treebank.
+    Rows have Grew-TSE's columns: sentence_id, match_id (the word's ID), original_text, masked_text, prompt_text,
+    form_grammatical, form_ungrammatical (…_2, …_3 for further alternatives); and ungrammatical_text (…_2, …_3), lemma,
+    upos, features, swapped (one text for all alternatives), deprel, distance, phenomenon, pattern, treebank.
+
+    Args:
+        found: Matches of another search (GREW); None: search `sentences`.
     """
     pairs = Pairs(pattern)
     for sentence, match in found if found is not None else _all(sentences, pattern):
@@ -65,10 +67,10 @@ def make_pairs(
 
 
 def wrong_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[str, dict]], str | None]:
-    """([(form, the features swapped for it)], None), or ([], why there is none); the most frequent form for each swap.
+    """Return ([(form, swapped features)], None), or ([], reason), with the most frequent form of each swap.
 
-    The wrong form has the target's lemma and part of speech, the swapped features, and all others equal but those to
-    ignore. A swap that gives a form which is also right (perhaps with another value of an open feature) is left out.
+    An incorrect form has the target's lemma and part of speech, the swapped features, and all others equal except for
+    those to ignore. A form that is also correct (possibly with another value of an open feature) is excluded.
     """
     ignore = pattern["ignore"]
     if target.lemma in ("_", ""):
@@ -87,7 +89,7 @@ def wrong_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[s
         form, times = min(found.items(), key=lambda entry: (-entry[1], entry[0]))
         if form.lower() == target.form.lower() or is_right(form, times, right):
             reasons.add(SYNCRETIC)
-        elif form.lower() not in spelt:  # two swaps may give one form
+        elif form.lower() not in spelt:  # two swaps may yield the same form
             spelt.add(form.lower())
             wrong.append((like(form, target.form), swap))
     if wrong:
@@ -96,7 +98,7 @@ def wrong_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[s
 
 
 def marked(sentence: Sentence, word: Word) -> str:
-    """The word in [[ ]] with the text around it; of a word inside a multiword token, the text and then the word."""
+    """Return the word in [[ ]] within its text, or, if it is inside a multiword token, after its text."""
     if word.start is None:
         at = max((other.end for other in sentence.words.values() if other.end and other.id < word.id), default=0)
         return f"{around(sentence.text[:at], '', sentence.text[at:])}  [[{word.form}]]"
@@ -104,7 +106,7 @@ def marked(sentence: Sentence, word: Word) -> str:
 
 
 def around(before: str, middle: str, after: str, width: int = 60) -> str:
-    """`middle` with at most so many characters on either side, cut at blanks where there are some."""
+    """Return `middle` with at most `width` characters of text on either side, cut at spaces if possible."""
     if len(before) > width:
         before = "… " + before[-width:].partition(" ")[2] if " " in before[-width:-1] else "…" + before[-width:]
     if len(after) > width:
@@ -167,7 +169,7 @@ def _swapped(swap: dict) -> str:
 
 
 def _cap(pairs: Pairs, most: int | None) -> None:
-    """Keep at most so many rows with one lemma, chosen by hash: where in the treebank they stand does not matter."""
+    """Keep at most `most` rows per lemma, selected by hash and thus independently of their order in the treebank."""
     if most is None:
         return
     by_lemma: dict[str, list[dict]] = {}

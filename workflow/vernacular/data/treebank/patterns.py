@@ -1,4 +1,4 @@
-"""Pattern files: which words to look for in a treebank, and which of their features to swap."""
+"""Pattern files: the words to search for in a treebank, and the features of them to swap."""
 
 import itertools
 from pathlib import Path
@@ -10,15 +10,17 @@ from vernacular.core.paths import WORKFLOW
 
 _SCHEMA = WORKFLOW / "schemas" / "pattern.schema.yaml"
 READY = WORKFLOW / "patterns"
-TAGS = READY / "unimorph" / "tags.yaml"  # what a UniMorph tag is in UD
+TAGS = READY / "unimorph" / "tags.yaml"  # UniMorph tags -> UD features
 
 
 def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
-    """A ready pattern by its name, or one of a file (`….yaml`, beside `folder`), with every default filled in.
+    """Load a built-in pattern by name, or a pattern file (`….yaml`, relative to `folder`), with all defaults.
 
     Keys: pattern (its name), phenomenon, target, related, without, swap (list of alternatives: feature -> value, None
-    for "without it"), ignore, open, limits; or grew with the target's name. Raises ConfigError with file, line and key,
-    or, for an unknown name, with `where` in front.
+    to remove it), ignore, open, limits; or, instead of related and without, grew, with the target's name as target.
+
+    Raises:
+        ConfigError: The pattern is invalid, with file, line and key; or its name is unknown, with `where` as location.
     """
     path = _path(name, Path(folder), where)
     content, lines = yaml.read(path)
@@ -47,12 +49,12 @@ def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
 
 
 def ready_patterns() -> list[str]:
-    """Names of the patterns that come with the project."""
+    """Return the names of the built-in patterns."""
     return sorted(path.stem for path in READY.glob("*.yaml"))
 
 
 def alternatives(swap) -> list[dict]:
-    """Each way to be wrong: which features get which values (None: the feature is taken away).
+    """Return the alternatives of a swap: feature -> value (None: the feature is removed).
 
     >>> alternatives({"Person": [1, 2]}), alternatives([{"Gender": "Fem", "Animacy": False}])
     ([{'Person': '1'}, {'Person': '2'}], [{'Gender': 'Fem', 'Animacy': None}])
@@ -77,7 +79,7 @@ def _path(name: str, folder: Path, where: str) -> Path:
 
 
 def _named(content: dict, path, lines) -> dict:
-    """`related` and `without` with a name for each, and `of` checked: it must have been named before."""
+    """Return `related` and `without` with a name for each word; raise ConfigError if `of` is not an earlier name."""
     result = {}
     names = ["target"]
     for key in ("related", "without"):
@@ -92,7 +94,7 @@ def _named(content: dict, path, lines) -> dict:
                 at = validate.place(path, lines, (key, i, "name"))
                 raise ConfigError(f'{at}: another word is called "{name}" already.')
             result[key].append({**spec, "name": name, "of": of})
-            if key == "related":  # what must not be there cannot be referred to
+            if key == "related":  # a forbidden word cannot be referred to
                 names.append(name)
     return result
 
@@ -115,7 +117,7 @@ _COMMON = {
 }
 _ID = ["pattern", "sentence_id", "match_id"]
 
-# prompt -> columns of a task file that names none
+# prompt -> default `columns` of a task file
 COLUMNS = {
     "target_word": {
         "id": _ID, "context": "masked_text", "good": "form_grammatical", "bad": "form_ungrammatical*", **_COMMON,
@@ -126,10 +128,13 @@ COLUMNS = {
 
 
 def resolve(source: dict, folder, prompt: str, where: str) -> dict:
-    """The source with its patterns read, so that their mistakes show before anything runs and their content counts.
+    """Return a treebank source with its patterns loaded; any other source unchanged.
 
-    `each` says whether a row is a pair or one of its sentences. Any other source comes back as it is. Raises
-    ConfigError, which begins with `where`.
+    Errors in patterns are thus reported before anything runs, and the items depend on the patterns' content. `each`
+    states whether a row is a pair or one of its sentences.
+
+    Raises:
+        ConfigError: The source or a pattern is invalid; the message begins with `where`, or the pattern file.
     """
     if "treebank" not in source:
         if odd := [key for key in ("pattern", "forms") if key in source]:
@@ -145,25 +150,25 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
         for entry in _listed(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
                 raise ConfigError(f"{where}: an entry of {key} has either url or file.")
-    # the table of tags decides what a list of forms gives
+    # the features of forms depend on the table of tags
     tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
     return {**source, **tags, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}
 
 
 def local_files(source: dict, folder) -> list[Path]:
-    """The files on this disk that a treebank source reads."""
+    """Return the local files that a treebank source reads."""
     named = entries(source, "treebank", Path(folder)) + entries(source, "forms", Path(folder))
     return [entry["file"] for entry in named if "file" in entry]
 
 
 def is_local(source: dict) -> bool:
-    """Is it a treebank, all on this disk?"""
+    """Return whether a source is a treebank of local files only."""
     named = _listed(source.get("treebank", []))
     return bool(named) and not any("url" in entry if isinstance(entry, dict) else "://" in entry for entry in named)
 
 
 def called(source: dict) -> str:
-    """What to call the source in a complaint."""
+    """Return the name of a treebank source for messages."""
     named = _listed(source["treebank"])
     return ", ".join(entry if isinstance(entry, str) else entry.get("url") or entry["file"] for entry in named)
 
@@ -173,7 +178,7 @@ def _listed(value) -> list:
 
 
 def entries(source: dict, key: str, folder: Path) -> list[dict]:
-    """The files that a source names under `key`: {url} or {file: path}, each with sha256 (None where not stated)."""
+    """Return the files under `key` of a source: {url} or {file: path}, each with sha256 (None if not given)."""
     named = []
     for value in _listed(source.get(key, [])):
         entry = dict(value) if isinstance(value, dict) else {"url" if "://" in str(value) else "file": value}

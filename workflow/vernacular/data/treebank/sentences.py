@@ -1,7 +1,7 @@
-"""CoNLL-U files -> sentences whose words know where they stand in the text.
+"""Sentences of CoNLL-U files, with the character offsets of their words.
 
 The `conllu` library parses the lines. The text is rebuilt from the tokens (SpaceAfter=No, multiword ranges such as
-`2-3 del`), so that every word has its characters by construction and none has to be searched for.
+`2-3 del`), so that offsets are exact by construction and words need not be searched for.
 """
 
 import gzip
@@ -20,15 +20,15 @@ from vernacular.core.errors import DataError, first_line
 
 
 class Word(NamedTuple):
-    """A syntactic word. `start`, `end` are its characters in the sentence's text; None inside a multiword token."""
+    """Syntactic word; `start` and `end` are its offsets in the sentence's text, None inside a multiword token."""
 
     id: int  # 1-based, as in the file
     form: str
     lemma: str
     upos: str
     xpos: str
-    feats: dict[str, str]  # shared between words of the same features: never changed
-    head: int  # id of the head; 0 for the root, -1 where the file has none
+    feats: dict[str, str]  # shared between words with equal features: must not be modified
+    head: int  # id of the head; 0 for the root, -1 if the file has none
     deprel: str
     start: int | None
     end: int | None
@@ -36,7 +36,7 @@ class Word(NamedTuple):
 
 @dataclass
 class Sentence:
-    """One sentence, its text rebuilt from the tokens; `mismatch` where the file's `# text` says otherwise."""
+    """Sentence with its text rebuilt from the tokens; `mismatch`: the file's `# text` differs."""
 
     id: str
     text: str
@@ -51,9 +51,12 @@ class Sentence:
 
 
 def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
-    """Every sentence of a CoNLL-U file (also gzipped), in order; `name` is what to call the file.
+    """Yield the sentences of a CoNLL-U file (also gzipped) in order; `name` is the file's name in messages.
 
-    A sentence without sent_id is called by the file's name and its number. Raises DataError naming file and line.
+    A sentence without sent_id gets the file's name and its number as ID.
+
+    Raises:
+        DataError: The file is missing, or not valid CoNLL-U; with the file, and the number of an invalid sentence.
     """
     path = Path(path)
     name = name or str(path)
@@ -78,7 +81,7 @@ def _opened(path: Path):
 
 
 class _Counted:
-    """The lines of a file, and how many were read."""
+    """Lines of a file, with the number of lines read so far."""
 
     def __init__(self, file):
         self.file, self.count = file, 0
@@ -94,21 +97,21 @@ def _features(text: str) -> dict[str, str]:
     return {name: value for name, value in (parse_dict_value(text) or {}).items() if value}
 
 
-_PARSERS = {  # columns that nobody reads stay text, and a treebank has few different values of features
+_PARSERS = {  # unused columns stay text; features are cached, because a treebank has few distinct values
     "feats": lambda line, i: _features(line[i]),
     "deps": lambda line, i: line[i],
     "misc": lambda line, i: line[i],
 }
 
 
-_TWO = "\ue000"  # for two blanks, at which the library parts columns even where there are tabs
+_TWO = "\ue000"  # replaces two spaces, at which `conllu` splits columns even if a line has tabs
 
 
 def _parsed(block: str, where: str) -> TokenList:
     hidden = "\t" in block and "  " in block
     try:
         tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
-    except (ParseException, ValueError) as error:  # ValueError: a number of thousands of digits
+    except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
         raise DataError(f"{where}: not CoNLL-U ({first_line(error)})") from None
     for texts in (tokens.metadata, *tokens) if hidden else ():
         texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
@@ -119,13 +122,13 @@ def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Senten
     words: dict[int, Word] = {}
     pieces: list[str] = []
     at = 0
-    inside = 0  # id of the last word of the multiword token that we are in
+    inside = 0  # id of the last word of the current multiword token
     for token in tokens:
         if len(token) < len(DEFAULT_FIELDS):
             raise DataError(f"{where}: a line has {len(token)} columns, CoNLL-U has {len(DEFAULT_FIELDS)}.")
         number = token["id"]
         if isinstance(number, tuple) and number[1] == ".":
-            continue  # an empty node (8.1) is no part of the text
+            continue  # an empty node (8.1) is not part of the text
         if isinstance(number, tuple):
             inside = number[2]
         elif number is None:

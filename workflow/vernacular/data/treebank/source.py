@@ -1,4 +1,4 @@
-"""Treebanks as sources: files, releases and repositories; extraction of minimal pairs; pairs that Grew-TSE wrote."""
+"""Treebanks as data sources: local and downloaded files, extraction of minimal pairs, and searches with GREW."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -17,10 +17,13 @@ from vernacular.data.treebank.sentences import Sentence, read_sentences
 
 
 def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
-    """(a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` gives it.
+    """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
-    Provenance: files with their sha256, patterns, sentences, words, text_mismatches, left_out (matches that are no
-    pair, by reason), warnings. Raises DataError where a file cannot be had or read, or nothing is found.
+    Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, left_out (matches without a pair,
+    by reason), warnings.
+
+    Raises:
+        DataError: A file is unavailable or unreadable, or no pair is found.
     """
     folder = Path(folder)
     treebanks = [_had(entry) for entry in entries(source, "treebank", folder)]
@@ -68,7 +71,7 @@ def _nothing(found) -> str:
 
 
 def _sentences(rows: list[dict]) -> list[dict]:
-    """The good and the bad sentences, a row each, with `text` and `label`."""
+    """Return the good and the bad sentences, one row each, with `text` and `label` (1: good, 0: bad)."""
     result = []
     for row in rows:
         result.append({**row, "text": row["original_text"], "label": 1})
@@ -96,13 +99,13 @@ def _had(entry: dict) -> dict:
 
 @dataclass
 class Extracted:
-    """What came out of the treebanks, by pattern; `mismatches` are sentences whose `# text` is not their tokens."""
+    """Pairs from treebanks, by pattern; `mismatches` are sentences whose `# text` differs from their tokens."""
 
     sentences: int
     words: int
     mismatches: list[str]  # ids
     pairs: list[Pairs]
-    unused: dict[str, dict[str, int]] = field(default_factory=dict)  # inflection table -> lines left out, by reason
+    unused: dict[str, dict[str, int]] = field(default_factory=dict)  # inflection table -> unused lines by reason
 
     @property
     def rows(self) -> list[dict]:
@@ -110,15 +113,21 @@ class Extracted:
 
     @property
     def left_out(self) -> Counter:
-        """Matches that are no pair, by reason, over all patterns."""
+        """Number of matches without a pair by reason, over all patterns."""
         return sum((pairs.left_out for pairs in self.pairs), Counter())
 
 
 def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extracted:
-    """Pairs of all `patterns` (as `load_pattern` gives them) from CoNLL-U files.
+    """Extract the pairs of all `patterns` from CoNLL-U files.
 
-    Wrong forms are those that these files attest, and the further files `forms`: CoNLL-U (named …conllu), or else in
-    UniMorph's format. `names`: what to call a file in a complaint, by path. Raises DataError naming file and line.
+    Args:
+        treebanks: Paths of CoNLL-U files, in which incorrect forms must be attested, unless `forms` has them.
+        patterns: The patterns, as `load_pattern` returns them.
+        forms: Files with further word forms: CoNLL-U (….conllu), or any other name for UniMorph's format.
+        names: Names of files in messages, by path.
+
+    Raises:
+        DataError: A file is missing or invalid, or GREW cannot run a request.
     """
     names = names or {}
     sentences = _numbered([s for path in treebanks for s in read_sentences(path, names.get(path))])
@@ -145,12 +154,12 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
 
 
 def is_treebank(name) -> bool:
-    """Does a file's name say CoNLL-U?"""
+    """Return whether a file's name has the extension .conllu."""
     return ".conllu" in Path(str(name)).suffixes
 
 
 def _numbered(sentences: list[Sentence]) -> list[Sentence]:
-    """Sentences with ids of their own: the second with one id gets a ~2 behind it."""
+    """Make sentence IDs unique in place: the second sentence with the same ID gets the suffix ~2."""
     seen: Counter = Counter()
     for sentence in sentences:
         seen[sentence.id] += 1
@@ -166,10 +175,12 @@ _OURS = (
 
 
 def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[Sentence, Match]]:
-    """Every match of the pattern's request in the files at `paths`, whose sentences in order are `sentences`.
+    """Return every match of the pattern's GREW request in the files at `paths`, which contain `sentences` in order.
 
-    A word that several matches have as their target comes once. Raises DataError where GREW is not installed or
-    refuses the request.
+    Of several matches with the same target, only the first is returned.
+
+    Raises:
+        DataError: GREW is not installed, or rejects the request; or IDs of sentences are not unique.
     """
     grewpy = _grewpy(pattern)
     try:
@@ -190,14 +201,14 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         known = sentences[place].words
         words = {name: known[int(node)] for name, node in nodes.items() if node.isdecimal() and int(node) in known}
         target = words.pop(pattern["target"], None)
-        if target is not None:  # an empty node is no word of the text
+        if target is not None:  # an empty node is not a word of the text
             found.setdefault((place, target.id), Match(target, {"target": target, **words}))
     return [(sentences[place], match) for (place, _), match in sorted(found.items(), key=lambda entry: entry[0])]
 
 
 def _grewpy(pattern: dict):
     try:
-        import grewpy  # starts its backend, and fails where there is none
+        import grewpy  # starts its backend, and fails if it is not installed
         import grewpy.grew
     except (ImportError, OSError, SystemExit, ValueError) as error:
         missing = "grewpy" if isinstance(error, ImportError) else "its backend, grewpy_backend,"

@@ -68,7 +68,7 @@ def lay_out(
                 continue
             found = _together(answers)
             try:
-                store.put(question.key, question.kind, *found)  # complete, so that it is found with any number of shards
+                store.put(question.key, question.kind, *found)  # complete: found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("answers: %s", error)
         table, facts = found
@@ -79,7 +79,10 @@ def lay_out(
 
 
 def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
-    """Concatenate the rows of all shards; add up the first one's counters and flags, and unite the fallbacks."""
+    """Merge the rows and metadata of all shards.
+
+    Counters and flags are added up and fallbacks united; all other metadata are those of the first shard.
+    """
     facts = [note for _, note in parts]
     total = {key: value for key, value in facts[0].items() if key != "store_key"}
     for name in ("counters", "flags"):

@@ -162,7 +162,7 @@ def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) ->
 
 
 def _verify(record: ModelRecord, store: Store, key: str) -> None:
-    """Raise ModelError if the model's files changed since it was recorded, and remove the journal of `key`.
+    """Remove the journal of `key` and raise ModelError if the model's files changed since it was recorded.
 
     The loaded model changes with its files if its weights are memory-mapped.
     """

@@ -1,7 +1,7 @@
 """The content-addressed store: finished evaluations, and the journals of unfinished ones.
 
 An evaluation's key is a hash of the model, its output-changing options, the requests and the engine's code, so that
-restoring an option, or running again, costs one look-up. While an evaluation runs, finished batches are written to its
+restoring an option, or running again, costs one lookup. While an evaluation runs, finished batches are written to its
 journal in parts: each is a separate file, checksummed, fsynced and renamed into place, so that after a kill at any
 moment each part is complete or absent. Every file is verified when it is read: a damaged one, or one of another key, is
 dropped with a note.
@@ -90,7 +90,7 @@ class Store:
             files.again(lambda: files.check_replaceable(path))
 
     def journal(self, key: str, *, stop: StopFlag | None = None, seconds: float = 20.0) -> "Journal":
-        """Return the journal of an unfinished evaluation, with all batches of earlier and concurrent attempts."""
+        """Return the journal of an unfinished evaluation, with the batches of earlier and concurrent attempts."""
         return Journal(self._journals_of(key), key, stop=stop, seconds=seconds, root=self.root)
 
     def remove_journal(self, key: str) -> None:

@@ -27,7 +27,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
-    """Load the model that `record` describes, with `threads` CPU threads (None: torch's default).
+    """Load the model that `record` describes, with `threads` CPU threads (None: unchanged).
 
     The files are compared with the record before and after; one is read for that only if its times or inode changed.
 

@@ -82,7 +82,7 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     embeddings = model.get_input_embeddings().weight
     plain = tokenizer("a")["input_ids"]
     bos = tokenizer.bos_token_id
-    # False for BERT-like tokenizers, which begin a text with CLS and have no BOS
+    # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
     adds = bool(plain) and bos is not None and plain[0] == bos
     return LoadedModel(
         model=model,
@@ -122,7 +122,7 @@ _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay 
 
 
 def token_budget(loaded: LoadedModel) -> int:
-    """Return the tokens per forward, padding included: the record's `batch_tokens`, else a default of the device."""
+    """Return the tokens per forward, padding included: the record's `batch_tokens`, else by device and free memory."""
     if wanted := loaded.option("batch_tokens"):
         return int(wanted)
     if loaded.device.type != "cuda":

@@ -149,8 +149,8 @@ def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, en
 
     A token belongs to the span if it contains a character of it that is not whitespace (any character, in a span of
     whitespace). A token that crosses an edge is therefore scored with the span that contains its letters, and no letter
-    of a span remains unscored. The crossing is flagged unless the token's characters beyond the edge are whitespace ("
-    A" scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
+    of a span remains unscored. The crossing is flagged unless the characters beyond the edge are whitespace (" A"
+    scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
     following token.
     """
     blank_span = not text[start:end].strip()

@@ -107,7 +107,7 @@ def _shrink(counters: Counters, batch, asked, length) -> set[str]:
         counters.budget = budget
         log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
         return set()
-    longest = max(map(length, _askers(asked)))  # the batch's shorter requests can be computed without them
+    longest = max(map(length, _askers(asked)))  # the others can be computed without these
     lost = {who for who in _askers(asked) if length(who) == longest}
     counters.given_up += sorted(lost)
     log.warning("out of memory at %d tokens: giving up %d requests", batch.tokens, len(lost))
@@ -180,7 +180,9 @@ def ask_causal(
 
 
 def limits(loaded: LoadedModel, budget: int) -> Limits:
-    """Return the plan limits of a device: short rows on a CPU (less attention between unrelated texts), long on a GPU.
+    """Return the plan limits of a device.
+
+    A CPU is fastest with short rows (less attention between unrelated texts), a GPU with long ones.
     """
     if loaded.device.type == "cpu":
         return Limits(budget=budget, row=min(budget, 256), forward=64)

@@ -1,9 +1,9 @@
-"""Forward passes: the hidden states of a batch of rows on top of a block, and the keys and values of blocks.
+"""Forward passes: the hidden states of a batch of rows after a block, and the keys and values of blocks.
 
-Rows that are single paths go through as the model's authors meant it, padded on the right: nothing follows a causal
-token, so the padding cannot touch it and no mask is passed. Tree rows carry an additive 4-D mask in which a token sees
-its block and its ancestors, and `position_ids` that count from its own path; sliding-window layers get their window
-from positions, in a mask of their own. (transformers hands a 4-D mask on as it is: masking_utils.py.)
+Rows that are single paths are padded on the right and need no mask: a causal token does not attend to later padding.
+Tree rows have an additive 4-D mask in which a token attends to its block and its ancestors, and `position_ids` that
+count along its own path. Sliding-window layers have a separate mask, in which the window is computed from positions.
+(transformers uses a 4-D mask unchanged: masking_utils.py.)
 """
 
 import torch
@@ -15,29 +15,29 @@ from vernacular.inference.scoring.plan import Batch, Block, Row
 
 
 class Body:
-    """Runs batches through the model below its output head, keeping the blocks in use."""
+    """The model below its output head, with a cache of the blocks in use."""
 
     def __init__(self, loaded: LoadedModel, *, tree: bool, whole: bool = False):
         self.loaded, self.tree = loaded, tree
-        self.model = loaded.model if whole else loaded.body  # whole: its "hidden states" are logits
+        self.model = loaded.model if whole else loaded.body  # whole: the "hidden states" are logits
         self.windows = layer_windows(loaded.model.config)
         self.kept: dict[Block, list] = {}  # block -> [(keys, values) or None] per layer, shape [1, heads, length, size]
         self.forwards = self.tokens = 0
-        self.output = None  # the last output object, whose form the head needs
+        self.output = None  # the last output object, whose type the head reuses
 
     @torch.inference_mode()
     def hidden(self, batch: Batch) -> torch.Tensor:
-        """Last hidden states, [rows, longest row, hidden size]; padding included."""
+        """Return the last hidden states, [rows, longest row, hidden size]; padding included."""
         if batch.fills is not None:
             return self._fill(batch.fills)
         return self._run(batch.rows, batch.block)[0]
 
     def forget(self) -> None:
-        """Let go of all blocks."""
+        """Drop all blocks."""
         self.kept, self.output = {}, None
 
     def _keys(self, block: Block) -> list | None:
-        """Keys and values of a block, computed if they are not there; those not beneath it are let go."""
+        """Return a block's keys and values, computed if not cached; drop all blocks except it and its ancestors."""
         if block.parent is None:
             return None
         beneath = set()
@@ -56,7 +56,7 @@ class Body:
         return hidden
 
     def _run(self, rows: list[Row], block: Block, *, keep: bool = False):
-        """(hidden states, the cache if one was used) of one forward pass."""
+        """Run one forward pass; return (hidden states, the cache or None)."""
         below, past = self._keys(block), block.length
         longest = max(map(len, rows))
         ids = torch.zeros(len(rows), longest, dtype=torch.long)
@@ -77,7 +77,7 @@ class Body:
         return output[0], options.get("past_key_values")
 
     def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
-        """Additive masks [rows, 1, query, past + query]: one, or one per kind of layer where these differ."""
+        """Return additive masks [rows, 1, query, past + query]: one, or one per layer type if these differ."""
         sees = who_sees_whom(ends, past)
         keys = torch.cat([torch.arange(past, device=ends.device).expand(len(positions), -1), positions], dim=1)
         made = {}
@@ -89,7 +89,10 @@ class Body:
 
 
 def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(positions, ends), each [rows, longest]: a token's place in its own text, the column where its subtree ends."""
+    """Return (positions, ends), each [rows, longest].
+
+    A position is the token's index in its own text; an end is the column where the token's subtree ends.
+    """
     positions = torch.zeros(len(rows), longest, dtype=torch.long)
     ends = torch.arange(1, longest + 1).repeat(len(rows), 1)  # padding: its own end
     for r, row in enumerate(rows):
@@ -101,7 +104,7 @@ def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tens
             stops.append(column + size)
             positions[r, column : column + size] = torch.arange(piece.node.start, piece.node.end)
             column += size
-        for index in range(len(row.pieces) - 1, -1, -1):  # children stand after their parent
+        for index in range(len(row.pieces) - 1, -1, -1):  # children follow their parent
             parent = row.pieces[index].parent
             if parent is not None:
                 stops[parent] = max(stops[parent], stops[index])
@@ -111,10 +114,11 @@ def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def who_sees_whom(ends: torch.Tensor, past: int) -> torch.Tensor:
-    """[rows, query, past + query] booleans, from the ends of subtrees [rows, query].
+    """Return whether a query attends to a key, [rows, query, past + query], from subtree ends [rows, query].
 
-    A row lists its pieces depth first, so token i descends from token j exactly if j <= i and i stands before the end
-    of j's subtree. All see the block; padding sees itself beside it (a token that sees nothing would make NaN).
+    A row lists its pieces depth first, so token i descends from token j exactly if j <= i and i is before the end of
+    j's subtree. All tokens attend to the block; padding attends to itself, too (without any key, the output would be
+    NaN).
     """
     rows, longest = ends.shape
     column = torch.arange(longest, device=ends.device)
@@ -123,7 +127,7 @@ def who_sees_whom(ends: torch.Tensor, past: int) -> torch.Tensor:
 
 
 def layer_windows(config) -> dict[str, int | None]:
-    """Kinds of attention layer -> sliding window in tokens (None: everything is seen)."""
+    """Return the sliding window in tokens by attention layer type (None: full attention)."""
     config = config.get_text_config(decoder=True)
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
@@ -137,7 +141,10 @@ def _is_path(row: Row) -> bool:
 
 
 def _cache(below: list, rows: int) -> DynamicCache:
-    """A cache that begins with a block, for `rows` rows. Full keys in every layer: windows are the mask's business."""
+    """Return a cache that begins with a block, for `rows` rows.
+
+    Every layer holds full keys; sliding windows are applied by the mask.
+    """
     cache = DynamicCache()
     for keys in below:
         layer = DynamicLayer()

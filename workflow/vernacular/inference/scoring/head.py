@@ -1,8 +1,8 @@
-"""From hidden states to answers: log-probability, greedy mark, rank, entropies, and the chance that a word ends.
+"""Outputs from hidden states: log-probability, greedy mark, rank, entropies, and the probability that a word ends.
 
-Only the rows that predict something reach the output head, some megabytes of logits at a time, reduced in float32. The
-logits come out of the model's own `forward`, with the body's output put in place of the body: so final soft-capping,
-logit scaling, biases and tied heads are what the model's authors wrote.
+Only the rows that predict a target go through the output head, in chunks of about 50 MB of logits, which are reduced in
+float32. The logits are computed by the model's own `forward`, with the body's output substituted: final soft-capping,
+logit scaling, biases and tied heads are those of the model's implementation.
 """
 
 import contextlib
@@ -15,38 +15,38 @@ from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.plan import Batch
 
-TOP_K = 100  # of the entropy among the likeliest tokens
-_CHUNK_BYTES = 50 * 2**20  # of float32 logits at once: 256 rows of a vocabulary of 50k, where a CPU is fastest
+TOP_K = 100  # number of most probable tokens in topk_entropy
+_CHUNK_BYTES = 50 * 2**20  # of float32 logits at a time: 256 rows of a 50k vocabulary, the fastest on a CPU
 
 EXTRAS = ("entropy", "rank", "word_end")
 
 
 @dataclass
 class Answers:
-    """What the model says at some questions; parallel lists, None where not asked."""
+    """The outputs of some token queries, as parallel lists; None if not requested."""
 
-    logprobs: list[float | None]  # nats; None where only the distribution was asked about
-    greedy: list[bool | None]  # no token was likelier (so that of several equal ones, each is)
-    rank: list[int | None] | None = None  # 1 + tokens that are likelier
+    logprobs: list[float | None]  # nats; None where only the distribution was requested
+    greedy: list[bool | None]  # no token is more probable (true for each of several equally probable ones)
+    rank: list[int | None] | None = None  # 1 + number of more probable tokens
     entropy: list[float] | None = None  # nats
-    topk_entropy: list[float] | None = None  # nats, of the TOP_K likeliest renormalised
-    word_end: list[float] | None = None  # ln P(next token begins a word, or ends the text)
+    topk_entropy: list[float] | None = None  # nats, of the TOP_K most probable tokens, renormalized
+    word_end: list[float] | None = None  # ln P(next token begins a word or ends the text)
 
 
 class Head:
-    """The model's output head, fed with chosen rows."""
+    """The model's output head, applied to selected rows."""
 
     def __init__(self, loaded: LoadedModel, *, extras: frozenset[str] = frozenset(), whole: bool = False):
         self.model, self.body = loaded.model, loaded.body
         self.extras = extras
-        self.whole = whole  # the "hidden states" are logits already: a model whose body cannot be told from its head
+        self.whole = whole  # the "hidden states" are logits: the model's body and head cannot be separated
         self.beginnings = word_beginnings(loaded) if "word_end" in extras else None
 
     @torch.inference_mode()
     def ask(self, hidden: torch.Tensor, output, rows: list[int], targets: list[int]) -> Answers:
-        """Answers about `targets[i]` (-1: none) predicted by hidden[rows[i]]; hidden is [n, size], rows ascending.
+        """Compute the outputs for `targets[i]` (-1: none) predicted by hidden[rows[i]].
 
-        `output` is what the body returned, for its form.
+        `hidden` is [n, size], `rows` ascending; `output` is what the body returned, whose type is reused.
         """
         found: list[Answers] = []
         distinct = sorted(set(rows))
@@ -66,7 +66,7 @@ class Head:
         return max(1, _CHUNK_BYTES // (4 * self.model.get_output_embeddings().weight.shape[0]))
 
     def _logits(self, rows: torch.Tensor, output) -> torch.Tensor:
-        """Logits [n, vocabulary] of hidden rows [n, size], by way of the model's own forward."""
+        """Return float32 logits [n, vocabulary] of hidden rows [n, size], through the model's own forward."""
         if self.whole:
             return rows.float()
         shaped = copy.copy(output)
@@ -75,7 +75,7 @@ class Head:
             return self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=rows.device)).logits[0].float()
 
     def _reduce(self, logits: torch.Tensor, places: list[int], targets: list[int]) -> Answers:
-        """logits [n, vocabulary], float32, are used up."""
+        """Compute outputs from float32 logits [n, vocabulary], which are overwritten."""
         at = torch.tensor(places, device=logits.device)
         target = torch.tensor([max(t, 0) for t in targets], device=logits.device)
         chosen = logits[at, target]
@@ -84,7 +84,7 @@ class Head:
         if "rank" in self.extras:
             answers.rank = _only(1 + (logits[at] > chosen[:, None]).sum(-1), targets)
         if self.beginnings is not None:
-            beginnings = self.beginnings[: logits.shape[-1]].to(logits.device)  # a tokenizer may know more tokens
+            beginnings = self.beginnings[: logits.shape[-1]].to(logits.device)  # the tokenizer may have more tokens
             mass = logits[:, : len(beginnings)].masked_fill(~beginnings, -torch.inf).logsumexp(-1)
         if "entropy" in self.extras:
             top = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
@@ -99,7 +99,7 @@ class Head:
 
 
 def answer(body: Body, head: Head, batch: Batch) -> Answers:
-    """One forward pass and the answers to the batch's questions, in their order."""
+    """Run one forward pass; return the outputs of the batch's token queries, in their order."""
     hidden = body.hidden(batch)
     asked = batch.questions()
     if not asked:
@@ -109,11 +109,11 @@ def answer(body: Body, head: Head, batch: Batch) -> Answers:
 
 
 def word_beginnings(loaded: LoadedModel) -> torch.Tensor:
-    """[vocabulary] booleans: does a word begin with this token, or the text end with it?
+    """Return booleans [vocabulary]: whether a word begins with the token, or the text ends with it.
 
-    Of tokenizers that mark beginnings of words (a token that begins with a blank, as Ġ, ▁ or itself), these and the
-    EOS: the set of Pimentel & Meister (2024), "How to Compute the Probability of a Word", EMNLP. Of those that mark
-    continuations instead (##), all that are not marked.
+    If the tokenizer marks word beginnings (tokens that begin with whitespace, as Ġ, ▁ or itself), these and EOS: the
+    set of Pimentel & Meister (2024), "How to Compute the Probability of a Word", EMNLP. If it marks continuations
+    instead (##), all unmarked tokens and EOS.
     """
     tokenizer = loaded.tokenizer
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
@@ -129,8 +129,8 @@ def word_beginnings(loaded: LoadedModel) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _replaced(body: torch.nn.Module, output):
-    """While this lasts, `body` returns `output` whatever it is given."""
-    before = body.__dict__.get("forward")  # accelerate puts one there
+    """Make `body` return `output` for any input inside this context."""
+    before = body.__dict__.get("forward")  # set by accelerate
     body.forward = lambda *args, **kwargs: output
     try:
         yield
@@ -142,17 +142,17 @@ def _replaced(body: torch.nn.Module, output):
 
 
 def _only(values: torch.Tensor, targets: list[int]) -> list:
-    """A list, with None where no target was named."""
+    """Return the values as a list, with None where there is no target."""
     return [value if target >= 0 else None for value, target in zip(values.tolist(), targets, strict=True)]
 
 
 def _entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Nats, [n]; NaN where a logit is."""
+    """Return the entropy of each row in nats, [n]; NaN where a logit is NaN."""
     return torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
 
 
 def _joined(parts: list[Answers]) -> Answers:
-    """Parts laid end to end."""
+    """Concatenate the outputs of consecutive chunks."""
     whole = parts[0]
     for part in parts[1:]:
         for name, values in vars(part).items():

@@ -1,9 +1,9 @@
-"""Masked models: pseudo-log-likelihood, one masked copy of the text per token of the span.
+"""Pseudo-log-likelihood of masked models: one masked copy of the text per token of the span.
 
-"original" masks the token alone (Salazar et al. 2020, "Masked Language Model Scoring", ACL); "within_word_l2r" masks
-the later tokens of its word too, so that its own pieces do not give it away (Kauf & Ivanova 2023, "A Better Way to Do
-Masked Language Model Scoring", ACL). Specials stay as they are. Requests that mask the same place of the same text
-(the candidates of a cloze) share the copy.
+"original" masks the token alone (Salazar et al. 2020, "Masked Language Model Scoring", ACL); "within_word_l2r" also
+masks the later tokens of its word, which would reveal it (Kauf & Ivanova 2023, "A Better Way to Do Masked Language
+Model Scoring", ACL). Special tokens are not masked. Requests that mask the same position of the same text (the
+candidates of a cloze item) share the copy.
 """
 
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ VARIANTS = ("original", "within_word_l2r")
 
 @dataclass
 class Copy:
-    """A text with masks in it, and what is asked at one of them."""
+    """A masked text, and the token queries at one of its masks."""
 
     ids: tuple[int, ...]
     position: int
-    asked: dict[int, list]  # target -> who asks
+    asked: dict[int, list]  # target -> requesters
 
 
 @dataclass
 class MaskedBatch:
-    """Copies that go through the model together."""
+    """Masked copies that go through the model together."""
 
     copies: list[Copy]
 
@@ -44,11 +44,11 @@ class MaskedBatch:
 
     @property
     def divisible(self) -> bool:
-        """Can a smaller budget cut this batch?"""
+        """Whether a smaller budget can split this batch."""
         return len(self.copies) > 1
 
     def questions(self) -> list[tuple[int, int, int, list]]:
-        """(row, column, target, who asks) of every question, in a fixed order."""
+        """Return (row, column, target, requesters) of every token query, in a fixed order."""
         return [
             (row, copy.position, target, who)
             for row, copy in enumerate(self.copies)
@@ -56,7 +56,7 @@ class MaskedBatch:
         ]
 
     def name(self) -> str:
-        """A hash of what is computed and asked."""
+        """Return a hash of the inputs and the token queries."""
         return fingerprint([[list(c.ids), c.position, sorted(c.asked)] for c in self.copies])[:32]
 
 
@@ -70,9 +70,10 @@ def ask_masked(
     journal: Journal,
     progress: bool,
 ) -> tuple[Counters, dict]:
-    """Answer every span of `requests`, handing (questions, answers) to `take`; returns what it cost, and the metadata.
+    """Score every span of `requests`, pass (queries, outputs) to `take`, and return (counters, metadata).
 
-    Raises ModelError if the tokenizer has no mask token, or a batch does not give what one text alone gives.
+    Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if a batch does not reproduce
+    the scores of single texts.
     """
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
@@ -107,12 +108,12 @@ def ask_masked(
 
 
 def variant(request: Prepared) -> str:
-    """The pseudo-log-likelihood that a request asks for; "original" where it names none."""
+    """Return the pseudo-log-likelihood variant of a request; "original" is the default."""
     return next((name for name in VARIANTS if f"pll:{name}" in request.extras), "original")
 
 
 def copies_of(loaded: LoadedModel, request: Prepared) -> list[tuple[tuple[int, ...], int, int, tuple]]:
-    """(masked ids, position, target, who asks) per token of the span."""
+    """Return (masked IDs, position, target, requester) per token of the span."""
     found = []
     for index in range(request.first, request.stop):
         ids = list(request.ids)
@@ -127,7 +128,7 @@ def copies_of(loaded: LoadedModel, request: Prepared) -> list[tuple[tuple[int, .
 
 
 def merged(copies: dict[str, list], pending: set[str]) -> list[Copy]:
-    """The distinct copies of the requests `pending`, in an order of their own."""
+    """Return the distinct masked copies of the requests `pending`, sorted by length (longest first) and content."""
     found: dict[tuple, Copy] = {}
     for who in sorted(pending):
         for ids, position, target, asker in copies[who]:
@@ -137,7 +138,7 @@ def merged(copies: dict[str, list], pending: set[str]) -> list[Copy]:
 
 
 def cut(copies: list[Copy], budget: int) -> list[MaskedBatch]:
-    """Batches of at most `budget` tokens; `copies` come longest first, so like stand with like."""
+    """Split copies, sorted longest first, into batches of similar length and at most `budget` tokens."""
     batches = []
     while copies:
         count = max(1, budget // len(copies[0].ids))
@@ -148,7 +149,7 @@ def cut(copies: list[Copy], budget: int) -> list[MaskedBatch]:
 
 @torch.inference_mode()
 def answers_of(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> Answers:
-    """One forward pass and the answers to the batch's questions, in their order."""
+    """Run one forward pass; return the outputs of the batch's token queries, in their order."""
     longest = max(len(copy.ids) for copy in batch.copies)
     ids = torch.full((len(batch.copies), longest), loaded.tokenizer.pad_token_id or 0)
     mask = torch.zeros(len(batch.copies), longest, dtype=torch.long)
@@ -163,7 +164,10 @@ def answers_of(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> Answers:
 
 @torch.inference_mode()
 def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | None:
-    """Largest difference between a small padded batch and transformers' own forward of each text of it."""
+    """Return the largest difference in nats between a small padded batch and transformers' forward of each text.
+
+    Returns None if there is no text. Raises ModelError if the two disagree.
+    """
     sample = [*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:]]
     if not sample:
         return None
@@ -174,7 +178,7 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | 
         ids = torch.tensor([sample[row].ids], device=loaded.device)
         logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
         alone.append(float(logits[target] - logits.logsumexp(-1)))
-    # three tokens make no mean
+    # three tokens are too few for a mean
     values, reference = (torch.tensor(numbers, dtype=torch.float64) for numbers in (found.logprobs, alone))
     outcome = agreement(values, reference, loaded.dtype, few=True)
     if not outcome.compared:

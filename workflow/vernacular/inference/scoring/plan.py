@@ -1,10 +1,10 @@
-"""The plan of an evaluation: which tokens go through the model together, cut out of the trie under a token budget.
+"""The plan of an evaluation: which trie tokens go through the model together, under a token budget.
 
-A *block* is a shared beginning whose keys and values are computed once and kept; blocks may stand on blocks. A *row* is
-what one line of a forward pass reads on top of its block: under `tree` a whole piece of the trie, whose branches an
-attention mask keeps apart; under `prefix` and `plain` one path. Several rows of one block make a *batch*. Tree rows are
-filled with as many contexts as they hold and put beside rows as long as they, so that hardly anything is padded, and
-no token is read twice but the few that rows repeat because they are too short to be worth a block.
+A *block* is a shared prefix whose keys and values are computed once and cached; a block may extend another. A *row* is
+the sequence that one row of a forward pass reads after its block: with `tree` a part of the trie, whose branches an
+attention mask separates; with `prefix` and `plain` one path. Several rows of one block form a *batch*. Tree rows are
+filled with as many contexts as they hold and batched with rows of similar length. There is almost no padding, and no
+token is computed twice except prefixes that are too short to be worth a block.
 """
 
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ from dataclasses import dataclass, field
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.scoring.trie import Node, split
 
-STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model can do
+STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model supports
 
-SHORTEST_BLOCK = 32  # tokens; a shorter beginning is repeated in each row, for less than a forward pass of its own
+SHORTEST_BLOCK = 32  # tokens; repeating a shorter prefix in each row costs less than its own forward pass
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a plan."""
+    """Bounds of a plan."""
 
     budget: int  # tokens of a batch, padding included
-    row: int  # tokens of a tree row: attention among unrelated branches is wasted, and grows with its square
-    forward: int  # what a forward pass costs beside its tokens, in tokens: a block must save more
+    row: int  # tokens of a tree row: attention between unrelated branches is wasted, and grows quadratically
+    forward: int  # fixed cost of a forward pass, in tokens: a block must save more
 
 
 @dataclass(eq=False)
 class Piece:
-    """A node as it stands in a row."""
+    """A trie node in a row."""
 
     node: Node
-    parent: int | None  # index of the piece it continues; None: it continues the block
-    owned: bool  # are the node's questions answered here? (they are answered once)
+    parent: int | None  # index of the piece it continues; None: the block
+    owned: bool  # whether the node's token queries are computed here (each is computed once)
 
 
 @dataclass(eq=False)
 class Row:
-    """What one line of a forward pass reads after its block."""
+    """The tokens that one row of a forward pass reads after its block."""
 
     pieces: list[Piece] = field(default_factory=list)
 
@@ -48,10 +48,10 @@ class Row:
 
 @dataclass(eq=False)
 class Block:
-    """A shared beginning kept as keys and values; the empty one has no parent."""
+    """A shared prefix cached as keys and values; the empty block has no parent."""
 
     parent: "Block | None" = None
-    row: Row = field(default_factory=Row)  # what it adds to its parent
+    row: Row = field(default_factory=Row)  # the tokens it adds to its parent
 
     @property
     def length(self) -> int:
@@ -60,12 +60,12 @@ class Block:
 
 @dataclass(eq=False)
 class Batch:
-    """Rows that go through the model in one forward pass, on top of one block."""
+    """Rows that go through the model in one forward pass, after one block."""
 
     block: Block
     rows: list[Row]
     fills: Block | None = None  # the block that this pass computes (then rows == [fills.row])
-    plain: bool = False  # made for a model that cannot go on from a block
+    plain: bool = False  # for a model that cannot continue from a block
 
     @property
     def tokens(self) -> int:
@@ -74,11 +74,14 @@ class Batch:
 
     @property
     def divisible(self) -> bool:
-        """Can a smaller budget cut this batch? One path of a plain model cannot be cut; others go in stretches."""
+        """Whether a smaller budget can split this batch.
+
+        A single path of a plain model cannot be split; other paths can be computed in several passes.
+        """
         return len(self.rows) > 1 or not self.plain
 
     def questions(self) -> list[tuple[int, int, int, list]]:
-        """(row, column, target, who asks) of every question answered here, in a fixed order."""
+        """Return (row, column, target, requesters) of every token query computed here, in a fixed order."""
         found = []
         for r, row in enumerate(self.rows):
             column = 0
@@ -90,23 +93,23 @@ class Batch:
         return found
 
     def name(self, *more) -> str:
-        """A hash of what is computed and asked here (and `more`, what else decides the answers)."""
+        """Return a hash of the inputs, the token queries, and `more` (anything else that affects the outputs)."""
         content = [[[list(p.node.tokens), p.parent, p.owned] for p in row.pieces] for row in self.rows]
         asked = [question[:3] for question in self.questions()]
         return fingerprint([self.block.length, _tokens(self.block), content, asked, *more])[:32]
 
 
 def plan(roots: list[Node], strategy: str, limits: Limits) -> list[Batch]:
-    """The batches that answer every question of the trie; a block's batch stands before those on top of it."""
+    """Return the batches that compute every token query of the trie; a block's batch precedes those that use it."""
     cut = _Cutter(strategy, limits)
     if strategy != "plain":
-        roots = [split(root, 4 * limits.budget) for root in roots]  # a very long text goes through in stretches
+        roots = [split(root, 4 * limits.budget) for root in roots]  # split a very long text into several passes
     cut.below(Block(), roots)
     return cut.batches
 
 
 class _Cutter:
-    """Walks the trie depth first; the state is the list of batches and which nodes' questions have found a place."""
+    """A depth-first traversal of the trie that collects batches; `placed`: nodes whose token queries are assigned."""
 
     def __init__(self, strategy: str, limits: Limits):
         self.strategy, self.limits = strategy, limits
@@ -114,7 +117,7 @@ class _Cutter:
         self.placed: set[Node] = set()
 
     def below(self, block: Block, nodes: list[Node]) -> None:
-        """Plan everything that continues `block`."""
+        """Plan all nodes that continue `block`."""
         rows: list[Row] = []
         blocks: list[tuple[Block, Node]] = []
         for chain, node in self._units(nodes, []):
@@ -123,14 +126,14 @@ class _Cutter:
             elif self.strategy == "tree":
                 self._pack(rows, chain, node)
             else:
-                rows.append(self._chain([*chain, node]))  # a leaf: the units of these strategies have no branches
+                rows.append(self._chain([*chain, node]))  # a leaf: units of these strategies have no branches
         self._batch(block, rows)
         for inner, node in blocks:
             self.batches.append(Batch(block, [inner.row], fills=inner))
             self.below(inner, list(node.children.values()))
 
     def _units(self, nodes: list[Node], chain: list[Node]) -> Iterator[tuple[list[Node], Node]]:
-        """(nodes between the block and it, node) of the largest subtrees that fit a row, and of nodes worth a block."""
+        """Yield (nodes between block and node, node) for maximal subtrees that fit a row and nodes worth a block."""
         for node in nodes:
             if self._fits(node) or self._becomes_block(chain, node):
                 yield chain, node
@@ -140,7 +143,7 @@ class _Cutter:
     def _fits(self, node: Node) -> bool:
         if self.strategy != "tree":
             return not node.children
-        # a long context whose branches fit one row goes with them: a block would serve that row alone
+        # a long context whose branches fit one row is part of that row: a block would serve that row alone
         return node.size - len(node.tokens) <= self.limits.row
 
     def _becomes_block(self, chain: list[Node], node: Node) -> bool:
@@ -151,7 +154,7 @@ class _Cutter:
         return length >= SHORTEST_BLOCK and saves
 
     def _pack(self, rows: list[Row], chain: list[Node], node: Node) -> None:
-        """Put a subtree into the last row, or a new one where that is full: in trie order, so chains are shared."""
+        """Add a subtree to the last row, or to a new one if that is full; trie order lets subtrees share chains."""
         present = {piece.node for piece in rows[-1].pieces} if rows else set()
         added = node.size + sum(len(n.tokens) for n in chain if n not in present)
         if not rows or len(rows[-1]) + added > self.limits.row:
@@ -166,7 +169,7 @@ class _Cutter:
                 places[each] = self._place(row, each, parent)
             parent = places[each]
         todo = [(node, parent)]
-        while todo:  # depth first, children in order: the mask relies on it
+        while todo:  # depth first, children in order: the mask requires it
             each, parent = todo.pop()
             index = self._place(row, each, parent)
             todo += [(child, index) for child in reversed(each.children.values())]
@@ -183,11 +186,12 @@ class _Cutter:
         return len(row.pieces) - 1
 
     def _batch(self, block: Block, rows: list[Row]) -> None:
-        """Rows of like length together, the longest first, so that memory runs out at once or never."""
+        """Batch rows of similar length, longest first, so that memory runs out immediately or never."""
         rows = sorted(rows, key=len, reverse=True)
         while rows:
             longest = len(rows[0])
-            # a row much shorter than the longest is better off in another batch, if that is not too dear
+            # a row much shorter than the longest goes into another batch, unless a forward pass costs more than its
+            # padding
             slack = longest // 10 if self.strategy == "tree" else self.limits.forward
             fits = self.limits.budget // longest
             count = 1

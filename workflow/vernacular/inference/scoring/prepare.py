@@ -1,4 +1,4 @@
-"""From request rows to token paths: chat template, BOS, span, and what to leave out of a text that is too long."""
+"""Request rows as token paths: chat template, BOS, span, and truncation of a text that is too long."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from vernacular.types import Request
 
 @dataclass
 class Prepared:
-    """One request, ready to be scored: tokens `ids[first:stop]` given all those before them."""
+    """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it."""
 
     request_id: str
-    ids: list[int] = field(default_factory=list)  # to the span's end for a causal model, all for a masked one
+    ids: list[int] = field(default_factory=list)  # up to the span's end for a causal model, all for a masked one
     offsets: list = field(default_factory=list)  # of the span's tokens
-    words: list = field(default_factory=list)  # the word each of `ids` is a piece of (masked models)
-    span: list[int] = field(default_factory=list)  # ids[first:stop], when all is done
+    words: list = field(default_factory=list)  # index of the word of each of `ids` (masked models)
+    span: list[int] = field(default_factory=list)  # ids[first:stop], set last
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
     lead: int = 0  # special tokens before the text
@@ -37,12 +37,15 @@ class Prepared:
 
     @property
     def failed(self) -> bool:
-        """Is there nothing to ask the model, because of what the flag says?"""
+        """Whether there is nothing to score, for the reason in the flag."""
         return self.stop == self.first
 
 
 def prepare(loaded: LoadedModel, row: Request) -> Prepared:
-    """The token path of one row of kind "score". What goes wrong with a row is said in its flags, never raised."""
+    """Return the token path of one row of kind "score"; a failure of the row is recorded in its flags.
+
+    Raises ModelError if the model's chat template or BOS policy cannot be applied.
+    """
 
     def attempt(row: Request) -> tuple[Prepared, bool]:
         found = _tokenized(loaded, row)
@@ -67,7 +70,7 @@ def prepare(loaded: LoadedModel, row: Request) -> Prepared:
 
 
 def _tokenized(loaded: LoadedModel, row: Request) -> Prepared:
-    """A row's tokens and those of its span, however many they are."""
+    """Tokenize a row and locate its span, whatever the number of tokens."""
     text, start, end, rendered = _text(loaded, row)
     found = Prepared(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered)
     if row["span_start"] >= row["span_end"] or start >= end:
@@ -83,7 +86,7 @@ def _tokenized(loaded: LoadedModel, row: Request) -> Prepared:
 
 
 def _text(loaded: LoadedModel, row: Request) -> tuple[str, int, int, str | None]:
-    """(the whole text, span start, span end, the text again if a template made it)."""
+    """Return (full text, span start, span end, the text again if a chat template was applied, else None)."""
     text = row["prefix"] + row["text"]
     if rendering.uses_chat(loaded, row["turns"], row["kind"]):
         text, start = rendering.render_continuation(loaded, row["turns"], text[row["span_start"] : row["span_end"]])
@@ -92,7 +95,7 @@ def _text(loaded: LoadedModel, row: Request) -> tuple[str, int, int, str | None]
 
 
 def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, end: int) -> None:
-    """Put the BOS in place and find the span's tokens."""
+    """Apply the BOS policy and find the span's tokens."""
     span, straddles = span_tokens(text, encoded.offsets, start, end)
     before = len(encoded.ids)
     from_start = bool(span) and span.start == encoded.lead
@@ -117,9 +120,9 @@ def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, en
 
 
 def _excess(loaded: LoadedModel, found: Prepared) -> int:
-    """Tokens that the model must read beyond its maximum length.
+    """Return the number of tokens to read beyond the model's maximum length; at most 0 if the text fits.
 
-    A causal model need not read the last one, unless what follows it is scored.
+    A causal model does not read the last token, unless the distribution after it is scored.
     """
     if loaded.max_length is None:
         return 0
@@ -128,9 +131,10 @@ def _excess(loaded: LoadedModel, found: Prepared) -> int:
 
 
 def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:
-    """Leave out `too_many` tokens: from the text's left, then (masked) its right; no special, none of the span.
+    """Truncate `too_many` tokens: from the text's left, then (masked models) from its right.
 
-    Where no special stands in front, one token of context stays, for the span's first to be predicted from.
+    Special tokens and the span are retained, and one context token if a causal model has no special token before the
+    text: the span's first token is predicted from it.
     """
     left = max(0, found.first - found.lead - (loaded.kind == "causal" and not found.lead))
     right = max(0, len(found.ids) - found.tail - found.stop)
@@ -150,15 +154,15 @@ def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:
     found.flags.append(f"truncated: {too_many} tokens left out")
 
 
-# Measured: while a portion of this size is asked, it takes some 400 MB.
+# Measured: scoring a portion of this size takes about 400 MB.
 PORTION = 100_000_000  # characters
-_OWN = 2_500  # what a request takes beside its text, in characters
+_OWN = 2_500  # memory of a request in addition to its text, in characters
 
 
 def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
-    """The rows of each portion, ascending; `masked`: a text is read once for each token of its span.
+    """Return the row indices of each portion, ascending; `masked`: a text is read once per token of its span.
 
-    The cut follows from the requests alone, so that a resumed run makes the same one.
+    The split depends only on the requests, so that a resumed run makes the same one.
     """
     prefix, text = _lengths(requests["prefix"]), _lengths(requests["text"])
     sizes = prefix + text
@@ -178,7 +182,7 @@ def portions(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
 
 
 def _edge(shown: pa.Table, order: np.ndarray, so_far: np.ndarray, low: int) -> int:
-    """Where the portion ends that begins at `low`: as large as it may be, or all of one text that is larger."""
+    """Return the end of the portion that begins at `low`: up to PORTION, or all of one text that is larger."""
 
     def cuts(edge: int) -> bool:
         return edge < len(order) and all(
@@ -198,13 +202,13 @@ def _edge(shown: pa.Table, order: np.ndarray, so_far: np.ndarray, low: int) -> i
 
 
 def together(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
-    """What was answered to each portion as one table, in the order of the requests."""
+    """Concatenate the scores of all portions, in the order of the requests."""
     whole = pa.concat_tables(parts)
     return whole if len(parts) == 1 else whole.take(np.argsort(np.concatenate(rows)))
 
 
 def _lengths(column: pa.ChunkedArray) -> np.ndarray:
-    """Characters of each text; a text that many rows share is counted once."""
+    """Return the characters of each text; a dictionary-encoded text is measured once."""
     found = [np.zeros(0, int)]
     for chunk in column.chunks:
         coded = pa.types.is_dictionary(chunk.type)

@@ -1,7 +1,7 @@
-"""requests -> scores: the log-probability of every token of every span, once, with what the model's report needs.
+"""Scoring: the log-probability of every token of every span, computed once, with the requested statistics.
 
-`causal.py` and `masked.py` ask the model; here requests are prepared, a strategy is chosen and checked, and the answers
-are laid out by request: portion after portion, if an evaluation is large.
+`execute.py` and `masked.py` run the model. This module prepares the requests, selects and checks a strategy, and
+arranges the outputs by request; a large evaluation is processed in portions.
 """
 
 import logging
@@ -33,11 +33,18 @@ def score(
     strategy: str | None = None,
     progress: bool = False,
 ) -> tuple[pa.Table, dict]:
-    """Score the spans of `requests` (kind "score"): (table per SCORES, a row per request row; metadata).
+    """Score the spans of `requests` (kind "score"); return (table per SCORES, a row per request row; metadata).
 
-    `strategy`: "auto" (or None) for the fastest that the model can do, or one of STRATEGIES to begin with; what it
-    falls back to, and why, is in the metadata. Equal requests are asked once. Raises ModelError where this model cannot
-    be asked at all, Stopped on a signal; a single request's trouble is its row's flag.
+    Equal requests are computed once. The failure of a single request is recorded in its row's flag.
+
+    Args:
+        strategy: "auto" (or None) for the fastest that the model supports, or the first of STRATEGIES to try.
+            Fallbacks and their reasons are in the metadata.
+
+    Raises:
+        ModelError: The model cannot be scored at all.
+        ArtifactError: A request is of another kind, or two requests with the same ID differ.
+        Stopped: A stop signal was received.
     """
     started = time.perf_counter()
     for kind in requests["kind"].unique().to_pylist():
@@ -67,19 +74,19 @@ def score(
 
 
 class _Scorer:
-    """One evaluation on its way through the model, and what there is to say about it."""
+    """The state of one evaluation's scoring, and its counters for the metadata."""
 
     def __init__(self, loaded: LoadedModel, journal: Journal, strategy: str, progress: bool):
         self.loaded, self.journal, self.strategy, self.progress = loaded, journal, strategy, progress
         self.counters = Counters(budget=token_budget(loaded))
-        self.contents: dict[str, int] = {}  # request id -> a hash of what it asks
-        self.engines: list[dict] = []  # what the metadata says of each portion
+        self.contents: dict[str, int] = {}  # request ID -> hash of the request's content
+        self.engines: list[dict] = []  # metadata of each portion
         self.flags: Counter = Counter()
         self.n_unscored = self.n_chat = 0
         self.one_of: dict[int, int] = {}  # see path_of
 
     def answer(self, requests: pa.Table) -> pa.Table:
-        """What the model says to a portion: a row per row."""
+        """Score a portion of the requests; return one row per request row."""
         prepared, paths = self._prepare(requests)
         answers = {who: _Slots(request) for who, request in prepared.items() if not request.failed}
         self._ask(prepared, paths, answers)
@@ -95,7 +102,7 @@ class _Scorer:
         return rows_to_table((_row(self.loaded, row, prepared, answers) for row in iter_rows(named)), SCORES.schema)
 
     def tokenizer_facts(self) -> dict:
-        """For the metadata."""
+        """Return the tokenizer's metadata."""
         return {
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
@@ -106,7 +113,7 @@ class _Scorer:
         }
 
     def _prepare(self, requests: pa.Table) -> tuple[dict[str, Prepared], dict[str, Path]]:
-        """The distinct requests of a portion, and (causal models) their paths; texts and rows are let go."""
+        """Return a portion's distinct requests and, for causal models, their paths; texts and rows are not retained."""
         prepared, paths = {}, {}
         for row in iter_rows(requests):
             who = row["request_id"]
@@ -144,7 +151,7 @@ class _Scorer:
         self.engines.append(engine)
         how["whole_head"] = engine["head"] == "whole"
         self.counters.add(ask_causal(self.loaded, paths, strategy=chosen, budget=self.counters.budget, **how))
-        # in a row of several texts, NaN in one spoils the others: those are asked once more, each in a row of its own
+        # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
         if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
             self.counters.add(ask_causal(self.loaded, spoilt, strategy="plain", budget=self.counters.budget, **how))
             engine["fallback"].append(f"plain: the model returned NaN where {len(spoilt)} requests were asked")
@@ -157,7 +164,7 @@ class _Scorer:
 
 
 class _Slots:
-    """The answers of one request, one place per token of its span (and one more for the end of the word)."""
+    """The outputs of one request: one value per token of its span (and one more for the end of the word)."""
 
     def __init__(self, request: Prepared):
         self.values: dict[str, list] = {}
@@ -173,11 +180,11 @@ class _Slots:
 
     @property
     def broken(self) -> bool:
-        """Is an answer NaN?"""
+        """Whether an output is NaN."""
         return any(value != value for values in self.values.values() for value in values)
 
     def put(self, slot: int, answers: Answers, index: int) -> None:
-        """Take the answer at `index` for the token at `slot`."""
+        """Store the output at `index` for the token at `slot`."""
         for name, places in self.values.items():
             found = getattr(answers, name)
             if slot < len(places) and found is not None:

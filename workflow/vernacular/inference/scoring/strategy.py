@@ -1,4 +1,4 @@
-"""The strategy to score with: the fastest that a model can do, by its own answers to some of what it is to be asked."""
+"""Selection of the scoring strategy: the fastest that reproduces the model's scores on a sample of the evaluation."""
 
 import inspect
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ from vernacular.inference.scoring.trie import Path, grow, size
 
 
 def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int) -> tuple[str, dict]:
-    """(the strategy to use, what the metadata says about the choice); `tokens`: those of the paths' trie."""
+    """Return (the strategy to use, metadata of the selection); `tokens`: size of the paths' trie.
+
+    Raises ModelError if `wanted` is unknown, or no strategy reproduces the scores of single texts.
+    """
     if wanted not in ("auto", *STRATEGIES):
         raise ModelError(f'strategy is "{wanted}"; allowed: auto, {", ".join(STRATEGIES)}.')
     facts = {"strategy_asked": wanted, "fallback": [], "self_check": {}, "head": "rows"}
@@ -33,12 +36,12 @@ def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int
                 return strategy, {**facts, "strategy": strategy}
             reason = result.reason
         facts["fallback"].append(f"{strategy}: {reason}")
-    # even plain batches differ: perhaps the head cannot be fed by itself, so let the model do all in one
+    # even plain batches differ: the head may not work separately, so try the model as one unit
     result = check(loaded, "plain", asked, tokens, whole_head=True)
     facts["self_check"]["plain, whole head"] = result.facts()
     if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
         healthy = with_numbers(loaded, paths)
-        if 0 < len(healthy) < len(paths):  # a broken token or two, and not a broken model
+        if 0 < len(healthy) < len(paths):  # single broken tokens, not a broken model
             return choose(loaded, wanted, healthy, size(grow(list(healthy.values()))))
         raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
     if not result.agrees:
@@ -50,7 +53,7 @@ def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int
 
 
 def joined(engines: list[dict]) -> dict:
-    """What the metadata says of an evaluation: the slowest strategy, and the worst outcome of each check."""
+    """Merge the metadata of an evaluation's portions: the slowest strategy, the worst outcome of each check."""
     slowest = max(engines, key=lambda facts: STRATEGIES.index(facts["strategy"]))
     checks: dict[str, dict] = {}
     for name, found in (pair for facts in engines for pair in facts["self_check"].items()):
@@ -64,33 +67,33 @@ def joined(engines: list[dict]) -> dict:
     return whole
 
 
-# Local layers that count rows instead of positions: a tree row gives wrong numbers, and no error.
+# Local attention layers that count rows instead of positions: tree rows give incorrect numbers without an error.
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
 _SHORTEST_CHECK = 64  # tokens of a text
 NOTHING_BUT_NAN = "the model returns no numbers"
 MEND_NAN = "Its weights are damaged, or too large for float16: try dtype bfloat16 or float32."
-_SHARE = 0.05  # of the evaluation's tokens that the check may read again
+_SHARE = 0.05  # fraction of the evaluation's tokens that the check may recompute
 
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of comparing a strategy with the model asked one text at a time."""
+    """Outcome of comparing a strategy with the scores of single texts."""
 
     strategy: str
     agrees: bool
-    difference: float | None  # largest |difference| of a token's log-probability, nats; None: no number
+    difference: float | None  # largest |difference| of a token's log-probability, nats; None: not available
     tokens: int  # of the longest text compared
-    reason: str | None = None  # why it does not agree
+    reason: str | None = None  # reason for a disagreement
 
     def facts(self) -> dict:
-        """For the metadata."""
+        """Return the outcome for the metadata."""
         return {"agrees": self.agrees, "difference": self.difference, "tokens": self.tokens, "reason": self.reason}
 
 
 def incapable(loaded: LoadedModel, strategy: str) -> str | None:
-    """Why a model cannot take a strategy, or None where nothing known speaks against it."""
+    """Return why a model does not support a strategy; None if no reason is known."""
     if strategy == "plain":
         return None
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
@@ -112,10 +115,10 @@ def incapable(loaded: LoadedModel, strategy: str) -> str | None:
 
 
 def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, whole_head: bool = False) -> Check:
-    """Ask a few of the evaluation's own texts by `strategy` and one at a time, and compare; remembered per load.
+    """Compare a strategy with scoring one text at a time, on a few of the evaluation's texts; cached per load.
 
-    The texts are cut (on the left) to what keeps the check to some percents of the evaluation's `tokens`. Raises
-    ModelError if there is not even memory for that.
+    The texts are truncated, so that the check costs a few percent of the evaluation's `tokens`. Raises ModelError if
+    memory does not suffice even for that.
     """
     longest = max(len(path.tokens) for path in paths)
     length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
@@ -129,7 +132,7 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
 
 def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int, whole_head: bool) -> Check:
     sample = _sample(paths, length)
-    behind = range(len(sample))[-2:]  # these stand behind others in their row
+    behind = range(len(sample))[-2:]  # these follow other texts in their row
 
     def pairs() -> list[tuple[float, float]]:
         found = _by_strategy(loaded, strategy, sample, whole_head)
@@ -148,13 +151,16 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
 
 
 def with_numbers(loaded: LoadedModel, paths: dict[str, Path], tried: int = 16) -> dict[str, Path]:
-    """Of `tried` texts from all over `paths`, those to which the model gives a number, each asked alone."""
+    """Return those of about `tried` paths, evenly sampled, for which the model alone returns a number."""
     some = list(paths)[:: max(1, len(paths) // tried)]
     return {who: paths[who] for who in some if any(not isnan(value) for value in _one_by_one(loaded, paths[who]))}
 
 
 def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:
-    """pairs: a token's log-probability by the strategy, and alone (NaN there is no number to agree with)."""
+    """Return the outcome of a comparison.
+
+    `pairs`: each token's log-probability by the strategy, and of the single text (NaN: excluded).
+    """
     if not pairs:
         return Check(strategy, True, None, length)
     outcome = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
@@ -165,22 +171,22 @@ def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]]
 
 
 def _sample(paths: list[Path], length: int) -> list[Path]:
-    """Two neighbours in the trie and one from its end, cut to `length`, each asking all it can."""
+    """Return two neighbors in the trie and its last text, truncated to `length`, with all token queries."""
     ordered = sorted({path.tokens for path in paths})
     middle = max(0, len(ordered) // 2 - 1)
     chosen = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
     shared = sum(1 for _ in takewhile(lambda same: same, (len(set(at)) == 1 for at in zip(*chosen, strict=False))))
-    # the same cut for all, and half of what is left still shared, so that blocks are checked too
+    # the same cut for all texts, with half of the remainder still shared, so that blocks are checked, too
     cut = max(0, min(min(map(len, chosen)) - length, shared - length // 2))
     texts = [tokens[cut : cut + length] for tokens in chosen]
     return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
 
 
 def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_head: bool) -> list[list[float]]:
-    """Per text of the sample, the log-probabilities of its tokens but the first."""
+    """Return, per text of the sample, the log-probabilities of its tokens except the first."""
     roots = grow(sample)
     shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= SHORTEST_BLOCK else 0
-    # just too short a row for all that branches off: so what is shared becomes a block, and two texts stand in one row
+    # a row too short for all branches by one token: the shared tokens become a block, and two texts share a row
     limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared - 1, forward=1)
     body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
     found = [[0.0] * (len(path.tokens) - 1) for path in sample]
@@ -194,7 +200,7 @@ def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_h
 
 @torch.inference_mode()
 def _one_by_one(loaded: LoadedModel, path: Path) -> list[float]:
-    """The reference: transformers' own forward of one text, every logit of it."""
+    """Return the reference log-probabilities of one text, from a forward pass of the complete transformers model."""
     ids = torch.tensor([path.tokens], device=loaded.device)
     logits = loaded.model(input_ids=ids).logits[0, :-1].float()
     return (logits.gather(-1, ids[0, 1:, None])[:, 0] - logits.logsumexp(-1)).tolist()
