@@ -140,6 +140,15 @@ def test_inference_depends_on_settings_engines_and_libraries(made, monkeypatch):
     engine_version.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("none", None), ("8bit", {"load_in_8bit": True}), ("4bit", {"load_in_4bit": True})],
+)
+def test_inference_depends_on_the_quantization_as_transformers_takes_it(made, setting, expected):
+    found = made(lambda c, task: c["models"]["base"].update(quantization=setting))
+    assert specs.of_inference(found, ["base"])["models"]["base"]["quantization"] == expected
+
+
 def test_similarity_depends_on_metrics_their_options_and_encoders(made):
     found = specs.of_similarity(made())["evaluations"]
     assert set(found) == {GENERATION, f"{GENERATION}.simil-eval"}

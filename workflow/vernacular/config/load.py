@@ -17,7 +17,7 @@ from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
 
 try:
-    from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
+    from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
 except ModuleNotFoundError:  # nothing depends on the formats of other tools
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 

@@ -68,7 +68,9 @@ def lay_out(
                 continue
             found = _together(answers)
             try:
-                store.put(question.key, question.kind, *found)  # complete, so that it is found with any number of shards
+                store.put(
+                    question.key, question.kind, *found
+                )  # complete, so that it is found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("answers: %s", error)
         table, facts = found

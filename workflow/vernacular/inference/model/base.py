@@ -94,7 +94,11 @@ class Base:
 
 _PORTIONS = {"cpu": 2**15}  # 8-byte words per step that fit in a core's cache
 _PORTION = 2**23  # other devices: 64 MiB, and as much again for each intermediate result
-_GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, as signed integers
+_GOLDEN, _MIX_1, _MIX_2 = (
+    -0x61C8864680B583EB,
+    -0x40A7B892E31B1A47,
+    -0x6B2FB644ECCEEE15,
+)  # of SplitMix64, as signed integers
 
 
 @dataclass(frozen=True)

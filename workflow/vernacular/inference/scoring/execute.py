@@ -180,8 +180,7 @@ def ask_causal(
 
 
 def limits(loaded: LoadedModel, budget: int) -> Limits:
-    """Return the plan limits of a device: short rows on a CPU (less attention between unrelated texts), long on a GPU.
-    """
+    """Return the plan limits of a device: short rows on a CPU (less attention between unrelated texts), long on a GPU."""
     if loaded.device.type == "cpu":
         return Limits(budget=budget, row=min(budget, 256), forward=64)
     return Limits(budget=budget, row=min(budget, 2048), forward=512)
