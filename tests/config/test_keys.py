@@ -86,6 +86,15 @@ def test_items_depend_on_their_task_in_their_language_their_files_and_their_limi
     assert {Path(file).resolve().parent for file in samples["files"]} == {WORKFLOW / "samples" / "serbian_cloze" / "sr"}
 
 
+def test_items_do_not_depend_on_other_languages_nor_on_where_the_task_file_is(made):
+    def edit(given, task):
+        task["languages"]["es"] = task["languages"]["gl"]
+        given["tasks"] = [os.getcwd()]
+
+    alone, among_others = shown(made(), LETTERS), shown(made(edit), LETTERS)
+    assert among_others == alone
+
+
 def test_requests_depend_on_their_evaluation_and_the_lines_of_its_prompts(made):
     found = made()
     assert set(specs.of_requests(found)["evaluations"]) == set(found.evaluations)
