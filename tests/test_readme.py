@@ -11,8 +11,9 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def test_it_opens_with_the_two_commands():
-    assert re.search(r"^# Vernacular\n\n```sh\nmake quickstart .*\nmake test .*\n```", README)
+def test_it_opens_with_what_it_is_a_result_and_the_two_commands():
+    opening = r"# Vernacular\n\nVernacular is a Snakemake workflow .*?\n\| task \| .*?\n```sh\nmake quickstart [^\n]*\nmake test [^\n]*\n```"
+    assert re.match(opening, README, re.DOTALL)
 
 
 def test_its_table_lists_every_task_with_its_languages_and_protocols():

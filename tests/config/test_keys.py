@@ -86,6 +86,15 @@ def test_items_depend_on_their_task_in_their_language_their_files_and_their_limi
     assert {Path(file).resolve().parent for file in samples["files"]} == {WORKFLOW / "samples" / "serbian_cloze" / "sr"}
 
 
+def test_items_do_not_depend_on_other_languages_nor_on_where_the_task_file_is(made):
+    def edit(given, task):
+        task["languages"]["es"] = task["languages"]["gl"]
+        given["tasks"] = [os.getcwd()]
+
+    alone, among_others = shown(made(), LETTERS), shown(made(edit), LETTERS)
+    assert among_others == alone
+
+
 def test_requests_depend_on_their_evaluation_and_the_lines_of_its_prompts(made):
     found = made()
     assert set(specs.of_requests(found)["evaluations"]) == set(found.evaluations)
@@ -138,6 +147,15 @@ def test_inference_depends_on_settings_engines_and_libraries(made, monkeypatch):
     )
     assert specs.of_inference(vllm, ["base"])["models"]["base"]["libraries"] == ["vllm vllm-1"]
     engine_version.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("none", None), ("8bit", {"load_in_8bit": True}), ("4bit", {"load_in_4bit": True})],
+)
+def test_inference_depends_on_the_quantization_as_transformers_takes_it(made, setting, expected):
+    found = made(lambda c, task: c["models"]["base"].update(quantization=setting))
+    assert specs.of_inference(found, ["base"])["models"]["base"]["quantization"] == expected
 
 
 def test_similarity_depends_on_metrics_their_options_and_encoders(made):

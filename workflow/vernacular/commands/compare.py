@@ -20,7 +20,7 @@ from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 try:
-    from vernacular.interop import EXPORTS
+    from vernacular.interop.exports import EXPORTS
     from vernacular.interop.serbian_cloze import serbian_json
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS = {}

@@ -17,7 +17,7 @@ from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
 
 try:
-    from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
+    from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 

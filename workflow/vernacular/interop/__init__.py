@@ -3,10 +3,3 @@
 Per-item results are written by protocol; values as lm-evaluation-harness and Every Eval Ever have them. A tool with
 prompt styles is a package, as `simil_eval`.
 """
-
-EXPORTS = {
-    "letters": "palmx",
-    "cloze": "serbian_cloze",
-    "target_word": "grew_tse",
-}  # protocol: the module that writes it
-SUMMARY_EXPORTS = ("harness", "every_eval_ever")  # directories beside the tables of all models
