@@ -37,4 +37,4 @@ rule all:
         expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
         expand(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT), model=CONFIG.models),
     message:
-        "all: everything that config.yaml asks for is there"
+        "all: all configured results are complete"

@@ -149,14 +149,14 @@ CASES = {
     ),
     "an endless config": (device("config.json"), "config.json: expected a regular file, got a device"),
     "endless weights": (device("model.safetensors"), "model.safetensors: expected a regular file, got a device"),
-    "a million layers": (config(num_hidden_layers=10**6), "sets num_hidden_layers to 1000000, and the weights hold 30"),
-    "a billion layers": (config(text_config={"n_layer": 10**9}), "sets n_layer to 1000000000, and the weights hold 30"),
-    "a million tensors": (many_tensors(10**6, 1), "the header of"),
-    "many tensors": (many_tensors(300_000, 6), "holds 300000 tensors; at most 200000 are read"),
-    "a long header": (many_tensors(1000, 60_000), "has 60 MB; at most 50 MB are read"),
-    "holes as weights": (of_holes, "claims 4398 GB, and 0 MB are on disk"),
-    "a huge config": (huge("config.json"), "config.json has 2199023 MB; at most 500 MB are read"),
-    "a huge vocabulary": (huge("vocab.txt"), "vocab.txt claims 2199 GB, and 0 MB are on disk"),
+    "a million layers": (config(num_hidden_layers=10**6), "at most 1000 as num_hidden_layers, got 1000000"),
+    "a billion layers": (config(text_config={"n_layer": 10**9}), "n_layer, got 1000000000"),
+    "a million tensors": (many_tensors(10**6, 1), "expected a header of at most 50 MB"),
+    "many tensors": (many_tensors(300_000, 6), "got 300000"),
+    "a long header": (many_tensors(1000, 60_000), "got 60 MB"),
+    "holes as weights": (of_holes, "4398 GB, but only 0 MB are on disk"),
+    "a huge config": (huge("config.json"), "config.json: expected at most 500 MB, got 2199023 MB"),
+    "a huge vocabulary": (huge("vocab.txt"), "vocab.txt has a size of 2199 GB"),
 }
 
 
@@ -174,7 +174,7 @@ def test_it_is_refused_in_time(folder, tmp_path, case):
     ("make", "sentence"),
     [
         (os.mkfifo, "expected a regular file, got a named pipe"),
-        (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), "and 0 MB are on disk"),
+        (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), "0 MB are on disk"),
     ],
 )
 def test_a_gguf_file_that_is_none_is_refused_in_time(tmp_path, make, sentence):
@@ -201,7 +201,8 @@ def test_sizes_that_the_weights_do_not_justify_are_refused_in_time(folder, tmp_p
         config(**keys)(folders[-1])
     lines = said(code, tmp_path, *folders).splitlines()
     for each, line in zip(folders, lines, strict=True):
-        assert "parameters, and its weights justify" in line
+        assert "expected at most" in line
+        assert "parameters" in line
         assert str(each) in line
 
 
@@ -216,7 +217,7 @@ class M(LlamaForCausalLM):
 """
 
 
-@pytest.mark.parametrize(("stages", "sentence"), [(10**7, "asks for more than 300000 modules. Correct the"), (100, "")])
+@pytest.mark.parametrize(("stages", "sentence"), [(10**7, "more than 300000 modules"), (100, "")])
 def test_what_is_built_is_counted_whatever_the_config_calls_it(folder, tmp_path, stages, sentence):
     (folder / "own.py").write_text(OWN)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}

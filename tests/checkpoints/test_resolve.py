@@ -1,4 +1,4 @@
-"""A model's source becomes a folder and a record; what cannot be had is said in a sentence."""
+"""A model's source becomes a directory and a record; an unavailable source raises an error that names it."""
 
 import json
 import shutil
@@ -64,12 +64,12 @@ def test_pickled_weights_are_refused_unless_allowed(folder, tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda f: (f / "config.json").unlink(), "has no config.json; it is no transformers checkpoint"),
+        (lambda f: (f / "config.json").unlink(), "not a transformers checkpoint: config.json not found"),
         (lambda f: (f / "config.json").write_text("{"), "config.json is not valid JSON"),
-        (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
+        (lambda f: (f / "model.safetensors").unlink(), r"no weights \(model.safetensors\) found"),
         (
             lambda f: (f / "config.json").write_text('{"architectures": ["LlamaModel"]}'),
-            "set kind: causal or kind: masked",
+            "Set kind: causal or kind: masked",
         ),
     ],
 )
@@ -82,11 +82,11 @@ def test_a_folder_that_is_no_model_is_explained(folder, tmp_path, spoil, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("nothing", '"nothing" is no model source: give a Hub id'),
-        ("./nowhere", "./nowhere: there is no such file or folder"),
-        ("package:no_such_package_here", "the Python package no_such_package_here is not installed"),
-        ("package:json", "want one model inside, found none"),
-        ("package:json/weights.gguf", "json has no weights.gguf"),
+        ("nothing", r'expected a Hub ID .* as model source, got "nothing"'),
+        ("./nowhere", "model file or directory not found: ./nowhere"),
+        ("package:no_such_package_here", "package no_such_package_here is not installed"),
+        ("package:json", "expected one model inside, got none"),
+        ("package:json/weights.gguf", "weights.gguf not found in the Python package json"),
         ("nobody/nothing@v1", "nobody/nothing: not in the local cache, and the Hub cannot be reached"),
     ],
 )

@@ -19,7 +19,7 @@ def test_a_spec_longer_than_any_argument_is_read_from_standard_input(tmp_path):
     }
     command = [sys.executable, "-m", "vernacular", "model", "--spec", "-", "--out", "gone.json"]
     ended = subprocess.run(command, cwd=tmp_path, input=json.dumps(spec), capture_output=True, text=True, check=True)
-    assert ended.stdout.startswith("model: gone: unavailable (./gone: there is no such file")
+    assert ended.stdout.startswith("model: gone: unavailable (model file or directory not found: ./gone")
 
 
 def test_no_rule_passes_its_spec_as_an_argument():

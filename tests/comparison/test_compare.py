@@ -87,8 +87,8 @@ def test_items_of_one_side_are_left_out_and_said():
     found = only(compared(was, now))
     assert (found["n"], found["n_baseline"], found["n_candidate"]) == (3, 4, 4)
     assert found["baseline_value"] == pytest.approx(2 / 3)
-    assert "1 item only the baseline has" in found["note"]
-    assert "1 item only the candidate has" in found["note"]
+    assert "1 item with a value for the baseline only" in found["note"]
+    assert "1 item with a value for the candidate only" in found["note"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_one_id_with_other_texts_is_not_one_item(other):
     now[0] = row("i00", 1, **other)
     found = only(compared(was, now))
     assert found["n"] == 4
-    assert "1 item left out" in found["note"]
+    assert "1 item excluded" in found["note"]
 
 
 def test_a_value_that_is_missing_on_one_side_is_no_zero():

@@ -48,7 +48,7 @@ def test_signatures_that_differ_are_said():
     found = compare_all([("a", "b"), ("a", "c")], results, {"e1": WHAT}, signatures=signatures, resamples=50)
     differing, missing = found.comparisons
     assert differing["signature"] is None
-    assert "measured differently: accuracy|v:1 and accuracy|v:2" in differing["note"]
+    assert "different signatures: accuracy|v:1 and accuracy|v:2" in differing["note"]
     assert missing["signature"] == "accuracy|v:1"
 
 

@@ -42,7 +42,7 @@ def test_a_row_to_the_letter():
         "baseline_value": 1 / 3, "candidate_value": 1.0, "difference": pytest.approx(2 / 3),
         "test": MCNEMAR, "p_value": 0.25, "p_holm": 0.25, "family": 1, "significant": False, "better": None,
         "both_right": 1, "both_wrong": 0, "only_baseline": 0, "only_candidate": 2, "net_gain": 2,
-        "note": "1 item only the baseline has a value for; 2 items only the candidate has a value for",
+        "note": "1 item with a value for the baseline only; 2 items with a value for the candidate only",
     }  # fmt: skip
     figures = {name: found[0].pop(name) for name in ("ci_low", "ci_high", "smallest_difference")}
     assert found[0] == {name: value for name, value in expected.items() if name not in figures}
@@ -57,9 +57,9 @@ def test_a_row_to_the_letter():
 
 
 THREE = rows([1, 0, 1])
-OTHER = "left out: another prompt, other options or another right answer"
+OTHER = "excluded: different prompt, options or correct answer"
 NO_TEST = "one cluster of items: no interval and no test"
-SAME = "no item tells the two apart"
+SAME = "no item differs: no interval"
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ SAME = "no item tells the two apart"
     [
         (THREE, 3, SAME),
         (THREE[::-1], 3, SAME),
-        (THREE[:2], 2, f"1 item only the baseline has a value for; {SAME}"),
-        (THREE[:1], 1, f"2 items only the baseline has a value for; {NO_TEST}"),
-        ([], 0, "3 items only the baseline has a value for"),
-        ([row("x", 1), row("y", 0)], 0, "3 items only the baseline has a value for; 2 items only the candidate has a value for"),
+        (THREE[:2], 2, f"1 item with a value for the baseline only; {SAME}"),
+        (THREE[:1], 1, f"2 items with a value for the baseline only; {NO_TEST}"),
+        ([], 0, "3 items with a value for the baseline only"),
+        ([row("x", 1), row("y", 0)], 0, "3 items with a value for the baseline only; 2 items with a value for the candidate only"),
         ([row(each["item_id"], 1, prompt="?") for each in THREE], 0, f"3 items {OTHER}"),
         ([row("i00", 1, options=("yes", "nο")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),  # a Greek o
         ([row("i00", 1, options=("no", "yes")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
         ([row("i00", gold=(), accuracy=1.0), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
-        ([row("i00"), row("i01", accuracy=math.nan), THREE[2]], 1, f"2 items only the baseline has a value for; {NO_TEST}"),
-        ([each | {"item_id": each["item_id"] + "\u0301"} for each in THREE], 0, "3 items only the baseline has a value for; 3 items only the candidate has a value for"),
+        ([row("i00"), row("i01", accuracy=math.nan), THREE[2]], 1, f"2 items with a value for the baseline only; {NO_TEST}"),
+        ([each | {"item_id": each["item_id"] + "\u0301"} for each in THREE], 0, "3 items with a value for the baseline only; 3 items with a value for the candidate only"),
     ],
 )  # fmt: skip
 def test_every_item_is_compared_or_counted(now, n, note):
@@ -86,18 +86,18 @@ def test_every_item_is_compared_or_counted(now, n, note):
     for side, has in (("n_baseline", THREE), ("n_candidate", now)):
         assert found[side] == sum(not math.isnan(dict(each["values"]).get("accuracy", math.nan)) for each in has)
     (back,) = compared(now, THREE)
-    turned = note.replace("baseline", "x").replace("candidate", "baseline").replace("x has", "candidate has")
+    turned = note.replace("baseline", "x").replace("candidate", "baseline").replace("x only", "candidate only")
     assert sorted(back["note"].split("; ")) == sorted(turned.split("; "))
 
 
 @pytest.mark.parametrize(
     ("was", "now", "note"),
     [
-        ([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], "every item differs by the same: no interval"),
+        ([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], "all items differ by the same amount: no interval"),
         ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], SAME),
         ([1.0], [3.0], NO_TEST),
-        ([1.0, math.inf, 3.0], [1.0, 2.0, 4.0], "infinite for an item, or undefined in a resample: no interval and no test"),
-        ([1.0, math.inf], [1.0, 2.0], "infinite for an item, or undefined in a resample: no interval and no test"),
+        ([1.0, math.inf, 3.0], [1.0, 2.0, 4.0], "infinite value of an item, or undefined in a resample: no interval and no test"),
+        ([1.0, math.inf], [1.0, 2.0], "infinite value of an item, or undefined in a resample: no interval and no test"),
         ([1.0, 5.0, 3.0], [1.0, 2.0, 4.0], None),
         ([0.001, 0.005, 0.003], [0.001, 0.002, 0.004], None),
     ],

@@ -37,7 +37,7 @@ def test_lm_eval_samples_become_rows_of_ours(tmp_path):
     assert found["r1"]["option_scores"] == [-9.0, -5.0, -2.0]
     assert (found["r1"]["prediction"], found["r1"]["correct"], found["r1"]["gold"]) == ("o Miño", True, [2])
     assert found["r1"]["values"]["accuracy_char"] == 1.0
-    assert "3 of 3 answers match the 3 items of rios.gl.options.0shot" in notes[0]
+    assert "3 of 3 results match the 3 items of rios.gl.options.0shot" in notes[0]
     artifacts.write(tmp_path / "t.parquet", TASK_RESULTS, tables["rios.gl.options.0shot"], {})
 
 
@@ -45,7 +45,7 @@ def test_a_tie_that_lm_eval_gives_to_the_first_is_not_right_and_said(tmp_path):
     tables, notes = join(write_jsonl(tmp_path / NAME, SAMPLES), {"e": reference()})
     tied = by_id(tables["e"])["r3"]
     assert (tied["correct"], tied["tie"], tied["values"]["accuracy"]) == (False, True, 0.0)
-    assert "1 are judged otherwise by the file itself" in notes[0]
+    assert "1 classified differently by the file" in notes[0]
 
 
 def test_shots_are_read_from_the_results_beside(tmp_path):
@@ -55,7 +55,7 @@ def test_shots_are_read_from_the_results_beside(tmp_path):
     tables, notes = join(tmp_path, references)
     assert list(tables) == ["five"]
     assert "not known" not in notes[0]
-    with pytest.raises(DataError, match="no evaluation asks for answers of this kind with 5 demonstrations"):
+    with pytest.raises(DataError, match="no evaluation matches results of this type \(5-shot\)"):
         join(tmp_path, {"zero": reference(shots=0)})
 
 
@@ -97,7 +97,7 @@ def test_written_answers_are_judged_as_text(tmp_path):
     found = by_id(tables["generation"])
     assert [found[name]["values"]["exact_match"] for name in QUESTIONS] == [1.0, 0.0, 0.0]
     assert found["r1"]["correct"] is None  # which option it is nearest to was not measured
-    assert "1 are judged otherwise" in notes[0]
+    assert "1 classified differently" in notes[0]
 
 
 def test_a_last_word_has_its_surprisal(tmp_path):
@@ -129,7 +129,7 @@ def test_results_of_other_items_are_refused_with_how_many_match(tmp_path):
         sample("Outra?", ["si", "non"], [-1.0, -2.0], 1.0),
         sample("E esta?", ["si", "non"], [-1, -2], 1.0),
     ]
-    with pytest.raises(DataError, match=r"1 of 3 answers match the 3 items of e \(2 of no item\): fewer than 80%"):
+    with pytest.raises(DataError, match=r"1 of 3 results match the 3 items of e \(2 unmatched\): fewer than 80%"):
         join(write_jsonl(tmp_path / NAME, lines), {"e": reference()})
 
 
@@ -147,7 +147,7 @@ def test_a_persons_table_by_text_and_prediction(tmp_path):
     assert [found[name]["correct"] for name in QUESTIONS] == [True, False, None]
     assert found["r3"]["values"] == {}
     assert found["r3"]["flag"] == "error: the prediction is not one of the options"
-    assert "1 could not be read" in notes[0]
+    assert "1 unreadable" in notes[0]
 
 
 def test_a_persons_table_by_id_with_right_and_wrong(tmp_path):
@@ -169,11 +169,11 @@ def test_a_letter_is_an_option_only_where_letters_were_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("item_id,answer\nr1,A\n", "mine.csv, line 2: no answer: neither a column prediction nor correct; found: item_id, answer"),
-        ("name,correct\nr1,1\n", "mine.csv, line 2: no item: none of the columns item_id, context"),
-        ("item_id,correct\nr1,maybe\n", "mine.csv, line 2: correct: found 'maybe', expected 1 or 0"),
-        ("item_id,correct,evaluation\nr1,1,rioss\n", "evaluation: found 'rioss'. Did you mean \"rios\"?"),
-        ("item_id,correct\nr1,1,7\n", "mine.csv, line 2: row 2 has 3 columns, the header 2"),
+        ("item_id,answer\nr1,A\n", "mine.csv, line 2: no output: expected a column prediction or correct, got item_id, answer"),
+        ("name,correct\nr1,1\n", "mine.csv, line 2: no item: expected one of the columns item_id, context"),
+        ("item_id,correct\nr1,maybe\n", "mine.csv, line 2: correct: expected 1, 0, true, false or an empty value, got 'maybe'"),
+        ("item_id,correct,evaluation\nr1,1,rioss\n", "evaluation: unknown evaluation \"rioss\". Did you mean \"rios\"?"),
+        ("item_id,correct\nr1,1,7\n", "mine.csv, line 2: row 2: expected 2 columns as in the header, got 3"),
         ("", "mine.csv: the file is empty"),
     ],
 )  # fmt: skip
@@ -185,18 +185,18 @@ def test_mistakes_in_a_persons_table_are_named(tmp_path, text, said):
 
 
 def test_mistakes_in_samples_and_folders_are_named(tmp_path):
-    with pytest.raises(DataError, match="there is no such file or folder"):
+    with pytest.raises(DataError, match="file or directory not found"):
         join(tmp_path / "nothing", {"e": reference()})
-    with pytest.raises(DataError, match="no results in this folder"):
+    with pytest.raises(DataError, match="no results found"):
         join(tmp_path, {"e": reference()})
     (tmp_path / NAME).write_text("not json\n")
     with pytest.raises(DataError, match=r"line 1: not valid JSON"):
         join(tmp_path, {"e": reference()})
     write_jsonl(tmp_path / NAME, [SAMPLES[0], {"doc": {}}])
-    with pytest.raises(DataError, match="line 2: no sample of lm-eval"):
+    with pytest.raises(DataError, match="line 2: not an lm-eval sample"):
         join(tmp_path, {"e": reference()})
     (tmp_path / "mine.csv").write_text("item_id,correct\na,1\n")
-    with pytest.raises(DataError, match=rf"holds results of several kinds \({NAME} and mine.csv\)"):
+    with pytest.raises(DataError, match=rf"results of several types \({NAME} and mine.csv\)"):
         join(tmp_path, {"e": reference()})
 
 
@@ -217,7 +217,7 @@ def test_an_earlier_run_of_ours_is_joined_as_it_is(tmp_path):
 
 def test_parquet_that_is_not_per_item_results_is_not_to_be_deleted(tmp_path):
     (tmp_path / "old.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="no per-item results of this version") as error:
+    with pytest.raises(DataError, match="not per-item results of this version") as error:
         join(tmp_path / "old.parquet", {"e": reference()})
     assert "delete" not in str(error.value)
 

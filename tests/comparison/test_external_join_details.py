@@ -17,7 +17,7 @@ from vernacular.core.errors import DataError
 from vernacular.data import schema
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
-SHOTS = "; with how many demonstrations is not known"
+SHOTS = "; number of few-shot examples unknown"
 RIGHT = {"r1": True, "r2": True, "r3": False}  # of SAMPLES
 FIVE = {f"i{n}": (f"Pregunta número {n}?", [f"si {n}", f"non {n}"], 0) for n in range(5)}
 OF_FIVE = reference(items=[item(name, *of) for name, of in FIVE.items()])
@@ -35,7 +35,7 @@ def test_an_earlier_run_is_named_by_its_metadata_wherever_it_lies_now(tmp_path):
     assert list(join(tmp_path / "moved.parquet", TWO)[0]) == ["e"]
     unnamed = artifacts.write(tmp_path / "there" / "e.parquet", TASK_RESULTS, reference().rows, {})
     assert list(join(unnamed, TWO)[0]) == ["e"]
-    assert told(unnamed, {"e2": reference()})[1] == ['e.parquet: e is none of the evaluations. Did you mean "e2"?']
+    assert told(unnamed, {"e2": reference()})[1] == ['e.parquet: unknown evaluation "e". Did you mean "e2"?']
 
 
 @pytest.mark.parametrize(("n", "joined"), [(5, True), (4, True), (3, False)])
@@ -54,20 +54,20 @@ def test_each_file_of_a_folder_is_told_and_two_of_one_evaluation_are_refused(tmp
     found, notes = told(tmp_path, TWO)
     assert found == {"e": dict.fromkeys(QUESTIONS, True), "e2": {"q1": False}}
     assert [note.partition("/")[2] for note in notes] == [
-        "e.jsonl: 3 of 3 answers match the 3 items of e", "e2.jsonl: 1 of 1 answers match the 1 items of e2"
+        "e.jsonl: 3 of 3 results match the 3 items of e", "e2.jsonl: 1 of 1 results match the 1 item of e2"
     ]  # fmt: skip
     write_jsonl(tmp_path / "e2.jsonl", [line("zz")])
     write_jsonl(tmp_path / "e.jsonl", [line("zz")])
-    refused = "(1 of no item): fewer than 80%, so it is not joined."
+    refused = "(1 unmatched): fewer than 80%; not used."
     assert [note.partition("/")[2] for note in told(tmp_path, TWO)[1]] == [
-        f"e.jsonl: 0 of 1 answers match the 3 items of e {refused}",
-        f"e2.jsonl: 0 of 1 answers match the 1 items of e2 {refused}",
+        f"e.jsonl: 0 of 1 results match the 3 items of e {refused}",
+        f"e2.jsonl: 0 of 1 results match the 1 item of e2 {refused}",
     ]
     write_jsonl(tmp_path / "e.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     write_jsonl(tmp_path / "e2.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     with pytest.raises(DataError) as error:
         join(tmp_path, TWO)
-    assert str(error.value) == f"{tmp_path}/e2.jsonl: a second file with results of e; name one of them."
+    assert str(error.value) == f"{tmp_path}/e2.jsonl: second file with results of e. Specify one of the files."
 
 
 def test_a_file_named_like_an_evaluation_is_of_that_one_alone(tmp_path):
@@ -93,12 +93,12 @@ def test_an_evaluation_of_other_items_is_passed_over(tmp_path):
 
 def test_one_answer_that_is_not_asked_for(tmp_path):
     notes = told(tmp_path / "m.jsonl", {"e": reference("last_word")}, [line("r1")])[1]
-    assert notes == ["m.jsonl: no evaluation asks for answers of this kind, so 1 answer is not joined."]
+    assert notes == ["m.jsonl: no evaluation matches results of this type; 1 result not used."]
 
 
 def test_protocols_that_only_our_own_files_can_hold_are_named(tmp_path):
     notes = told(tmp_path / "e.jsonl", {"e": reference("acceptability")}, [line("r1")])[1]
-    assert notes == ["e.jsonl: e: results of acceptability can only be joined as Parquet."]
+    assert notes == ["e.jsonl: e: results of the protocol acceptability are only supported as Parquet."]
 
 
 @pytest.mark.parametrize("protocol", ["cloze", "minimal_pair", "options", "target_word"])
@@ -113,12 +113,12 @@ def test_all_that_became_of_the_answers_is_in_one_sentence(tmp_path):
     lines = [wrong, SAMPLES[1], SAMPLES[2], SAMPLES[1], sample("Cando?", ["si", "non"], [-1.0, -2.0], 1.0)]
     lines.append(sample("Quen?", ["a", "b"], [-1.0, -2.0], 1.0))
     told_of = told(tmp_path / NAME, {"e": reference()}, lines[:4])[1]
-    judged = "; 1 could not be read; 1 are judged otherwise by the file itself (a tie is not right here)"
-    assert told_of == [f"{NAME}: 3 of 4 answers match the 3 items of e (1 repeated){judged}{SHOTS}"]
+    judged = "; 1 unreadable; 1 classified differently by the file (here, a tie is incorrect)"
+    assert told_of == [f"{NAME}: 3 of 4 results match the 3 items of e (1 repeated){judged}{SHOTS}"]
     told_of = told(tmp_path / NAME, {"e": of}, lines)[1]
     assert told_of == [
-        f"{NAME}: 3 of 6 answers match the 5 items of e (1 of no item, 1 of several, 1 repeated): fewer than 80%, so it "
-        "is not joined."
+        f"{NAME}: 3 of 6 results match the 5 items of e (1 unmatched, 1 ambiguous, 1 repeated): fewer than 80%; not "
+        "used."
     ]
 
 
@@ -139,7 +139,7 @@ def test_the_first_filter_counts(tmp_path):
     )]  # fmt: skip
     lines += [SAMPLES[1] | {"filter": "flexible"}, SAMPLES[1] | {"filter": "strict"}]
     assert told(tmp_path / NAME, {"e": reference()}, lines) == (
-        {"e": {"r1": True, "r2": True}}, [f"{NAME}: 2 of 2 answers match the 3 items of e{SHOTS}"]
+        {"e": {"r1": True, "r2": True}}, [f"{NAME}: 2 of 2 results match the 3 items of e{SHOTS}"]
     )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_a_written_answer_stands_alone_or_first_in_a_list(tmp_path, said, exact)
         tmp_path / NAME, {"e": reference("generation")}, [SAMPLES[0] | {"arguments": asked, "filtered_resps": said}]
     )
     assert row["values"].get("exact_match") == exact
-    assert row["flag"] == (None if exact else "error: no answer that can be judged")
+    assert row["flag"] == (None if exact else "error: no output that can be classified")
 
 
 OPTIONS = QUESTIONS["r1"][1]
@@ -177,7 +177,10 @@ ASKED = "Cal?"
 )
 def test_what_was_asked_is_found_in_our_options(tmp_path, arguments, scores):
     row = only(tmp_path / NAME, {"e": reference()}, [SAMPLES[0] | {"arguments": arguments}])
-    assert (row["option_scores"], row["flag"]) == (scores, None if scores else "error: its options are not ours")
+    assert (row["option_scores"], row["flag"]) == (
+        scores,
+        None if scores else "error: options differ from those of the item",
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,11 +204,11 @@ def test_only_the_half_without_any_question_is_left_aside(tmp_path, contexts, sc
 
 @pytest.mark.parametrize(
     ("acc", "judged"),
-    [(1.0, ""), (1, ""), (True, ""), (0.5, ""), ("0", ""), (None, ""), (0.0, "; 1 are"), (False, "; 1 are")],
+    [(1.0, ""), (1, ""), (True, ""), (0.5, ""), ("0", ""), (None, ""), (0.0, "; 1 class"), (False, "; 1 class")],
 )
 def test_only_a_plain_right_or_wrong_of_the_file_is_compared_with_ours(tmp_path, acc, judged):
     note = told(tmp_path / NAME, {"e": reference()}, [SAMPLES[0] | {"acc": acc}])[1][0]
-    assert ("judged otherwise" in note) == bool(judged)
+    assert ("classified differently" in note) == bool(judged)
     assert judged in note
 
 
@@ -237,13 +240,15 @@ def test_the_line_ends_of_a_cell_are_kept(tmp_path):
 
 def test_the_column_that_stands_twice_is_named(tmp_path):
     assert told(tmp_path / "e.csv", TWO, "correct,item_id,prediction,prediction\n1,r1,,\n")[1] == [
-        'e.csv: the column "prediction" is there twice.'
+        'e.csv: duplicate column "prediction".'
     ]
 
 
 def test_what_cannot_be_opened_is_named(tmp_path):
     (tmp_path / "e.csv").mkdir()
-    assert [note.partition("/")[2] for note in told(tmp_path, TWO)[1]] == ["e.csv: is a folder; name a file in it."]
+    assert [note.partition("/")[2] for note in told(tmp_path, TWO)[1]] == [
+        "e.csv: expected a file, got a directory; give the path of a file in it."
+    ]
 
 
 @pytest.mark.parametrize("options", [["si", "quizais"], "si | quizais", "quizais|si"])
@@ -334,7 +339,7 @@ def test_an_earlier_run_with_other_examples_before_its_prompts_is_joined_and_tol
     results = {"m": comparing.Results(tmp_path / "results" / "m", ["e"])}
     tables, notes = comparing._joined("old", tmp_path / "old", results, spec, tmp_path / "items")
     assert tables["e"].num_rows == 3
-    other = "; other examples were solved before its prompts" if told_so else ""
+    other = "; different few-shot examples" if told_so else ""
     assert notes == [f"old: {tmp_path}/old/e.parquet: 3 of 3 items match e{other}"]
 
 
@@ -349,11 +354,11 @@ def test_the_verb_compares_what_is_joined_and_keeps_what_is_to_be_known_of_it(tm
     spec["evaluations"] = {name: FACTS | {"items": "t.gl"}}
     folders = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_folder": tmp_path / "items"}
     said = comparing.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **folders))
-    assert said == "compare: 1 pairs, 1 differences, 1 items won or lost"
+    assert said == "compare: 1 pair, 1 difference, 1 item improved or regressed"
     path = tmp_path / "out" / "comparisons.parquet"
     assert artifacts.metadata(path)["notes"] == [
-        f"old: {old}: 3 of 5 answers match the 3 items of {name} (1 of no item, 1 repeated); 1 could not be read"
+        f"old: {old}: 3 of 5 results match the 3 items of {name} (1 unmatched, 1 repeated); 1 unreadable"
     ]
     (row,) = artifacts.read(path, COMPARISONS).to_pylist()
     assert (row["n"], row["net_gain"], row["n_baseline"], row["n_candidate"]) == (2, 1, 2, 3)
-    assert row["note"] == "1 item only the candidate has a value for"
+    assert row["note"] == "1 item with a value for the candidate only"

@@ -34,7 +34,7 @@ def scored(*scores, **given):
     return answer(asked=ASKED[: len(scores)], scores=scores, **given)
 
 
-UNREAD = {"flag": "error: no answer that can be judged"}
+UNREAD = {"flag": "error: no output that can be classified"}
 
 
 @pytest.mark.parametrize("protocol", ["options", "minimal_pair"])
@@ -79,7 +79,7 @@ def test_scores_without_a_right_option_or_that_are_no_numbers():
     scores = judged("cloze", scored(math.nan, -4.0, -3.0))[0]
     assert math.isnan(scores.pop("option_scores")[0])
     assert scores == UNREAD
-    assert judged("cloze", scored(-2.0, -4.0)) == ({"flag": "error: its options are not ours"}, False)
+    assert judged("cloze", scored(-2.0, -4.0)) == ({"flag": "error: options differ from those of the item"}, False)
 
 
 def test_a_prediction_is_one_of_the_options_or_its_twin():

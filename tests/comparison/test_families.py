@@ -188,7 +188,7 @@ def test_the_evaluation_is_named_in_every_row_and_signatures_in_all():
     at = ("e1", "accuracy")
     for one, other, signature, note in [
         ("x", "x", "x", None), ("x", None, "x", None), (None, "y", "y", None), (None, None, None, None),
-        ("x", "y", None, "measured differently: x and y"),
+        ("x", "y", None, "different signatures: x and y"),
     ]:  # fmt: skip
         signatures = {"a": {at: one} if one else {}} | ({"b": {at: other}} if other else {})
         found = compare_all([("a", "b")], results, {"e1": WHAT}, signatures=signatures, resamples=50)
@@ -200,8 +200,8 @@ def test_the_evaluation_is_named_in_every_row_and_signatures_in_all():
     missing = {"a": {"e1": as_table(rows([1, 0]))}, "b": {"e1": as_table(rows([1, 1, 0]))}}
     signatures = {"a": {at: "x"}, "b": {at: "y"}}
     (only,) = compare_all([("a", "b")], missing, {"e1": WHAT}, signatures=signatures, resamples=50).comparisons
-    assert only["note"].startswith("1 item only the candidate has a value for; ")
-    assert only["note"].endswith("; measured differently: x and y")
+    assert only["note"].startswith("1 item with a value for the candidate only; ")
+    assert only["note"].endswith("; different signatures: x and y")
     assert compare_all([("a", "b")], results, {"e1": WHAT}, resamples=50).comparisons[0]["signature"] is None
 
 

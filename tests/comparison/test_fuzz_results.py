@@ -40,7 +40,7 @@ SAMPLED = st.builds(
         {}, optional={"filtered_resps": SAID, "arguments": VALUE, "doc": VALUE, "acc": VALUE, "filter": VALUE}
     ),
 )
-COUNTED = re.compile(r": (\d+) of (\d+) answers match the 3 items of (\w+)(?: \(([^)]*)\))?")
+COUNTED = re.compile(r": (\d+) of (\d+) results match the 3 items of (\w+)(?: \(([^)]*)\))?")
 SETTINGS = settings(
     deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -58,7 +58,7 @@ def joined_or_told(path, lines=None):
         return
     for name, table in tables.items():
         artifacts.write(path.with_suffix(".parquet"), TASK_RESULTS, table, {})
-        joined = [note for note in notes if not note.endswith("so it is not joined.")]
+        joined = [note for note in notes if not note.endswith("not used.")]
         (found,) = [each for each in map(COUNTED.search, joined) if each and each[3] == name]
         matched, answers = int(found[1]), int(found[2])
         left = sum(int(count) for count in re.findall(r"\d+", found[4] or ""))
@@ -66,7 +66,7 @@ def joined_or_told(path, lines=None):
         assert matched + left == answers
         unread = sum(flag is not None for flag in table["flag"].to_pylist())
         (note,) = [each for each in joined if f" items of {name}" in each]
-        assert (f"; {unread} could not be read" in note) == bool(unread)
+        assert (f"; {unread} unreadable" in note) == bool(unread)
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,8 @@ def test_an_evaluation_that_is_refused_is_told_beside_one_that_is_joined(tmp_pat
     found, notes = told(tmp_path / "m.jsonl", TWO, stranger + ALL if stranger_first else ALL + stranger)
     assert found == {"e": RIGHT}
     assert sorted(notes) == [
-        "m.jsonl: 0 of 1 answers match the 1 items of e2 (1 of no item): fewer than 80%, so it is not joined.",
-        "m.jsonl: 3 of 3 answers match the 3 items of e",
+        "m.jsonl: 0 of 1 results match the 1 item of e2 (1 unmatched): fewer than 80%; not used.",
+        "m.jsonl: 3 of 3 results match the 3 items of e",
     ]
 
 
@@ -43,29 +43,29 @@ def test_lines_that_no_evaluation_asks_for_are_counted_beside_those_that_are_joi
     references = {"w": reference("last_word", items=[item("w1", context="Choveu todo o")])}
     found, notes = told(tmp_path / "m.jsonl", references, [line("w1", evaluation="w"), line("x"), line("y")])
     assert found == {"w": {"w1": None}}
-    assert notes[1] == "m.jsonl: no evaluation asks for answers of this kind, so 2 answers are not joined."
+    assert notes[1] == "m.jsonl: no evaluation matches results of this type; 2 results not used."
 
 
 @pytest.mark.parametrize("name", ["m.jsonl", "e.jsonl"])
 def test_lines_with_and_without_the_evaluation_do_not_overwrite_each_other(tmp_path, name):
     found, notes = told(tmp_path / name, {"e": reference()}, [*ALL[:2], line("r3", 0)])
-    assert (found, notes) == ({}, [f"{name}: evaluation: e stands in some lines, and others are of it too."])
+    assert (found, notes) == ({}, [f'{name}: evaluation: some lines specify "e", and other lines match it too.'])
 
 
 @pytest.mark.parametrize(
     ("lines", "found", "said"),
     [
         # one item answered twice, an item of nobody's, an id with a blank, an id in the other Unicode form
-        ([line("r1"), line("r1", 0), line("r2"), line("r3"), line("r2", 0)], RIGHT, "3 of 5 answers match the 3 items of e (2 repeated)"),
-        ([*ALL, line("r4"), line("")], RIGHT, "3 of 5 answers match the 3 items of e (2 of no item)"),
-        ([line(" r1"), line("r2"), line("r3")], {}, "2 of 3 answers match the 3 items of e (1 of no item): fewer than 80%, so it is not joined."),
-        ([line("r2", None), line("r3", "")], {"r2": None, "r3": None}, "2 of 2 answers match the 3 items of e; 2 could not be read"),
-        ([line("r1", prediction=None), line("r2", None, prediction=7)], {"r1": True, "r2": None}, "2 of 2 answers match the 3 items of e; 1 could not be read"),
-        ([line("r1", None, prediction="O MIÑO!\ud83d")], {"r1": None}, "1 of 1 answers match the 3 items of e; 1 could not be read"),
-        ([line("\ud800")], {}, "0 of 1 answers match the 3 items of e (1 of no item): fewer than 80%, so it is not joined."),
-        ([line("r1", "maybe")], {}, ", line 1: correct: found 'maybe', expected 1 or 0, true or false, or nothing."),
-        ([line("r1", float("nan"))], {}, ", line 1: correct: found nan, expected 1 or 0, true or false, or nothing."),
-        ([line("r1"), {"item_id": "r2"}], {}, ", line 2: no answer: neither a column prediction nor correct; found: item_id."),
+        ([line("r1"), line("r1", 0), line("r2"), line("r3"), line("r2", 0)], RIGHT, "3 of 5 results match the 3 items of e (2 repeated)"),
+        ([*ALL, line("r4"), line("")], RIGHT, "3 of 5 results match the 3 items of e (2 unmatched)"),
+        ([line(" r1"), line("r2"), line("r3")], {}, "2 of 3 results match the 3 items of e (1 unmatched): fewer than 80%; not used."),
+        ([line("r2", None), line("r3", "")], {"r2": None, "r3": None}, "2 of 2 results match the 3 items of e; 2 unreadable"),
+        ([line("r1", prediction=None), line("r2", None, prediction=7)], {"r1": True, "r2": None}, "2 of 2 results match the 3 items of e; 1 unreadable"),
+        ([line("r1", None, prediction="O MIÑO!\ud83d")], {"r1": None}, "1 of 1 results match the 3 items of e; 1 unreadable"),
+        ([line("\ud800")], {}, "0 of 1 results match the 3 items of e (1 unmatched): fewer than 80%; not used."),
+        ([line("r1", "maybe")], {}, ", line 1: correct: expected 1, 0, true, false or an empty value, got 'maybe'."),
+        ([line("r1", float("nan"))], {}, ", line 1: correct: expected 1, 0, true, false or an empty value, got nan."),
+        ([line("r1"), {"item_id": "r2"}], {}, ", line 2: no output: expected a column prediction or correct, got item_id."),
     ],
 )  # fmt: skip
 def test_every_line_of_a_persons_file_is_joined_or_counted(tmp_path, lines, found, said):
@@ -83,22 +83,22 @@ def test_ids_that_differ_in_their_unicode_form_alone_are_two_items(tmp_path):
     both = {"e": reference(items=[item(name, *QUESTIONS["r1"]) for name in (composed, apart)])}
     assert told(tmp_path / "e.csv", both, f"item_id,correct\n{apart},1\n{composed},0\n") == (
         {"e": {apart: True, composed: False}},
-        ["e.csv: 2 of 2 answers match the 2 items of e"],
+        ["e.csv: 2 of 2 results match the 2 items of e"],
     )
     one = {"e": reference(items=[item(composed, *QUESTIONS["r1"])])}
-    assert "0 of 1 answers match" in told(tmp_path / "e.csv", one, f"item_id,correct\n{apart},1\n")[1][0]
+    assert "0 of 1 results match" in told(tmp_path / "e.csv", one, f"item_id,correct\n{apart},1\n")[1][0]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("item_id,correct\n", ": no results in it."),
-        ("item_id,item_id,correct\nr1,r2,1\n", ': the column "item_id" is there twice.'),
-        ('item_id,prediction\nr1,o Miño\nr2,"no\nr3,en Lugo\n', ", line 4: quotation marks out of place (unexpected end of data; the row begins in line 3)."),
-        ('item_id,prediction\nr1,"o" Miño\n', ", line 2: quotation marks out of place (',' expected after '\"')."),
-        ("item_id,correct\nr1,1\nr2\n", ", line 3: row 3 has 1 columns, the header 2; quote texts that hold the separator."),
-        ("item_id,correct\nr1,1\n".encode("utf-16"), ": UTF-16 text, or none at all; save it as UTF-8."),
-        ("item_id,correct\nr\0001,1\n", ": 0 of 1 answers match the 3 items of e (1 of no item): fewer than 80%, so it is not joined."),
+        ("item_id,correct\n", ": no results found."),
+        ("item_id,item_id,correct\nr1,r2,1\n", ': duplicate column "item_id".'),
+        ('item_id,prediction\nr1,o Miño\nr2,"no\nr3,en Lugo\n', ", line 4: misplaced quotation mark (unexpected end of data; the row begins in line 3)."),
+        ('item_id,prediction\nr1,"o" Miño\n', ", line 2: misplaced quotation mark (',' expected after '\"')."),
+        ("item_id,correct\nr1,1\nr2\n", ", line 3: row 3: expected 2 columns as in the header, got 1; quote texts that contain the separator."),
+        ("item_id,correct\nr1,1\n".encode("utf-16"), ": expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8."),
+        ("item_id,correct\nr\0001,1\n", ": 0 of 1 results match the 3 items of e (1 unmatched): fewer than 80%; not used."),
     ],
 )  # fmt: skip
 def test_broken_tables_are_named_and_no_line_is_swallowed(tmp_path, text, said):
@@ -115,17 +115,17 @@ def test_odd_tables_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"arguments": {"first": {"arg_0": "a", "arg_1": "b"}}}, "arguments: expected what was asked, as lm-eval writes it."),
-        ({"arguments": {"gen_args_0": ["a", "b"]}}, "arguments: expected what was asked, as lm-eval writes it."),
-        ({"arguments": ["abc", "abd"]}, "arguments: expected what was asked, as lm-eval writes it."),
-        ({"arguments": [[]]}, "arguments: expected what was asked, as lm-eval writes it."),
-        ({"arguments": [1]}, "arguments: expected what was asked, as lm-eval writes it."),
-        ({"arguments": None}, "arguments: expected what was asked, as lm-eval writes it."),
+        ({"arguments": {"first": {"arg_0": "a", "arg_1": "b"}}}, "arguments: expected the requests in the format of lm-eval."),
+        ({"arguments": {"gen_args_0": ["a", "b"]}}, "arguments: expected the requests in the format of lm-eval."),
+        ({"arguments": ["abc", "abd"]}, "arguments: expected the requests in the format of lm-eval."),
+        ({"arguments": [[]]}, "arguments: expected the requests in the format of lm-eval."),
+        ({"arguments": [1]}, "arguments: expected the requests in the format of lm-eval."),
+        ({"arguments": None}, "arguments: expected the requests in the format of lm-eval."),
         ({"filtered_resps": None}, "filtered_resps: expected (log-likelihood, greedy) per continuation."),
         ({"filtered_resps": [[None, False]] * 3}, "filtered_resps: expected (log-likelihood, greedy) per continuation."),
         ({"filtered_resps": [[10**400, False]] * 3}, "filtered_resps: expected (log-likelihood, greedy) per continuation."),
         ({"filtered_resps": [["-1"]] * 3}, "filtered_resps: expected (log-likelihood, greedy) per continuation."),
-        ({"filtered_resps": [["-1", "True"]] * 4}, "4 responses to 3 requests."),
+        ({"filtered_resps": [["-1", "True"]] * 4}, "expected one response per request, got 4 for 3 requests."),
     ],
 )  # fmt: skip
 def test_a_broken_sample_is_named_by_its_line(tmp_path, more, said):
@@ -136,9 +136,9 @@ def test_a_broken_sample_is_named_by_its_line(tmp_path, more, said):
 @pytest.mark.parametrize(
     ("more", "right", "said"),
     [
-        ({"filtered_resps": [["nan", "False"]] * 3}, None, "; 1 could not be read"),
-        ({"filtered_resps": []}, None, "; 1 could not be read"),  # nothing of its kind is learnt from it
-        ({"filtered_resps": [["-inf", "False"]] * 3}, False, "; 1 are judged otherwise by the file itself (a tie is not right here)"),
+        ({"filtered_resps": [["nan", "False"]] * 3}, None, "; 1 unreadable"),
+        ({"filtered_resps": []}, None, "; 1 unreadable"),  # nothing of its kind is learnt from it
+        ({"filtered_resps": [["-inf", "False"]] * 3}, False, "; 1 classified differently by the file (here, a tie is incorrect)"),
         ({"acc": float("nan")}, True, ""),
         ({"doc": None}, True, ""),
     ],
@@ -147,16 +147,16 @@ def test_a_sample_that_cannot_be_judged_is_counted_and_the_others_are_joined(tmp
     lines = [SAMPLES[0] | more, SAMPLES[1]]
     found, notes = told(tmp_path / NAME, {"e": reference(), "g": reference("generation")}, lines)
     assert found == {"e": {"r1": right, "r2": True}}
-    unknown = "; with how many demonstrations is not known"
-    assert notes == [f"{NAME}: 2 of 2 answers match the 3 items of e{said}{unknown}"]
+    unknown = "; number of few-shot examples unknown"
+    assert notes == [f"{NAME}: 2 of 2 results match the 3 items of e{said}{unknown}"]
 
 
 @pytest.mark.parametrize(
     ("doc", "said"),
     [
-        ("[" * 200 + "]" * 200, "too deeply nested."),
-        ("[" * 99_999, "not valid JSON (too deeply nested)."),
-        ('{"a": 1, "a": 2}', 'not valid JSON (the key "a" is there twice).'),
+        ("[" * 200 + "]" * 200, "nested too deeply."),
+        ("[" * 99_999, "not valid JSON (nested too deeply)."),
+        ('{"a": 1, "a": 2}', 'not valid JSON (duplicate key "a").'),
     ],
 )
 def test_a_document_that_cannot_be_read_is_named_by_its_line(tmp_path, doc, said):
@@ -174,7 +174,7 @@ def test_results_beside_the_samples_that_tell_no_shots_are_as_none(tmp_path, bes
     )
     found, notes = told(tmp_path / NAME, {"e": reference(shots=5)}, SAMPLES)
     assert list(found) == ["e"]
-    assert notes[0].endswith("; with how many demonstrations is not known")
+    assert notes[0].endswith("; number of few-shot examples unknown")
 
 
 def test_options_of_one_character_in_the_first_item_do_not_make_letters_of_all(tmp_path):
@@ -188,7 +188,10 @@ def test_options_of_one_character_in_the_first_item_do_not_make_letters_of_all(t
 def test_options_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path):
     twins = {"e": reference(items=[item("a", "Quen?", ["Ana!", "ana"])])}
     scored = [sample("Quen?", said, [-1.0, -2.0], 1.0) for said in (["ANA", "ana!"], ["ana", "Ana!"])]
-    for lines, right, flag in ((scored[:1], None, "error: its options are not ours"), (scored[1:], False, None)):
+    for lines, right, flag in (
+        (scored[:1], None, "error: options differ from those of the item"),
+        (scored[1:], False, None),
+    ):
         table = join(write_jsonl(tmp_path / NAME, lines), twins)[0]["e"]
         assert [(row["correct"], row["flag"]) for row in table.to_pylist()] == [(right, flag)]
     for said, right in (("ANA", None), ("ana", False), (" Ana! ", True)):
@@ -212,8 +215,8 @@ def test_half_a_character_in_a_prediction_is_kept_as_one_that_can_be_written(tmp
 
 
 DAMAGED = (
-    "e.parquet: damaged, or no per-item results of this version of the workflow; name a model's folder of results, or a "
-    "CSV with item_id and correct."
+    "e.parquet: damaged, or not per-item results of this version of the workflow. Specify a model's results directory, "
+    "or a CSV file with the columns item_id and correct."
 )
 
 
@@ -259,10 +262,10 @@ def test_what_only_looks_like_parquet_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "found", "said"),
     [
-        (OURS.slice(0, 0), {}, "no item in it, so it is not joined."),
+        (OURS.slice(0, 0), {}, "no items found; not used."),
         (OURS.slice(1, 1), {"r2": True}, "1 of 1 items match e"),
         (OURS.take([2, 0, 1]), RIGHT, "3 of 3 items match e"),
-        (reference(items=[*ITEMS[:1], item("r9", "?", ["a", "b"])]).rows, {}, "1 of 2 items match e: fewer than 80%, so it is not joined. Were the data or the prompts others?"),
+        (reference(items=[*ITEMS[:1], item("r9", "?", ["a", "b"])]).rows, {}, "1 of 2 items match e: fewer than 80%; not used. The data or the prompts may differ."),
     ],
 )  # fmt: skip
 def test_an_earlier_run_of_some_items_or_none_is_counted(tmp_path, rows, found, said):

@@ -34,43 +34,44 @@ def complaint(tmp_path, text: str) -> str:
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        ("languages: [gl]", "langauges: [gl]", 'line 4: evaluations[0].langauges: unknown key. Did you mean "languages"?'),
-        ("languages: [gl]", "languages: [xx]", 'evaluations[0].languages: cola has no "xx". Allowed: ca, en, es, gl.'),
-        ("languages: [gl]", "languages: [GL]", "evaluations[0].languages[0]: found \"GL\"; a language is an ISO 639 code"),
-        ("languages: [gl]", "languages: 5", "evaluations[0].languages: found 5, expected text or a list."),
-        ("languages: [gl]", "shots: [0, few]", 'evaluations[0].shots[1]: found "few", expected a whole number.'),
-        ("languages: [gl]", "shots: -1", "evaluations[0].shots: found -1, expected at least 0."),
-        ("languages: [gl]", "shots: 5", "evaluations[0].shots: no solved examples can stand before acceptability; leave shots out."),
-        ("languages: [gl]", "protocols: [letters]", 'cola cannot be asked as "letters". Allowed: acceptability.'),
-        ("languages: [gl]", "protocols: [leters]", 'found "leters". Did you mean "letters"?'),
-        ("languages: [gl]", "styles: [simil-eval]", 'styles: acceptability cannot be asked in style "simil-eval".'),
-        ("task: cola", "task: colla", 'evaluations[0].task: there is no task "colla". Did you mean "cola"?'),
-        ("task: cola, ", "", 'line 4: evaluations[0]: the key "task" is missing.'),
-        ("data: samples", "data: sample", 'found "sample". Did you mean "samples"?'),
-        ("{source: ./mine}", "{dtype: float32}", 'line 2: models.mine: the key "source" is missing (or'),
-        ("{source: ./mine}", "{source: ./mine, dtype: flaot32}", 'models.mine.dtype: found "flaot32". Did you mean "float32"?'),
-        ("{source: ./mine}", "{source: 7}", "models.mine.source: found 7, expected text."),
-        ("{source: ./mine}", "./mine", 'models.mine: found "./mine", expected a mapping (key: value).'),
-        ("  mine:", "  ../mine:", 'models.../mine: cannot be a name here; a model\'s name is a folder name'),
-        ("  mine:", "  summary:", "\"summary\" is a folder of the workflow's own; choose another name."),
-        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  Mine: {source: ./b}", "differ only in case"),
-        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  mine: {source: ./b}", 'line 3: not valid YAML (found duplicate key "mine").'),
-        ("models:", "model:", 'unknown key. Did you mean "models"?'),
-        ("  mine: {source: ./mine}\n", "", "models: found null, expected a mapping"),
-        ("- {task: cola", "- {task: cola, data: samples", 'found duplicate key "data"'),
-        ("models:", "models: [", "not valid YAML"),
-        ("  mine:", "\tmine:", "line 2: not valid YAML (found character '\\t' that cannot start any token). Indent with spaces"),
-        (GOOD, "", "empty; it needs the keys"),
-        (GOOD, "- a\n- b\n", 'found ["a", "b"], expected a mapping'),
+        ("languages: [gl]", "langauges: [gl]", ["line 4: evaluations[0].langauges:", 'Did you mean "languages"?']),
+        ("languages: [gl]", "languages: [xx]", ["evaluations[0].languages:", "cola", '"xx"', "Allowed: ca, en, es, gl."]),
+        ("languages: [gl]", "languages: [GL]", ["evaluations[0].languages[0]:", '"GL"', "ISO 639"]),
+        ("languages: [gl]", "languages: 5", ["evaluations[0].languages:", "text or a list", "5"]),
+        ("languages: [gl]", "shots: [0, few]", ["evaluations[0].shots[1]:", "integer", '"few"']),
+        ("languages: [gl]", "shots: -1", ["evaluations[0].shots:", "at least 0,", "-1"]),
+        ("languages: [gl]", "shots: 5", ["evaluations[0].shots:", "few-shot", "acceptability", "remove shots"]),
+        ("languages: [gl]", "protocols: [letters]", ["evaluations[0].protocols:", "cola", '"letters"', "Allowed: acceptability."]),
+        ("languages: [gl]", "protocols: [leters]", ["evaluations[0].protocols[0]:", '"leters"', 'Did you mean "letters"?']),
+        ("languages: [gl]", "styles: [simil-eval]", ["evaluations[0].styles:", "acceptability", '"simil-eval"']),
+        ("task: cola", "task: colla", ["evaluations[0].task:", '"colla"', 'Did you mean "cola"?']),
+        ("task: cola, ", "", ["line 4: evaluations[0]:", '"task" is missing']),
+        ("data: samples", "data: sample", ["evaluations[0].data:", '"sample"', 'Did you mean "samples"?']),
+        ("{source: ./mine}", "{dtype: float32}", ["line 2: models.mine:", '"source" is missing', '"base" and "adapter"']),
+        ("{source: ./mine}", "{source: ./mine, dtype: flaot32}", ["models.mine.dtype:", '"flaot32"', 'Did you mean "float32"?']),
+        ("{source: ./mine}", "{source: 7}", ["models.mine.source:", "text", "7"]),
+        ("{source: ./mine}", "./mine", ["models.mine:", "a mapping (key: value)", '"./mine"']),
+        ("  mine:", "  ../mine:", ["models.../mine:", "name", "letters, digits"]),
+        ("  mine:", "  summary:", ["models.summary:", '"summary"', "choose another name"]),
+        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  Mine: {source: ./b}", ["models.Mine:", '"mine"', "case"]),
+        ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  mine: {source: ./b}", ["line 3:", 'duplicate key "mine"']),
+        ("models:", "model:", ["line 1: model:", 'Did you mean "models"?']),
+        ("  mine: {source: ./mine}\n", "", ["models:", "a mapping", "null"]),
+        ("- {task: cola", "- {task: cola, data: samples", ["line 4:", 'duplicate key "data"']),
+        ("models:", "models: [", ["line ", "not valid YAML"]),
+        ("  mine:", "\tmine:", ["line 2:", "'\\t'", "Indent with spaces"]),
+        (GOOD, "", ['"models" and "evaluations"', "empty"]),
+        (GOOD, "- a\n- b\n", ["a mapping", '["a", "b"]']),
     ],
 )  # fmt: skip
 def test_a_mistake_is_explained_in_one_or_two_lines(tmp_path, good, bad, said):
     assert good in GOOD
-    assert said in complaint(tmp_path, GOOD.replace(good, bad))
+    message = complaint(tmp_path, GOOD.replace(good, bad)).partition("config.yaml")[2]
+    assert [part for part in said if part not in message] == []
 
 
 def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match=r"nowhere.yaml: there is no such file"):
+    with pytest.raises(ConfigError, match=r"^nowhere\.yaml: file not found\.$"):
         config.load([Path("nowhere.yaml")])
 
 
@@ -88,7 +89,8 @@ def test_bytes_that_are_no_text_are_a_mistake(tmp_path):
 
 
 def test_no_is_the_norwegian_language_and_not_false(tmp_path):
-    assert 'cola has no "no"' in complaint(tmp_path, GOOD.replace("[gl]", "[no]"))
+    message = complaint(tmp_path, GOOD.replace("[gl]", "[no]"))
+    assert 'evaluations[0].languages: language "no" not found in cola.' in message
 
 
 def test_an_entry_is_spelt_out_into_evaluations_with_file_names_for_ids(tmp_path):
@@ -110,13 +112,17 @@ def test_all_languages_of_the_samples_are_those_that_are_shipped(tmp_path):
 
 def test_the_same_evaluation_with_other_options_is_a_mistake(tmp_path):
     text = GOOD + "  - {task: cola, languages: [gl], data: samples, limit: 5}\n"
-    assert "asks for cola.gl.acceptability.0shot once more, with other options" in complaint(tmp_path, text)
+    message = complaint(tmp_path, text)
+    assert "line 5: evaluations[1].task: cola.gl.acceptability.0shot" in message
+    assert "different options" in message
 
 
 def test_one_task_in_one_language_has_one_source(tmp_path):
     text = GOOD.replace("task: cola", "task: openbookqa")
     text += "  - {task: openbookqa, languages: [gl], protocols: [options], data: hub}\n"
-    assert "different data" in complaint(tmp_path, text)
+    message = complaint(tmp_path, text)
+    assert "evaluations: openbookqa in gl" in message
+    assert "data: samples and data: hub" in message
 
 
 def test_one_task_in_one_language_may_have_two_limits_each_with_items_of_its_own(tmp_path):
@@ -175,6 +181,6 @@ def test_a_language_without_prompt_lines_is_named_where_it_is_asked_for(tmp_path
     )
     asked = f"tasks: [{tmp_path}]\nmodels: {{mine: {{source: ./mine}}}}\nevaluations:\n  - {{task: tales, protocols: PROTOCOL}}\n"
     said = complaint(tmp_path, asked.replace("PROTOCOL", "options"))
-    assert 'line 4: evaluations[0].languages: there are no prompts for language "is" (there are for ar, ' in said
-    assert said.endswith("workflow/prompts/is.yaml and write its lines as a speaker of the language would.")
+    assert 'line 4: evaluations[0].languages: prompts for the language "is" not found (available: ar, ' in said
+    assert said.endswith("workflow/prompts/is.yaml and translate its lines.")
     config.load([write(tmp_path, asked.replace("PROTOCOL", "minimal_pair"))])  # asked without words

@@ -365,6 +365,19 @@ def test_the_engine_changes_with_its_code(monkeypatch, kind):
     engine_version.cache_clear()
 
 
+def test_the_number_of_bits_is_in_the_key():
+    """Both need bitsandbytes, whose version is in the key of either."""
+    record = tiny.record("llama")
+    settings = ({"load_in_8bit": True}, {"load_in_4bit": True})
+    assert len({evaluation_key(record | {"quantization": bits}, REQUESTS, SCORES) for bits in settings}) == 2
+
+
+def test_scores_and_generations_have_different_keys_whatever_computes_them(monkeypatch):
+    monkeypatch.setattr(work, "engine_version", lambda kind: "the same")
+    record = tiny.record("llama")
+    assert evaluation_key(record, REQUESTS, SCORES) != evaluation_key(record, REQUESTS, GENERATIONS)
+
+
 @pytest.mark.parametrize(
     ("library", "kind", "setting"),
     [

@@ -54,21 +54,21 @@ def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
 @pytest.mark.parametrize(
     ("good", "bad", "said"),
     [
-        ("base: base, adapter", "base: bsae, adapter", 'line 3: models.tuned.base: "bsae" is no model of this config. Did you mean "base"?'),
-        ("base: base, adapter", "base: tuned, adapter", 'models.tuned.base: "tuned" is an adapter itself.'),
-        ("base: base, adapter: ./tuned", "base: base", 'models.tuned: "base" needs the key "adapter" beside it.'),
-        ("base: base, adapter: ./tuned", "adapter: ./tuned", 'models.tuned: "adapter" needs the key "base" beside it.'),
-        ("adapter: ./tuned", "adapter: ./tuned, dtype: float16", "models.tuned.dtype: an adapter takes its dtype from its base; set it there."),
-        ("shards: 2", "engine: vllm", "takes no adapters here"),
-        ("shards: 2", "shards: 0", "models.base.shards: found 0, expected at least 1."),
-        ("  other:", "  Base:", '"Base" and "base" differ only in case'),
-        ("  other:", "  asked:", '"asked" is a folder of the workflow\'s own'),
-        ("evaluations:", "comparisons: [{baseline: bass, candidate: all}]\nevaluations:", 'comparisons[0].baseline: "bass" is no model of this config. Did you mean "base"?'),
-        ("evaluations:", "comparisons: [{baseline: base, candidate: base}]\nevaluations:", '"base" is compared with itself'),
-        ("evaluations:", "comparisons: [all_pears]\nevaluations:", 'found "all_pears", expected all_pairs or'),
-        ("evaluations:", "comparisons: [{baseline: base}]\nevaluations:", 'the key "candidate" is missing'),
-        ("evaluations:", "joined: {old: {results: ./nowhere.csv}}\nevaluations:", "joined.old.results: there is no ./nowhere.csv."),
-        ("evaluations:", "joined: {tuned: {results: .}}\nevaluations:", '"tuned" is a model of this config; choose another name.'),
+        ("base: base, adapter", "base: bsae, adapter", ["line 3: models.tuned.base:", '"bsae"', 'Did you mean "base"?']),
+        ("base: base, adapter", "base: tuned, adapter", ["models.tuned.base:", '"tuned"', "adapter", "Allowed: base, other."]),
+        ("base: base, adapter: ./tuned", "base: base", ["models.tuned:", '"adapter" is missing', '"base"']),
+        ("base: base, adapter: ./tuned", "adapter: ./tuned", ["models.tuned:", '"base" is missing', '"adapter"']),
+        ("adapter: ./tuned", "adapter: ./tuned, dtype: float16", ["models.tuned.dtype:", "adapter", "base", "set it there"]),
+        ("shards: 2", "engine: vllm", ["models.tuned.base:", "engine: vllm", "use engine: transformers"]),
+        ("shards: 2", "shards: 0", ["models.base.shards:", "at least 1,", "0"]),
+        ("  other:", "  Base:", ["models.Base:", '"base"', "case"]),
+        ("  other:", "  asked:", ["models.asked:", '"asked"', "choose another name"]),
+        ("evaluations:", "comparisons: [{baseline: bass, candidate: all}]\nevaluations:", ["comparisons[0].baseline:", '"bass"', 'Did you mean "base"?']),
+        ("evaluations:", "comparisons: [{baseline: base, candidate: base}]\nevaluations:", ["comparisons[0].candidate:", '"base"', "itself"]),
+        ("evaluations:", "comparisons: [all_pears]\nevaluations:", ["comparisons[0]:", "all_pairs or {baseline: NAME, candidate: NAME}", '"all_pears"']),
+        ("evaluations:", "comparisons: [{baseline: base}]\nevaluations:", ["comparisons[0]:", '"candidate" is missing']),
+        ("evaluations:", "joined: {old: {results: ./nowhere.csv}}\nevaluations:", ["joined.old.results:", "not found", "./nowhere.csv"]),
+        ("evaluations:", "joined: {tuned: {results: .}}\nevaluations:", ["joined.tuned:", '"tuned"', "choose another name"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_explained_in_one_line(tmp_path, good, bad, said):
@@ -77,5 +77,6 @@ def test_a_mistake_is_explained_in_one_line(tmp_path, good, bad, said):
     (tmp_path / "config.yaml").write_text(text.replace(good, bad, 1), "utf-8")
     with pytest.raises(ConfigError) as raised:
         config.load([tmp_path / "config.yaml"])
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
+    message = str(raised.value).removeprefix(str(tmp_path))
+    assert [part for part in said if part not in message] == []
+    assert "\n" not in message

@@ -49,7 +49,7 @@ def test_a_store_is_a_path_with_the_home_directory_spelt_out_and_nothing_is_crea
         ("results", 'expected results/store or a directory outside of results/, which the workflow clears, got "results".'),
         ("results/compat/x", 'expected results/store or a directory outside of results/, which the workflow clears, got "results/compat/x".'),
         ("./x/../logs", 'expected results/store or a directory outside of logs/, which the workflow clears, got "./x/../logs".'),
-        ("[a]", 'found ["a"], expected text.'),
+        ("[a]", 'expected text, got ["a"].'),
         ('""', None),
     ],
 )  # fmt: skip

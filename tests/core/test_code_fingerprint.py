@@ -70,6 +70,17 @@ def test_metrics_are_in_no_key_of_the_stages_before():
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in kept_apart}
 
 
+def test_the_keys_of_the_store_cover_all_code_that_computes_their_outputs():
+    packages = {"scores": ("scoring.", "model."), "generations": ("generation.", "model.")}
+    for kind, entries in ENTRIES.items():
+        covered = set().union(*map(closure, entries))
+        names = tuple(f"vernacular.inference.{package}" for package in packages[kind])
+        assert {name for name in MODULES if name.startswith(names)} <= covered
+        for entry in entries:
+            others = set().union(*(closure(other) for other in entries if other != entry))
+            assert closure(entry) - others, f"{entry} is covered by the other entries"
+
+
 def test_a_tools_prompts_are_in_the_key_of_requests_and_its_parser_and_metric_in_that_of_similarity():
     tool = "vernacular.interop.simil_eval"
     expected = {
@@ -139,3 +150,13 @@ def test_comments_docstrings_and_layout_are_no_change_of_code(package):
     assert code_fingerprint("vernacular.a") == before
     package("vernacular.a", "def f(x):\n    return x + 2\n")
     assert code_fingerprint("vernacular.a") != before
+
+
+def test_the_libraries_of_a_command_are_those_that_its_modules_import():
+    of_items, of_inference = (fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer"))
+    assert {"pyarrow", "jinja2", "ruamel"} <= of_items.keys()
+    assert {"torch", "transformers", "peft"} <= of_inference.keys()
+    assert not {"torch", "transformers"} & of_items.keys()
+    assert not {"vernacular", "json", "tqdm"} & {*of_items, *of_inference}
+    assert of_inference["torch"] == fingerprint.version_of("torch")
+    assert of_items["ruamel"] == fingerprint.version_of("ruamel")

@@ -127,7 +127,7 @@ def make_socket(path):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: None, "no such file"),
+        (lambda path: None, "file not found"),
         (lambda path: path.symlink_to("nowhere"), "a link to nowhere, which does not exist"),
         (lambda path: path.symlink_to(path), "cannot be read"),
         (lambda path: path.mkdir(), "expected a regular file, got a directory"),

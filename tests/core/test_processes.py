@@ -77,5 +77,5 @@ def test_a_stage_that_is_told_to_end_cleans_up_and_says_so(tmp_path, number):
             time.sleep(0.02)
         stage.send_signal(number)
         assert stage.wait(60) == 130
-        assert stage.stderr.read() == "similarity: stopped; the next run does it again.\n"
+        assert stage.stderr.read() == "similarity: interrupted. Run the same command again to repeat it.\n"
     assert (tmp_path / "cleaned").exists()

@@ -35,7 +35,10 @@ def test_a_change_of_any_bit_is_noticed(tmp_path):
 def test_a_record_of_another_model_and_one_that_is_missing_are_named(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
     (tmp_path / "ñandú.json").rename(tmp_path / "other.json")
-    with pytest.raises(ArtifactError, match=r"other\.json: holds the record of ñandú; delete it to rebuild"):
+    with pytest.raises(
+        ArtifactError,
+        match=r'other\.json: expected the record of "other", got that of "ñandú"; delete it to rebuild\.$',
+    ):
         read_record(tmp_path / "other.json")
-    with pytest.raises(ArtifactError, match=r"nowhere\.json: there is no such file"):
+    with pytest.raises(ArtifactError, match=r"nowhere\.json: file not found\."):
         read_record(tmp_path / "nowhere.json")

@@ -56,7 +56,7 @@ def refused(load) -> str:
     with pytest.raises(ConfigError) as error:
         load()
     said = str(error.value)
-    assert "would be written into the results" in said
+    assert "would be copied into the results" in said
     assert "CRET" not in said
     assert len(said.splitlines()) == 1
     return said

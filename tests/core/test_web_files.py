@@ -45,10 +45,10 @@ def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
     )
     rows, metadata = load_items(load_task(tmp_path / "words.yaml"), "gl")
     assert [(row["item_id"], row["context"], row["target"]) for row in rows] == [("1", "O lume", "quenta")]
-    assert metadata["rows"]["dropped"] == {"blank target": 1}
+    assert metadata["rows"]["dropped"] == {"empty target": 1}
     assert metadata["source"]["file_sha256"] == SHA256
     assert metadata["source"]["licence"] == "MIT"
-    assert metadata["warnings"] == ["words (gl): rows kept out (blank target): 1. The first is row 2 of 2."]
+    assert metadata["warnings"] == ["words (gl): 1 row dropped (empty target). The first is row 2 of 2."]
 
 
 def test_fetched_once_it_is_read_with_the_server_gone(server):
@@ -60,7 +60,7 @@ def test_fetched_once_it_is_read_with_the_server_gone(server):
 
 
 def test_wrong_checksum_leaves_no_file(server, cache):
-    with pytest.raises(DataError, match=f"wrong checksum \\(sha256 {SHA256}, the task file says 0000"):
+    with pytest.raises(DataError, match=f"checksum mismatch .*sha256 0000.* got {SHA256}"):
         hub_snapshot.fetch(f"{server.address}/calame.json", "0" * 64)
     assert kept(cache) == []
 
@@ -82,7 +82,7 @@ def test_connection_that_drops_half_way_is_tried_again(server, cache):
 
 def test_connection_that_always_drops_leaves_no_half_file(server, cache):
     server.drops["/calame.json"] = 99
-    with pytest.raises(DataError, match="cannot be fetched \\(IncompleteRead\\)"):
+    with pytest.raises(DataError, match="download failed \\(IncompleteRead\\)"):
         hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
     assert kept(cache) == []
 
@@ -91,12 +91,12 @@ def test_busy_server_is_asked_again_and_a_missing_file_is_not(server):
     server.errors["/calame.json"] = [503, 429]
     assert hub_snapshot.fetch(f"{server.address}/calame.json", None)[1] == SHA256
     server.log.clear()
-    with pytest.raises(DataError, match="the server answers 404"):
+    with pytest.raises(DataError, match="HTTP 404"):
         hub_snapshot.fetch(f"{server.address}/gone.json", None)
     assert len(server.log) == 1
 
 
 def test_no_server_is_named_with_what_to_do():
-    with pytest.raises(DataError, match=r"http://127.0.0.1:9/x.json: cannot be fetched \(.*refused.*\)") as error:
+    with pytest.raises(DataError, match=r"http://127.0.0.1:9/x.json: the download failed \(.*refused.*\)") as error:
         hub_snapshot.fetch("http://127.0.0.1:9/x.json", None)
     assert "machine with internet" in str(error.value)

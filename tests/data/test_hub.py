@@ -56,7 +56,9 @@ def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub,
     ]
     assert metadata["source"]["licence"] == "cc-by-4.0"
     assert metadata["source"]["revision"] == hub.repositories["proxectonos/openbookqa_gl"].refs["main"]
-    assert metadata["warnings"] == ["openbookqa (gl): 2 rows, the task file expects 500; it has changed upstream."]
+    assert metadata["warnings"] == [
+        "openbookqa (gl): expected 500 rows as in the task file, got 2; the dataset has changed upstream."
+    ]
 
 
 def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, client):
@@ -115,8 +117,8 @@ def test_veritasqa_with_languages_as_configurations(hub, client):
     assert rows[0]["choices"] == ["certo", "tamén certo", "falso"]
     assert (rows[0]["gold"], rows[0]["target"]) == ([0, 1], "certo")
     assert metadata["rows"]["repaired"] == {
-        "answers both right and wrong: kept as right": 1,
-        "blank answers removed": 1,
+        "answers both correct and incorrect: used as correct": 1,
+        "empty answers removed": 1,
         "repeated answers removed": 1,
     }
     assert metadata["source"]["layout"] == 1
@@ -228,7 +230,7 @@ def test_calame_pt_keeps_the_row_with_a_blank_last_word_out(hub, client):
     )
     items, metadata = client.load(TASKS / "calame.yaml", "pt")
     assert [(item["item_id"], item["context"], item["target"]) for item in items] == [("717", "Era uma", "vez")]
-    assert metadata["rows"]["dropped"] == {"blank target": 1}
+    assert metadata["rows"]["dropped"] == {"empty target": 1}
 
 
 def test_palmx_reads_test_and_takes_demonstrations_from_dev(hub, client):
@@ -243,7 +245,7 @@ def test_palmx_reads_test_and_takes_demonstrations_from_dev(hub, client):
     )
     rows, metadata = client.load(TASKS / "palmx_culture.yaml", "ar")
     assert [(row["item_id"], row["gold"]) for row in rows] == [("1", [1]), ("2", []), ("shot/1", [1]), ("shot/2", [])]
-    assert metadata["rows"]["repaired"] == {"answer withheld by the set": 1}
+    assert metadata["rows"]["repaired"] == {"answer withheld by the dataset": 1}
     dev, metadata = client.load(TASKS / "palmx_culture_dev.yaml", "ar")
     assert (len(dev), metadata["source"]["split"]) == (4, "dev")
 
@@ -334,7 +336,7 @@ def test_truthfulqa_targets_put_right_answers_first(hub, client):
         (["certo", "falso"], "certo."),
         (["só certo"], "só certo"),
     ]
-    assert metadata["rows"]["repaired"]["best answer not among the right ones: not made an option"] == 1
+    assert metadata["rows"]["repaired"]["best answer not among the correct ones: not used as an option"] == 1
     mc2, _ = client.load(TASKS / "truthfulqa_multi_mc2.yaml", "gl")
     assert (mc2[0]["choices"], mc2[0]["gold"]) == (["certo", "certo tamén", "falso"], [0, 1])
     mc1, _ = client.load(TASKS / "truthfulqa_multi_mc1.yaml", "gl")
@@ -397,7 +399,7 @@ def test_no_network_and_nothing_cached_says_what_to_do(tmp_path):
     client = Client("http://127.0.0.1:9", tmp_path / "home")
     assert client.complaint(path, "gl") == (
         "unseen (gl): me/unseen: not in the local cache, and the Hub cannot be reached (ConnectError). "
-        "Fetch it on a machine with internet: `snakemake --until items`."
+        "Fetch it on a machine with internet access: `snakemake --until items`."
     )
     client.close()
     client = Client("http://127.0.0.1:9", tmp_path / "home", HF_HUB_OFFLINE="1")
@@ -462,8 +464,8 @@ def test_private_set_asks_for_the_token_and_never_shows_it(hub, tmp_path):
     client = Client(hub, tmp_path / "home")
     without = client.complaint(TASKS / "openbookqa.yaml", "pt")
     assert without == (
-        "openbookqa (pt): proxectonos/pt_OpenBookQA_test: not on the Hub, or private. Check the spelling; "
-        "for a private set, set HF_TOKEN to a token that may read it."
+        "openbookqa (pt): proxectonos/pt_OpenBookQA_test: not found on the Hub, or private. Check the spelling; "
+        "for a private dataset, set HF_TOKEN to a token with read access."
     )
     client.set_environment(HF_TOKEN="hf_wrongwrongwrong")
     assert "hf_wrong" not in client.complaint(TASKS / "openbookqa.yaml", "pt")
@@ -498,8 +500,8 @@ def test_token_does_not_leave_for_another_server(hub, tmp_path):
 def test_gated_set_names_its_page(hub, client, tmp_path):
     hub.add("me/gated", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
     assert client.complaint(task_file(tmp_path, "gated", {"hub": "me/gated", "split": "test"}), "gl") == (
-        f"gated (gl): me/gated: gated. Accept its terms at {hub.address}/datasets/me/gated, "
-        "then set HF_TOKEN (or run `hf auth login`)."
+        f"gated (gl): me/gated: access is gated. Accept the terms at {hub.address}/datasets/me/gated, "
+        "set HF_TOKEN (or run `hf auth login`)."
     )
 
 
@@ -507,9 +509,9 @@ def test_token_without_access_to_a_gated_set_and_one_that_has_run_out(hub, tmp_p
     hub.add("me/terms", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
     path = task_file(tmp_path, "terms", {"hub": "me/terms", "split": "test"})
     client = Client(hub, tmp_path / "home", HF_TOKEN="hf_mine")
-    assert f"Accept its terms at {hub.address}/datasets/me/terms" in client.complaint(path, "gl")
+    assert f"Accept the terms at {hub.address}/datasets/me/terms" in client.complaint(path, "gl")
     client.set_environment(HF_TOKEN="hf_expired")
-    assert "me/terms: the Hub refuses access (401). Is HF_TOKEN right" in client.complaint(path, "gl")
+    assert "me/terms: the Hub denied access (HTTP 401). Check that HF_TOKEN is valid" in client.complaint(path, "gl")
     client.close()
 
 
@@ -536,21 +538,21 @@ def test_configuration_in_a_folder_of_its_own(hub, client, tmp_path):
 @pytest.mark.parametrize(
     ("name", "source", "said"),
     [
-        ("missing", {"hub": "me/missing", "split": "test"}, "me/missing: not on the Hub, or private."),
-        ("branch", {"hub": "me/there", "split": "test", "revision": "old"}, 'me/there: has no revision "old".'),
+        ("missing", {"hub": "me/missing", "split": "test"}, "me/missing: not found on the Hub, or private."),
+        ("branch", {"hub": "me/there", "split": "test", "revision": "old"}, 'me/there: revision "old" not found'),
         (
             "config",
             {"hub": "me/there", "split": "test", "config": "glg_lat"},
-            'no configuration "glg_lat". Did you mean "glg_latn"',
+            'configuration "glg_lat" not found. Did you mean "glg_latn"',
         ),
         (
             "split",
             {"hub": "me/there", "split": "tset"},
-            'configuration glg_latn: has no split "tset". Did you mean "test"',
+            'configuration glg_latn: split "tset" not found. Did you mean "test"',
         ),
-        ("files", {"hub": "me/there", "split": "test", "files": {"test": "gone.csv"}}, "are not there (gone.csv)"),
-        ("script", {"hub": "me/script", "split": "test"}, "holds no data files that can be read"),
-        ("columns", {"hub": "me/other", "split": "test"}, 'there is no column "question_stem"'),
+        ("files", {"hub": "me/there", "split": "test", "files": {"test": "gone.csv"}}, "not found (gone.csv)"),
+        ("script", {"hub": "me/script", "split": "test"}, "readable data files not found"),
+        ("columns", {"hub": "me/other", "split": "test"}, 'column "question_stem" not found'),
     ],
 )
 def test_set_that_is_missing_or_laid_out_otherwise_is_named(hub, client, tmp_path, name, source, said):

@@ -42,22 +42,22 @@ def listed(path, **more) -> dict:
     return head(yaml.safe_dump({"configs": [config]}))
 
 
-BROKEN = "its card (README.md) cannot be read ("
-UNREAD = "its card lists configurations that cannot be read ("
-OUTSIDE = "names a file that is not in it ({}); name that file by itself."
-NOTHING = "holds no data files that can be read (a loading script alone is not run); name its raw files under files, or try revision: refs/convert/parquet."
+BROKEN = "its dataset card (README.md) cannot be read ("
+UNREAD = "the configurations in its dataset card cannot be read ("
+OUTSIDE = "lists a file outside of the repository ({}); use a separate source for it."
+NOTHING = "readable data files not found (loading scripts are not run); list its raw files under files, or try revision: refs/convert/parquet."
 
 
 @pytest.mark.parametrize(
     ("files", "source", "said"),
     [
-        *((({f"test.{form}": POINTER}, {}, f"SET/test.{form}: stands for a file in Git LFS and does not hold it;")) for form in ("csv", "json", "jsonl", "parquet")),
-        ({"test.csv": " <!DOCTYPE html>\n<html>Log in</html>"}, {}, "SET/test.csv: a web page, not csv; does its address want a login, or a click?"),
+        *((({f"test.{form}": POINTER}, {}, f"SET/test.{form}: is a Git LFS pointer, not the file;")) for form in ("csv", "json", "jsonl", "parquet")),
+        ({"test.csv": " <!DOCTYPE html>\n<html>Log in</html>"}, {}, "SET/test.csv: expected csv, got a web page; check whether its URL requires a login."),
         ({"test-0.parquet": SHARD, "test-1.parquet": SHARD[: len(SHARD) // 2]}, {}, "SET/test-1.parquet: damaged or not parquet ("),
         ({"test-0.parquet": SHARD, "test-1.parquet": b""}, {}, "SET/test-1.parquet: damaged or not parquet (Parquet file size is 0 bytes)."),
         ({"test.jsonl": "\n"}, {}, "SET/test.jsonl: the file is empty."),
-        ({"test.json": "[]"}, {}, "SET: holds no rows."),
-        ({"test.parquet": parquet(question(0)), "test.csv": "a\n1\n"}, {}, 'SET: the split "test" has files of several formats (test.csv and test.parquet); name some under files.'),
+        ({"test.json": "[]"}, {}, "SET: contains no rows."),
+        ({"test.parquet": parquet(question(0)), "test.csv": "a\n1\n"}, {}, 'SET: the split "test" has files of several formats (test.csv and test.parquet); list those of one under files.'),
         (GOOD | {"validation.jsonl": "\n"}, {"few_shot": "validation"}, "SET/validation.jsonl: the file is empty."),
         ({"set.py": "raise SystemExit", "README.md": ""}, {}, f"SET: {NOTHING}"),
         ({"data.zip": b"PK\x03\x04"}, {}, f"SET: {NOTHING}"),
@@ -70,22 +70,22 @@ NOTHING = "holds no data files that can be read (a loading script alone is not r
         (head("configs: all"), {}, f"SET: {UNREAD}Expected configs to be a list, but got 'all')."),
         (head("configs: [5]"), {}, f"SET: {UNREAD}"),
         (head("configs: [{data_files: x}]"), {}, f"SET: {UNREAD}Each config must include `config_name` field"),
-        (head("configs: [{config_name: 5, data_files: test.jsonl}]"), {}, f"SET: {UNREAD}5 is no text; a number is put in quotes)."),
+        (head("configs: [{config_name: 5, data_files: test.jsonl}]"), {}, f"SET: {UNREAD}5 is not text; put numbers in quotes)."),
         (listed("/etc/passwd"), {}, "SET: " + OUTSIDE.format("/etc/passwd")),
         (listed(["test.jsonl", "../../x.csv"]), {}, "SET: " + OUTSIDE.format("../../x.csv")),
         (listed("https://me:s3cret@127.0.0.1/x.csv"), {}, "SET: " + OUTSIDE.format("https://…@127.0.0.1/x.csv")),
         (listed("hf://datasets/me/other/x.csv"), {}, "SET: " + OUTSIDE.format("hf://datasets/me/other/x.csv")),
         (listed([5]), {}, "SET: " + OUTSIDE.format("5")),
         (head("configs: [{config_name: a, data_dir: ../..}]"), {}, "SET: " + OUTSIDE.format("../..")),
-        (listed("[test.jsonl"), {}, 'SET, configuration a: the files of the split "test" are not there ([test.jsonl).'),
+        (listed("[test.jsonl"), {}, 'SET, configuration a: files of the split "test" not found ([test.jsonl).'),
         (GOOD, {"files": {"test": "/etc/passwd"}}, "SET: " + OUTSIDE.format("/etc/passwd")),
         (GOOD, {"files": {"test": ["../x.csv"]}}, "SET: " + OUTSIDE.format("../x.csv")),
         (GOOD, {"files": {"test": "https://127.0.0.1:9/x.csv"}}, "SET: " + OUTSIDE.format("https://127.0.0.1:9/x.csv")),
-        (GOOD, {"files": {"tset": "test.jsonl"}}, 'SET: has no split "test". Did you mean "tset"?'),
-        (GOOD | {"x.xyz": "a"}, {"files": {"test": "x.xyz"}}, "SET/x.xyz: cannot tell its format from its name;"),
-        (GOOD, {"config": "gl"}, 'SET: has no configuration "gl" (its card lists none).'),
-        (listed("test.jsonl"), {"config": ["a", "b*"]}, 'SET: has no configuration "b*". Allowed: a.'),
-        (GOOD, {"revision": "../../x"}, 'SET: has no revision "../../x".'),
+        (GOOD, {"files": {"tset": "test.jsonl"}}, 'SET: split "test" not found. Did you mean "tset"?'),
+        (GOOD | {"x.xyz": "a"}, {"files": {"test": "x.xyz"}}, "SET/x.xyz: unknown file name extension;"),
+        (GOOD, {"config": "gl"}, 'SET: configuration "gl" not found (its dataset card lists none).'),
+        (listed("test.jsonl"), {"config": ["a", "b*"]}, 'SET: configuration "b*" not found. Allowed: a.'),
+        (GOOD, {"revision": "../../x"}, 'SET: revision "../../x" not found on the Hub.'),
     ],
 )  # fmt: skip
 def test_a_repository_that_cannot_be_read_is_named_with_what_is_wrong(hub, client, tmp_path, files, source, said):
@@ -104,13 +104,13 @@ def without_columns() -> dict:
 @pytest.mark.parametrize(
     ("files", "source", "kept", "dropped"),
     [
-        (without_columns(), {"files": {"test": "*.parquet"}}, 40, {"blank question": 1}),
+        (without_columns(), {"files": {"test": "*.parquet"}}, 40, {"empty question": 1}),
         (head("license: 2024-01-01"), {}, 1, {}),
         (GOOD | {"README.md": "---\nlicense: café\n---\n".encode("latin-1")}, {}, 1, {}),
         ({"dír [x] 'q'/test.jsonl": jsonl(question(0))}, {}, 1, {}),
         ({"test.parquet": parquet(question(0, question_stem=5))}, {}, 1, {}),
-        ({"test.jsonl": jsonl(question(0, choices={"A": "x", "B": "y"}), question(1))}, {}, 1, {"choices is a mapping, not a text": 1}),
-        ({"test.jsonl": jsonl(question(0, question_stem=None), question(1, choices=None), question(2, id=None))}, {}, 1, {"blank question": 1, "fewer than two options": 1}),
+        ({"test.jsonl": jsonl(question(0, choices={"A": "x", "B": "y"}), question(1))}, {}, 1, {"choices is a mapping, not text": 1}),
+        ({"test.jsonl": jsonl(question(0, question_stem=None), question(1, choices=None), question(2, id=None))}, {}, 1, {"empty question": 1, "fewer than two options": 1}),
         ({"test.jsonl": jsonl(*[question(i, answerKey=key) for i, key in enumerate(("Z", "un", 7, -1, ["A", "E"], "A"))])}, {}, 1, {"answer not among the options": 5}),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ def test_every_shipped_layout_with_a_column_gone_or_spoilt_is_named_or_counted()
         except DataError as error:
             said = str(error)
         if said:
-            assert f'{name}: there is no column "' in said, (name, column, odd)
+            assert f'{name}: column "' in said, (name, column, odd)
             continue
         items, counts = make_items(spoilt, task["prompt"], entry["columns"])
         assert counts["kept"] + sum(counts["dropped"].values()) == len(rows), (name, column, odd)

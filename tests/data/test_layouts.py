@@ -99,8 +99,8 @@ def test_last_option_may_be_missing_where_the_task_file_says_so():
 def test_passage_needs_its_question_and_its_text():
     columns = {"context": "t", "question": "q", "choices": ["a", "b"]}
     row = {"t": "T.", "q": "?", "a": "x", "b": "y"}
-    assert reason(row | {"q": " "}, "passage", columns) == "blank question"
-    assert reason(row | {"t": None}, "passage", columns) == "blank context"
+    assert reason(row | {"q": " "}, "passage", columns) == "empty question"
+    assert reason(row | {"t": None}, "passage", columns) == "empty context"
     assert make(row | {"t": ""}, "question", columns | {"context": "t|"})["context"] == ""
 
 
@@ -123,18 +123,18 @@ def test_joined_answers_lose_their_blanks_and_repeats():
     items, counts = make_items([row], "truth", TRUTH)
     assert (items[0]["choices"], items[0]["gold"], items[0]["target"]) == (["si", "claro", "non"], [0, 1], "claro")
     assert set(counts["repaired"]) == {
-        "blank answers removed",
+        "empty answers removed",
         "repeated answers removed",
-        "answers both right and wrong: kept as right",
+        "answers both correct and incorrect: used as correct",
     }
 
 
 def test_item_whose_wrong_answers_are_all_right_is_kept_out():
     assert (
         reason({"q": "?", "right": "en xaneiro", "wrong": "en xaneiro", "best": ""}, "truth", TRUTH)
-        == "no wrong answer"
+        == "no incorrect answer"
     )
-    assert reason({"q": "?", "right": ";", "wrong": "non", "best": ""}, "truth", TRUTH) == "no right answer"
+    assert reason({"q": "?", "right": ";", "wrong": "non", "best": ""}, "truth", TRUTH) == "no correct answer"
 
 
 CLOZE = {"context": "prompt", "choices": "candidates", "gold": "correct", "gold_is": "text"}
@@ -232,4 +232,4 @@ def test_pair_of_sentences_and_beginning_with_two_endings():
     columns = {"context": "p", "choices": ["s0", "s1"], "gold": "label", "gold_is": "index"}
     item = make({"p": "Para ir,", "s0": "anda.", "s1": "dorme.", "label": "1"}, "pair", columns)
     assert (item["context"], item["gold"]) == ("Para ir,", [1])
-    assert reason({"g": "Vai.", "b": ""}, "pair", {"good": "g", "bad": "b"}) == "blank option"
+    assert reason({"g": "Vai.", "b": ""}, "pair", {"good": "g", "bad": "b"}) == "empty option"

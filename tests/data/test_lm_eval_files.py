@@ -38,19 +38,19 @@ def test_local_keys_win_over_included_ones_and_includes_may_nest(tmp_path):
 def test_a_file_that_includes_itself_is_named(tmp_path):
     write(tmp_path, "a.yaml", "include: b.yaml\n")
     write(tmp_path, "b.yaml", "include: a.yaml\n")
-    with pytest.raises(ConfigError, match=r"a\.yaml: includes itself, by way of .*b\.yaml"):
+    with pytest.raises(ConfigError, match=r"a\.yaml: includes itself, through .*b\.yaml"):
         task_file.read("a.yaml", tmp_path)
 
 
 def test_a_missing_include_is_named(tmp_path):
     write(tmp_path, "a.yaml", "include: _gone_yaml\n")
-    with pytest.raises(ConfigError, match=r"a\.yaml: include: there is no file .*_gone_yaml"):
+    with pytest.raises(ConfigError, match=r"a\.yaml: include: file not found: .*_gone_yaml"):
         task_file.read("a.yaml", tmp_path)
 
 
 def test_a_group_is_refused_with_its_tasks(tmp_path):
     write(tmp_path, "g.yaml", "group: bench\ntask: [one, two]\n")
-    with pytest.raises(ConfigError, match=r"is a group of tasks, not one; name one of them\. It holds one, two"):
+    with pytest.raises(ConfigError, match=r"is a group of tasks; .* Tasks: one, two"):
         task_file.read("g.yaml", tmp_path)
 
 
@@ -59,11 +59,11 @@ def test_an_installed_task_is_found_by_its_name_and_a_wrong_name_gets_the_closes
     write(tmp_path, "family/one.yaml", "tag: many\ntask: family_gl\n")
     write(tmp_path, "family/group.yaml", "group: family\ntask:\n  - family_gl\n")
     assert task_file.find("family_gl", tmp_path / "elsewhere").name == "one.yaml"
-    with pytest.raises(ConfigError, match=r'no such task\. Did you mean "family_gl"\?'):
+    with pytest.raises(ConfigError, match=r'not found .*\. Did you mean "family_gl"\?'):
         task_file.find("family_g", tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match=r"is a tag of several tasks; name one of them\. It holds family_gl"):
+    with pytest.raises(ConfigError, match=r"is a tag of several tasks; .* Tasks: family_gl"):
         task_file.find("many", tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match=r"is a group of tasks, not one; name one of them\. It holds family_gl"):
+    with pytest.raises(ConfigError, match=r"is a group of tasks; .* Tasks: family_gl"):
         task_file.find("family", tmp_path / "elsewhere")
 
 
@@ -84,11 +84,11 @@ def test_without_lm_eval_a_name_needs_a_path(tmp_path, monkeypatch):
         ("fewshot_config: {fewshot_indices: [1]}", r"fewshot_config\.fewshot_indices is not supported"),
         ("fewshot_config: {sampler: balanced}", r"fewshot_config\.sampler is not supported"),
         ("dataset_kwargs: {data_dir: here}", r"dataset_kwargs\.data_dir is not supported"),
-        ("doc_to_text: '{{question'", "doc_to_text is no Jinja template"),
+        ("doc_to_text: '{{question'", "doc_to_text is not a valid Jinja template"),
         ("doc_to_choice: null", 'the key "doc_to_choice" is missing'),
-        ("test_split: null", 'has neither "test_split" nor "validation_split"'),
+        ("test_split: null", '"test_split" or "validation_split" is missing'),
         ("dataset_path: null", 'the key "dataset_path" is missing'),
-        ("dataset_path: ./data", "name its files with data_files"),
+        ("dataset_path: ./data", "list its files in data_files"),
     ],
 )
 def test_what_is_not_supported_is_said_by_file_and_key(tmp_path, line, words):
@@ -116,7 +116,7 @@ def test_a_function_is_not_run_unless_trusted_and_the_message_names_it_and_the_k
     write(tmp_path, "tools.py", "raise SystemExit('run!')\n")
     text = textwrap.dedent(SMALL) + "process_docs: !function tools.tidy\n"
     told = complaint(tmp_path, text)
-    assert "process_docs is the function tools.tidy" in told
+    assert "process_docs is the Python function tools.tidy" in told
     assert "trust_functions: true" in told
     _, found = settings(tmp_path, text, trust_functions=True)  # still only named, with the hash of its module
     assert (found["process_docs"]["function"], found["process_docs"]["file"]) == ("tools.tidy", "tools.py")
@@ -127,7 +127,7 @@ def test_functions_that_decide_no_prompt_need_no_trust_but_a_note(tmp_path):
     text = textwrap.dedent(SMALL).replace("multiple_choice", "generate_until").replace("doc_to_choice: [no, yes]", "")
     text += "process_results: !function tools.f1\nmetric_list: [{metric: bleu}, {metric: !function tools.rouge}]\n"
     _, found = settings(tmp_path, text)
-    assert found["notes"][0].endswith("its metrics bleu, tools.rouge are not computed as lm-eval does.")
+    assert found["notes"][0].endswith("its metrics bleu, tools.rouge are not computed as in lm-eval.")
     assert "process_results (tools.f1) is not run" in found["notes"][1]
 
 
@@ -175,10 +175,10 @@ OURS = """
 @pytest.mark.parametrize(
     ("protocol", "prompt", "source", "words"),
     [
-        ("letters", "verbatim", "lm-eval: theirs.yaml", r"asked with protocols: \[options\]"),
-        ("options", "pair", "lm-eval: theirs.yaml", "lm-eval goes with prompt: verbatim"),
-        ("options", "verbatim", "hub: a/b", "lm-eval goes with prompt: verbatim"),
-        ("options", "verbatim", "lm-eval: theirs.yaml, split: dev", "split has no meaning beside lm-eval"),
+        ("letters", "verbatim", "lm-eval: theirs.yaml", r"expected protocols: \[options\], got \[letters\]"),
+        ("options", "pair", "lm-eval: theirs.yaml", "prompt: verbatim and lm-eval require each other"),
+        ("options", "verbatim", "hub: a/b", "prompt: verbatim and lm-eval require each other"),
+        ("options", "verbatim", "lm-eval: theirs.yaml, split: dev", "split is not supported with lm-eval"),
     ],
 )
 def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, protocol, prompt, source, words):

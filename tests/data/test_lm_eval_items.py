@@ -41,12 +41,12 @@ def test_rows_that_cannot_be_laid_out_are_counted_by_reason(tmp_path):
     rows = [{"q": "?", "a": "si", "b": "non", "right": 0}, {"q": "?", "a": 3, "b": "non", "right": 0}]
     items, counts, _, _ = laid_out(tmp_path, yaml, rows)
     assert (len(items), counts["read"], counts["kept"]) == (1, 2, 1)
-    assert counts["dropped"] == {"doc_to_choice gives no list of texts": 1}
+    assert counts["dropped"] == {"doc_to_choice is not a list of texts": 1}
 
 
 def test_a_first_row_that_cannot_be_laid_out_is_an_error_because_it_decides_for_all(tmp_path):
     yaml = text(doc_to_text="'{{gone}}'", doc_to_target="0", doc_to_choice="[a, b]")
-    with pytest.raises(DataError, match=r"its first row cannot be laid out .*'gone' is undefined"):
+    with pytest.raises(DataError, match=r"the first row cannot be rendered .*'gone' is undefined"):
         laid_out(tmp_path, yaml, [{"q": "?"}])
 
 
@@ -109,9 +109,9 @@ def test_a_trusted_function_runs_and_an_absent_package_matters_only_when_used(tm
     rows = [{"q": "que?"}]
     items, _, _, _ = laid_out(tmp_path, yaml + "process_docs: !function tools.loud\n", rows, trust_functions=True)
     assert items[0]["context"] == "QUE?"
-    with pytest.raises(ConfigError, match=r"needs no_such_package\.metrics\.rouge, which is not installed"):
+    with pytest.raises(ConfigError, match=r"requires no_such_package\.metrics\.rouge, which is not installed"):
         laid_out(tmp_path, yaml + "process_docs: !function tools.needy\n", rows, trust_functions=True)
-    with pytest.raises(ConfigError, match=r"tools\.py has no such function"):
+    with pytest.raises(ConfigError, match=r"function not found in .*tools\.py"):
         laid_out(tmp_path, yaml + "process_docs: !function tools.gone\n", rows, trust_functions=True)
     with pytest.raises(ImportError):
         import no_such_package  # noqa: F401

@@ -59,12 +59,12 @@ def test_samples_of_the_few_shot_split_come_as_demonstrations():
 
 
 def test_set_without_samples_says_so():
-    with pytest.raises(DataError, match=r"summarization \(gl\): no samples are shipped"):
+    with pytest.raises(DataError, match=r"summarization \(gl\): samples not found"):
         load_items(TASKS["summarization"], "gl", source="samples", root=Path("/nowhere"))
 
 
 def test_unknown_language_names_the_closest():
-    with pytest.raises(ConfigError, match=r'Task belebele has no language "glg". Did you mean "gl"'):
+    with pytest.raises(ConfigError, match=r'task belebele: language "glg" not found. Did you mean "gl"'):
         load_items(TASKS["belebele"], "glg", source="samples")
 
 
@@ -105,7 +105,9 @@ def test_other_number_of_rows_than_expected_is_reported(tmp_path):
     text = (folder / "rivers.yaml").read_text("utf-8").replace("expected_rows: 2", "expected_rows: 3")
     (folder / "rivers.yaml").write_text(text, "utf-8")
     _, metadata = load_items(load_task(folder / "rivers.yaml"), "gl")
-    assert metadata["warnings"] == ["rivers (gl): 2 rows, the task file expects 3; it has changed upstream."]
+    assert metadata["warnings"] == [
+        "rivers (gl): expected 3 rows as in the task file, got 2; the dataset has changed upstream."
+    ]
 
 
 def test_kept_out_rows_are_counted_by_reason(tmp_path):
@@ -113,34 +115,32 @@ def test_kept_out_rows_are_counted_by_reason(tmp_path):
     task = write(tmp_path, "odd", "{question: q, choices: [a, b], gold: answer, gold_is: letter}", rows)
     items, metadata = load_items(task, "gl")
     assert metadata["rows"]["dropped"] == {
-        "blank question": 1,
+        "empty question": 1,
         "duplicated options": 1,
-        "blank option": 1,
+        "empty option": 1,
         "answer not among the options": 1,
     }
-    assert metadata["rows"]["repaired"] == {"answer withheld by the set": 1}
+    assert metadata["rows"]["repaired"] == {"answer withheld by the dataset": 1}
     assert [item["gold"] for item in items] == [[0], []]
     assert [item["source_row"] for item in items] == [0, 5]
-    assert "odd (gl): rows kept out (blank option): 1. The first is row 4 of 6." in metadata["warnings"]
+    assert "odd (gl): 1 row dropped (empty option). The first is row 4 of 6." in metadata["warnings"]
 
 
 def test_wrong_column_names_the_closest_one(tmp_path):
     task = write(tmp_path, "typo", "{question: qestion, choices: [a, b]}", "question,a,b\nx,y,z\n")
-    with pytest.raises(
-        DataError, match=r'typo \(gl\): typo.csv: there is no column "qestion". Did you mean "question"'
-    ):
+    with pytest.raises(DataError, match=r'typo \(gl\): typo.csv: column "qestion" not found. Did you mean "question"'):
         load_items(task, "gl")
 
 
 def test_set_of_unusable_rows_is_an_error(tmp_path):
     task = write(tmp_path, "none", "{question: q, choices: [a, b]}", "q,a,b\nx,y,y\n")
-    with pytest.raises(DataError, match=r"not one row can be evaluated: duplicated options \(1\)"):
+    with pytest.raises(DataError, match=r"no row can be evaluated: duplicated options \(1\)"):
         load_items(task, "gl")
 
 
 def test_file_of_another_checksum_is_refused(tmp_path):
     task = write(tmp_path, "pinned", "{question: q, choices: [a, b]}", "q,a,b\nx,y,z\n", sha256="0" * 64)
-    with pytest.raises(DataError, match="wrong checksum"):
+    with pytest.raises(DataError, match="checksum mismatch"):
         load_items(task, "gl")
 
 
@@ -195,5 +195,5 @@ def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
     items, metadata = load_items(task, "gl")
     artifacts.write(tmp_path / "items.parquet", ITEMS, items, metadata)
     assert "\ufffd" in items[1]["context"]
-    assert metadata["rows"]["repaired"] == {"half characters replaced by U+FFFD": 1}
+    assert metadata["rows"]["repaired"] == {"lone surrogates replaced by U+FFFD": 1}
     assert [item["extra"]["label"] for item in items] == ["1", "0", "1"]

@@ -60,19 +60,19 @@ def test_odd_line_ends_and_marks_lose_no_row(tmp_path, name, content, rows):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "a,b\n1,2\n".encode("utf-16"), "a.csv: UTF-16 text, or none at all; save it as UTF-8."),
-        ("a.tsv", "a\tb\n1\t2\n".encode("utf-16-le"), "a.tsv: UTF-16 text, or none at all; save it as UTF-8."),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16"), "a.csv: expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8."),
+        ("a.tsv", "a\tb\n1\t2\n".encode("utf-16-le"), "a.tsv: expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8."),
         ("a.csv", b"a\n1\n\xe9\n", "a.csv, line 3: not UTF-8 text (byte 4); save it as UTF-8."),
-        ("a.csv", zipped(), "a.csv: a zip archive or a workbook, not csv; unpack it, or export the sheet as CSV."),
+        ("a.csv", zipped(), "a.csv: expected csv, got a zip archive or workbook; unpack it, or export a sheet as CSV."),
         ("a.json", b"\xef\xbb\xbf \n", "a.json: the file is empty."),
         ("a.jsonl", "", "a.jsonl: the file is empty."),
-        ("a.csv", ",\n1,2\n", "a.csv: its first line names no column."),
-        ("a.csv", 'a,b\n"x\ny",1\n\n1,2,3\n', "a.csv, line 5: row 3 has 3 columns, the header 2; quote texts that hold the separator."),
-        ("a.csv", 'a,b\n1,2\n"3,4\n5,6\n', "a.csv, line 4: quotation marks out of place (unexpected end of data; the row begins in line 3)."),
-        ("a.tsv", 'a\tb\n"x\t1\n2\n', "a.tsv, line 3: row 3 has 1 columns, the header 2; quote texts that hold the separator."),
-        ("a.jsonl", '{"a": 1}\n' * 6 + '{"a": 1, "a": 2}', 'a.jsonl, line 7: not valid JSON (the key "a" is there twice).'),
-        ("a.json", DEEP, "a.json: not valid JSON (too deeply nested)."),
-        ("a.jsonl", f'{{"a": {"[" * 200}{"]" * 200}}}', "a.jsonl, line 1: too deeply nested."),
+        ("a.csv", ",\n1,2\n", "a.csv: the first line contains no column names."),
+        ("a.csv", 'a,b\n"x\ny",1\n\n1,2,3\n', "a.csv, line 5: row 3: expected 2 columns as in the header, got 3; quote texts that contain the separator."),
+        ("a.csv", 'a,b\n1,2\n"3,4\n5,6\n', "a.csv, line 4: misplaced quotation mark (unexpected end of data; the row begins in line 3)."),
+        ("a.tsv", 'a\tb\n"x\t1\n2\n', "a.tsv, line 3: row 3: expected 2 columns as in the header, got 1; quote texts that contain the separator."),
+        ("a.jsonl", '{"a": 1}\n' * 6 + '{"a": 1, "a": 2}', 'a.jsonl, line 7: not valid JSON (duplicate key "a").'),
+        ("a.json", DEEP, "a.json: not valid JSON (nested too deeply)."),
+        ("a.jsonl", f'{{"a": {"[" * 200}{"]" * 200}}}', "a.jsonl, line 1: nested too deeply."),
         ("a.parquet", "a,b\n1,2\n", "a.parquet: damaged or not parquet (Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file.)."),
     ],
 )  # fmt: skip
@@ -96,9 +96,9 @@ def test_what_is_no_file_is_told_apart(tmp_path):
     os.symlink(tmp_path / "loop.csv", tmp_path / "loop.csv")
     os.mkfifo(tmp_path / "pipe.csv")
     for name, said in (
-        ("folder.parquet", "is a folder; name a file in it."),
+        ("folder.parquet", "expected a file, got a directory; give the path of a file in it."),
         ("loop.csv", "cannot be read (Too many levels of symbolic links)."),
-        ("pipe.csv", "is not a file."),
+        ("pipe.csv", "is not a regular file."),
         ("x" * 300 + ".csv", "cannot be read (File name too long)."),
     ):
         with pytest.raises(DataError) as error:
@@ -120,7 +120,7 @@ def test_parquet_of_odd_columns(tmp_path):
     packed = write(tmp_path, "b.parquet.gz", gzip.compress(path.read_bytes()))
     assert read_rows(packed) == read_rows(path)
     pq.write_table(pa.table([[1], [2]], names=["a", "a"]), path)
-    with pytest.raises(DataError, match='the column "a" is there twice'):
+    with pytest.raises(DataError, match='duplicate column "a"'):
         read_rows(path)
     no_text = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
@@ -155,16 +155,16 @@ def become(row: dict, prompt="question", **columns):
         ([b"\xc3\xa9", "x"], (["é", "x"], [1])),
         ([str(i) for i in range(30)], ([str(i) for i in range(30)], [1])),
         (["a\u0301", "\u00e1"], (["a\u0301", "\u00e1"], [1])),  # two spellings of one letter are two texts
-        (["a", {"b": "c"}], "blank option"),
+        (["a", {"b": "c"}], "empty option"),
         ([["a"], ["b"]], (["a", "b"], [1])),
-        ([[{"x": 1}], "b"], "choices is a mapping, not a text"),
+        ([[{"x": 1}], "b"], "choices is a mapping, not text"),
         (DEEP, "fewer than two options"),
         (f"[{MANY}]", "fewer than two options"),
         ("['a', 'b'", "fewer than two options"),
-        ("{'a': 'b'}", "choices is a mapping, not a text"),
+        ("{'a': 'b'}", "choices is a mapping, not text"),
         (["a"], "fewer than two options"),
         (["a", " a "], "duplicated options"),
-        (["a", float("nan")], "blank option"),
+        (["a", float("nan")], "empty option"),
         (None, "fewer than two options"),
     ],
 )
@@ -205,12 +205,12 @@ def test_answer_that_fits_two_options_but_for_their_points_is_none():
 @pytest.mark.parametrize(
     ("changed", "found"),
     [
-        ({"s": {"stem": "x"}}, "context is a mapping, not a text"),
-        ({"s": [{"a": 1}]}, "context is a mapping, not a text"),
-        ({"k": {"a": 1}}, "category is a mapping, not a text"),
+        ({"s": {"stem": "x"}}, "context is a mapping, not text"),
+        ({"s": [{"a": 1}]}, "context is a mapping, not text"),
+        ({"k": {"a": 1}}, "category is a mapping, not text"),
         ({"s": ["a", None, "b"]}, "a b"),
-        ({"s": float("nan")}, "blank sentence"),
-        ({"s": "\u2028"}, "blank sentence"),
+        ({"s": float("nan")}, "empty sentence"),
+        ({"s": "\u2028"}, "empty sentence"),
         ({"s": "=1+1"}, "=1+1"),
         ({"s": "{{ x }} {context}"}, "{{ x }} {context}"),
         ({"s": "\ud83d half \udc00"}, "\ufffd half \ufffd"),
@@ -242,22 +242,22 @@ def test_half_of_a_split_is_not_chosen_in_silence(tmp_path):
     folder.mkdir(parents=True)
     write(folder, "test.csv", "s,l\na,1\n")
     write(folder, "test.jsonl", '{"s": "b", "l": 0}')
-    with pytest.raises(DataError, match=r"test.csv and test.jsonl are both the split test\."):
+    with pytest.raises(DataError, match=r"test.csv and test.jsonl are both the split test"):
         load_items(task(tmp_path, {"file": "x.csv"}), "gl", source=tmp_path / "data")
 
 
 def test_solved_examples_that_are_none_stop_the_set_and_a_bad_one_is_told(tmp_path):
     write(tmp_path, "a.csv", "s,l\na,1\n")
     write(tmp_path, "bad.csv", "z,l\na,1\n")
-    with pytest.raises(DataError, match=r"t \(gl\): not one solved example can be shown: blank sentence \(1\)\."):
+    with pytest.raises(DataError, match=r"t \(gl\): no few-shot example can be used: empty sentence \(1\)\."):
         load_items(task(tmp_path, {"file": "a.csv", "few_shot": "bad.csv"}), "gl")
     write(tmp_path, "some.csv", "s,l\nb,1\n,1\n")
     _, metadata = load_items(task(tmp_path, {"file": "a.csv", "few_shot": "some.csv"}), "gl")
-    assert metadata["warnings"] == ["t (gl): solved examples kept out (blank sentence): 1. The first is row 2 of 2."]
+    assert metadata["warnings"] == ["t (gl): 1 few-shot example dropped (empty sentence). The first is row 2 of 2."]
 
 
 def test_folder_of_nobody_is_said_before_anything_is_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"line 8: languages.gl.source: found .* cannot be the name of a file here"):
+    with pytest.raises(ConfigError, match=r"line 8: languages.gl.source: .* is not a valid file name on this system"):
         task(tmp_path, {"file": "~nobody-at-all/x.csv"})
 
 
@@ -276,7 +276,7 @@ WORDS = "1\tO\to\tDET\t_\t_\t2\tdet\t_\t_\n2\tcan\tcan\tNOUN\t_\t_\t0\troot\t_\t
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (WORDS.replace("2\tcan", "1\tcan"), ", sentence 1 (it ends before line 4): two words have the ID 1."),
+        (WORDS.replace("2\tcan", "1\tcan"), ", sentence 1 (it ends before line 4): duplicate ID 1."),
         (WORDS.replace("1\tO", f"{MANY}\tO"), ", sentence 1 (it ends before line 4): not CoNLL-U ("),
         (gzip.compress(WORDS.encode(), mtime=0)[:10] + b"\xff" * 30, ": cannot be read ("),
     ],

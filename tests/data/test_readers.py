@@ -64,10 +64,10 @@ def test_parquet_keeps_its_types(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", "a,b\n1,2,3\n", "row 2 has 3 columns, the header 2"),
-        ("a.csv", 'a,b\n1,"x\n2,y\n', "line 3: quotation marks out of place"),
+        ("a.csv", "a,b\n1,2,3\n", "row 2: expected 2 columns as in the header, got 3"),
+        ("a.csv", 'a,b\n1,"x\n2,y\n', "line 3: misplaced quotation mark"),
         ("a.csv", "", "the file is empty"),
-        ("a.csv", "a,a\n1,2\n", 'the column "a" is there twice'),
+        ("a.csv", "a,a\n1,2\n", 'duplicate column "a"'),
         ("a.csv", b"a\n\xe9\n", "not UTF-8 text"),
         ("a.jsonl", '{"a": 1}\n{"a": \n', "line 2: not valid JSON"),
         ("a.jsonl", "[1]\n", "line 1: expected a row"),
@@ -75,7 +75,7 @@ def test_parquet_keeps_its_types(tmp_path):
         ("a.json", "{", "not valid JSON"),
         ("a.parquet", b"PAR1 cut short", "damaged or not parquet"),
         ("a.csv.gz", b"\x1f\x8b cut short", "damaged or not csv"),
-        ("a.xlsx", b"PK", "cannot tell its format"),
+        ("a.xlsx", b"PK", "set format: csv, tsv"),
     ],
 )
 def test_damage_is_named_in_one_line(tmp_path, name, content, said):
@@ -86,7 +86,7 @@ def test_damage_is_named_in_one_line(tmp_path, name, content, said):
 
 
 def test_missing_file_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"gone.csv: there is no such file"):
+    with pytest.raises(DataError, match=r"gone\.csv: file not found\."):
         read_rows(tmp_path / "gone.csv")
 
 

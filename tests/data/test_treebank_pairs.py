@@ -126,7 +126,7 @@ def test_wrong_form_is_the_most_frequent_of_those_equal_in_all_other_features(tm
 def test_syncretic_forms_are_left_out_and_counted(tmp_path):
     same = [[f"sabes saber VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"], [f"sabes saber VERB {PLUR} 0 root"]]
     pairs = pairs_of(tmp_path, AGREEMENT, *same)
-    assert (pairs.rows, pairs.left_out) == ([], {"syncretic: right and wrong form are spelt alike": 1})
+    assert (pairs.rows, pairs.left_out) == ([], {"syncretic: correct and incorrect form are spelled alike": 1})
 
 
 def test_variant_of_the_right_form_is_no_wrong_form(tmp_path):
@@ -136,7 +136,9 @@ def test_variant_of_the_right_form_is_no_wrong_form(tmp_path):
         [f"van ir VERB {SING} 0 root"],
         [f"van ir VERB {PLUR} 0 root"],
     ]
-    assert pairs_of(tmp_path, AGREEMENT, *rows).left_out == {"syncretic: right and wrong form are spelt alike": 1}
+    assert pairs_of(tmp_path, AGREEMENT, *rows).left_out == {
+        "syncretic: correct and incorrect form are spelled alike": 1
+    }
 
 
 def test_slip_of_annotation_makes_no_syncretism():
@@ -211,7 +213,7 @@ def test_feature_may_be_taken_away_and_others_ignored(tmp_path):
     pairs = pairs_of(tmp_path, text, *rows)
     assert forms_of(pairs) == [("s1", "1", "nov", "nova")]
     assert pairs.rows[0]["swapped"] == "Gender=Fem|Animacy="
-    assert pairs.left_out == {"has the value to swap to already": 1}
+    assert pairs.left_out == {"already has the value to swap to": 1}
 
 
 def test_form_that_is_right_in_another_number_is_no_wrong_form(tmp_path):
@@ -224,7 +226,7 @@ def test_form_that_is_right_in_another_number_is_no_wrong_form(tmp_path):
     text = "pattern: mine\ntarget: {upos: NOUN, feats: {Case: Gen, Number: Sing}}\nswap: {Case: Nom}\n"
     assert len(pairs_of(tmp_path, text, *rows).rows) == 1
     pairs = pairs_of(tmp_path, text + "open: [Number]\n", *rows)
-    assert pairs.left_out == {"syncretic: right and wrong form are spelt alike": 1}
+    assert pairs.left_out == {"syncretic: correct and incorrect form are spelled alike": 1}
 
 
 def test_word_without_lemma_has_no_other_forms(tmp_path):

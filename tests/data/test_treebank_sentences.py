@@ -97,8 +97,8 @@ def test_missing_head_is_no_root(tmp_path):
     [
         ("# text = a\na b c\n", r"sentence 1 \(it ends before line 3\): not CoNLL-U"),
         (line("x", "a"), "not CoNLL-U"),
-        ("1\ta\ta\tX\t_\t_\t0\troot\t_", "has 9 columns, CoNLL-U has 10"),
-        (line("_", "a"), "a line has no ID"),
+        ("1\ta\ta\tX\t_\t_\t0\troot\t_", "expected 10 columns in each line, got 9"),
+        (line("_", "a"), "a line without an ID"),
     ],
 )
 def test_damaged_file_is_named_with_its_line(tmp_path, text, complaint):
@@ -107,7 +107,7 @@ def test_damaged_file_is_named_with_its_line(tmp_path, text, complaint):
 
 
 def test_missing_and_undecodable_files_are_named(tmp_path):
-    with pytest.raises(DataError, match=r"none\.conllu: there is no such file"):
+    with pytest.raises(DataError, match=r"none\.conllu: file not found\."):
         list(read_sentences(tmp_path / "none.conllu"))
     (tmp_path / "latin.conllu").write_bytes("1\tniño".encode("latin-1"))
     with pytest.raises(DataError, match=r"latin\.conllu: not UTF-8 text"):

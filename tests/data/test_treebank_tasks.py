@@ -139,7 +139,7 @@ def test_pairs_of_a_treebank_are_items_for_target_word(tmp_path):
     assert {"sentence_id": "a", "match_id": "3", "prompt_text": "A nena"}.items() <= first["extra"].items()
     assert metadata["source"]["patterns"] == ["subject_verb_number"]
     assert metadata["warnings"] == [
-        "gl.conllu: 1 sentences whose `# text` is not their tokens put together (b…); the tokens count."
+        "gl.conllu: 1 sentence with a `# text` that differs from the tokens (b); the tokens are used."
     ]
 
 
@@ -176,7 +176,7 @@ def test_data_of_ones_own_take_the_place_of_the_treebank(tmp_path):
 
 def test_treebank_beside_the_task_file_needs_no_samples(tmp_path):
     assert len(load_items(task(tmp_path, SOURCE), "gl", source="samples")[0]) == 2
-    with pytest.raises(DataError, match=r"mine \(gl\): no samples are shipped"):
+    with pytest.raises(DataError, match=r"mine \(gl\): samples not found"):
         load_items(task(tmp_path, "{treebank: 'https://x.org/y', pattern: object_case}"), "gl", source="samples")
 
 
@@ -186,17 +186,17 @@ def test_treebank_beside_the_task_file_needs_no_samples(tmp_path):
         ("{treebank: gl.conllu}", r'mine\.yaml, line 7: languages\.gl\.source: the key "pattern" is missing'),
         (
             "{treebank: gl.conllu, pattern: subject_verb}",
-            r'source: found "subject_verb", expected the name of a ready pattern or a file',
+            r'source: expected the name of an included pattern or a file .*, got "subject_verb"',
         ),
-        ("{treebank: gl.conllu, pattern: none.yaml}", r"none\.yaml: there is no such file"),
-        ("{file: gl.csv, pattern: subject_verb_number}", "pattern belongs to a treebank, and this source names none"),
-        ("{treebank: gl.conllu, file: gl.csv}", "found file and treebank, expected one of"),
+        ("{treebank: gl.conllu, pattern: none.yaml}", r"none\.yaml: file not found\."),
+        ("{file: gl.csv, pattern: subject_verb_number}", "pattern requires the key treebank"),
+        ("{treebank: gl.conllu, file: gl.csv}", "expected one of .*, got file and treebank"),
         (
             "{treebank: {file: a, url: 'https://b'}, pattern: subject_verb_number}",
-            "an entry of treebank has either url or file",
+            "each entry of treebank requires either url or file",
         ),
         ("{treebank: {fil: a}, pattern: subject_verb_number}", r'treebank\.fil: unknown key\. Did you mean "file"'),
-        ("{treebank: [], pattern: subject_verb_number}", r"treebank: found \[\], expected entries: at least 1"),
+        ("{treebank: [], pattern: subject_verb_number}", r"treebank: expected at least 1 list entry, got \[\]"),
     ],
 )
 def test_mistake_in_the_source_is_named(tmp_path, source, complaint):
@@ -205,20 +205,18 @@ def test_mistake_in_the_source_is_named(tmp_path, source, complaint):
 
 
 def test_prompt_that_pairs_do_not_fit_says_which_do(tmp_path):
-    complaint = 'a treebank makes no items of prompt "question". Allowed: pair, sentence, target_word'
+    complaint = 'treebanks do not support prompt "question". Allowed: pair, sentence, target_word'
     with pytest.raises(ConfigError, match=re.escape(complaint)):
         task(tmp_path, SOURCE, prompt="question", protocol="options")
 
 
 def test_missing_changed_and_useless_treebanks_are_named(tmp_path):
-    with pytest.raises(DataError, match=r"none\.conllu: there is no such file"):
+    with pytest.raises(DataError, match=r"none\.conllu: file not found\."):
         load_items(task(tmp_path, "{treebank: none.conllu, pattern: subject_verb_number}"), "gl")
     wrong = "{treebank: gl.conllu, pattern: subject_verb_number, sha256: " + "a" * 64 + "}"
-    with pytest.raises(DataError, match=r"gl\.conllu: wrong checksum"):
+    with pytest.raises(DataError, match=r"gl\.conllu: checksum mismatch"):
         load_items(task(tmp_path, wrong), "gl")
-    with pytest.raises(
-        DataError, match=r"gl\.conllu: not one pair; object_case: 0 words fit the target, 0 of them match"
-    ):
+    with pytest.raises(DataError, match=r"gl\.conllu: no pairs found; object_case: 0 words matched the target"):
         load_items(task(tmp_path, "{treebank: gl.conllu, pattern: object_case}"), "gl")
 
 
@@ -240,19 +238,19 @@ def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
     found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number"), load_pattern("object_case")])
     assert explain(found, examples=1).splitlines() == [
         "4 sentences, 14 words",
-        "2 of them where `# text` is not the tokens put together (b, b~2); the tokens count",
+        "2 of them: `# text` differs from the joined tokens, which are used (b, b~2)",
         "",
         "subject_verb_number (subject-verb number)",
-        "        4  words fit the target",
-        "        0    without the words related to it, or with a word forbidden",
+        "        4  words match the target",
+        "        0    related words missing, or a forbidden word present",
         "        4  matches",
         "        4  pairs, 2 lemmas",
         "    a  A nena [[canta|cantan]].",
         "        cantar: Number=Sing|Person=3 -> Number=Plur",
         "",
         "object_case (case of the object)",
-        "        0  words fit the target",
-        "        0    without the words related to it, or with a word forbidden",
+        "        0  words match the target",
+        "        0    related words missing, or a forbidden word present",
         "        0  matches",
         "        0  pairs, 0 lemmas",
     ]

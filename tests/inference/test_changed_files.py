@@ -187,7 +187,7 @@ def test_a_record_of_an_earlier_version_is_not_asked(place, base):
     write_record(place / "m.json", old)
     args = SimpleNamespace(models=[place / "m.json"], spec={"models": {"m": HOW}}, shard="1of1", requests=[])
     args.out, args.attempt = place / "1of1.json", (1, 1)
-    with pytest.raises(ArtifactError, match=r"m\.json: does not hold the contents of the model's files; delete it"):
+    with pytest.raises(ArtifactError, match=r"m\.json: hashes of the model's files not found"):
         infer.infer(args)
 
 

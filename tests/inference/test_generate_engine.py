@@ -153,7 +153,7 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
     lost = [name for name in found if found[name]["flag"]]
-    assert [found[name]["flag"] for name in lost] == ["error: out of memory, even alone"]
+    assert [found[name]["flag"] for name in lost] == ["error: out of memory in a batch of one prompt"]
     assert all(found[name] == expected[name] for name in found if name not in lost)
 
 
@@ -253,7 +253,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(monkeypatch):
 def test_a_row_that_does_not_fit_alone_is_flagged(monkeypatch):
     monkeypatch.setattr(engine, "decode", Limited(0))
     found, _ = run(tiny.loaded("llama"), rows(TEXTS[:2]))
-    assert {r["flag"] for r in found.values()} == {"error: out of memory, even alone"}
+    assert {r["flag"] for r in found.values()} == {"error: out of memory in a batch of one prompt"}
 
 
 def test_other_errors_are_not_taken_for_memory(monkeypatch):

@@ -26,8 +26,8 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols.schema import REQUESTS
 
 NAN = "error: the model returned NaN"
-NO_NUMBERS = "the model returns no numbers: nan nats for every token tried. Its weights are damaged, or too large"
-BEYOND = "error: a token is beyond the model's vocabulary"
+NO_NUMBERS = "the model returns NaN for all tested tokens. Its weights are damaged, or too large"
+BEYOND = "error: a token is outside the model's vocabulary"
 LONG = "O gato dorme no tellado e a cadela ladra na rúa. " * 6
 TEXTS = [("A casa é grande", 7, 15), (LONG + "Si", len(LONG), len(LONG) + 2), ("A choiva cae", 2, 12)]
 
@@ -180,26 +180,26 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n
 
 REFUSED = [
     # what a broken download or clone leaves
-    (content("config.json", ""), {}, "config.json is not valid JSON: half a download?"),
+    (content("config.json", ""), {}, "config.json is not valid JSON; the download may be incomplete"),
     (content("config.json", b"\xff\xfe\x00"), {}, "config.json is not valid JSON"),
     (content("config.json", "[]"), {}, "config.json is not the config of a transformers model"),
     (written("config.json", architectures=[3]), {}, "config.json is not the config of a transformers model"),
-    (cut(-100), {}, "model.safetensors is no whole safetensors file"),
-    (cut(0), {}, "model.safetensors is no whole safetensors file"),
-    (content("model.safetensors", LFS), {}, "is a Git LFS pointer and not the file itself; run `git lfs pull`"),
-    (content("tokenizer.json", LFS), {}, "is a Git LFS pointer and not the file itself; run `git lfs pull`"),
-    (sharded(content("model-00002-of-00004.safetensors", None)), {}, "lacks model-00002-of-00004.safetensors of the 4"),
+    (cut(-100), {}, "model.safetensors is not a complete safetensors file"),
+    (cut(0), {}, "model.safetensors is not a complete safetensors file"),
+    (content("model.safetensors", LFS), {}, "is a Git LFS pointer instead of the file itself. Run `git lfs pull`"),
+    (content("tokenizer.json", LFS), {}, "is a Git LFS pointer instead of the file itself. Run `git lfs pull`"),
+    (sharded(content("model-00002-of-00004.safetensors", None)), {}, "model-00002-of-00004.safetensors of the 4"),
     (sharded(content("model.safetensors.index.json", "{")), {}, "model.safetensors.index.json is not valid JSON"),
-    (sharded(content("model.safetensors.index.json", "[1]")), {}, "has no weight_map"),
-    (sharded(content("model.safetensors.index.json", None)), {}, "neither model.safetensors nor model.safetensors.ind"),
+    (sharded(content("model.safetensors.index.json", "[1]")), {}, "has no valid weight_map"),
+    (sharded(content("model.safetensors.index.json", None)), {}, "but neither model.safetensors nor model.safetens"),
     # no such model
-    (remade(t5), {}, "is an encoder-decoder (t5); only causal and masked models can be evaluated"),
-    (remade(t5), {"kind": "causal"}, "is an encoder-decoder (t5)"),
-    (remade(base_alone), {"arch": "bert"}, "(BertModel) whether it is causal or masked; set kind: causal or kind: mas"),
+    (remade(t5), {}, "expected a causal or masked model, got an encoder-decoder (t5)"),
+    (remade(t5), {"kind": "causal"}, "got an encoder-decoder (t5)"),
+    (remade(base_alone), {"arch": "bert"}, "(BertModel) does not determine whether it is causal or masked. Set kind:"),
     # tokenizers
-    (lambda folder: [path.unlink() for path in folder.glob("tokenizer*")], {}, "holds no tokenizer (tokenizer.json or"),
-    (content("tokenizer.json", "{"), {}, "tokenizer.json is not valid JSON: half a download?"),
-    (content("tokenizer.json", "{}"), {}, "tokenizer.json is no tokenizer"),
+    (lambda folder: [path.unlink() for path in folder.glob("tokenizer*")], {}, "no tokenizer (tokenizer.json or"),
+    (content("tokenizer.json", "{"), {}, "tokenizer.json is not valid JSON"),
+    (content("tokenizer.json", "{}"), {}, "tokenizer.json is not a tokenizer"),
 ]  # fmt: skip
 
 
@@ -214,23 +214,23 @@ def test_the_model_step_refuses_it_in_one_line(ask, spoil, given, said):
 HEAD, MIDDLE, UP = "lm_head.weight", "model.layers.1.mlp.down_proj.weight", "model.layers.1.mlp.up_proj.weight"
 
 NEVER_ASKED = [
-    (weights(lambda w: w.pop(HEAD)), {}, "lacks 1 weights that a causal LlamaForCausalLM needs (lm_head.weight, …)"),
-    (weights(lambda w: w.pop(UP)), {}, "it would be scored with random numbers"),
-    (written("config.json", num_hidden_layers=9), {}, "lacks 54 weights"),
-    (written("config.json", model_type="gpt2"), {}, "lacks 40 weights that a causal GPT2LMHeadModel needs"),
-    (written("config.json", vocab_size=100), {}, "2 weights in {folder} have another shape than its config.json says (lm"),
+    (weights(lambda w: w.pop(HEAD)), {}, "1 of the weights of a LlamaForCausalLM not found in {folder} (lm_head"),
+    (weights(lambda w: w.pop(UP)), {}, "1 of the weights of a LlamaForCausalLM"),
+    (written("config.json", num_hidden_layers=9), {}, "54 of the weights"),
+    (written("config.json", model_type="gpt2"), {}, "40 of the weights of a GPT2LMHeadModel"),
+    (written("config.json", vocab_size=100), {}, "2 of the weights in {folder} do not match its config.json (lm"),
     (written("config.json", model_type="llamma"), {}, "model type `llamma`"),
     (written("config.json", model_type=None), {}, "Should have a `model_type` key in its config.json"),
     (written("config.json", hidden_size="32"), {}, "Validation error for field 'hidden_size'"),
     (written("config.json", num_attention_heads=0), {}, "ZeroDivisionError"),
-    (remade(base_alone), {"arch": "bert", "kind": "masked"}, "lacks 6 weights that a masked BertForMaskedLM needs"),
-    (lambda folder: None, {"arch": "bert", "kind": "causal"}, 'is a masked language model (BertForMaskedLM): set kind'),
+    (remade(base_alone), {"arch": "bert", "kind": "masked"}, "6 of the weights of a BertForMaskedLM"),
+    (lambda folder: None, {"arch": "bert", "kind": "causal"}, 'is a masked language model (BertForMaskedLM). Set kind: masked'),
     (lambda folder: None, {"kind": "masked"}, "Unrecognized configuration class"),
     (written("tokenizer_config.json", model_max_length="512"), {}, "the tokenizer in {folder} cannot be loaded"),
     (content("tokenizer_config.json", "[]"), {}, "the tokenizer in {folder} cannot be loaded"),
     (tokenizer_with(normalizer=NO_MAP), {}, f"the tokenizer in {{folder}} cannot be loaded: {PANIC}: Precompiled"),
     (splitting("("), {}, "the tokenizer in {folder} cannot be loaded: Oniguruma error"),
-    (lambda folder: None, {"chat": True}, "chat is true, and its tokenizer has no chat template"),
+    (lambda folder: None, {"chat": True}, "chat is true, but its tokenizer has no chat template"),
 ]  # fmt: skip
 
 
@@ -238,7 +238,7 @@ NEVER_ASKED = [
 def test_a_model_that_cannot_be_loaded_is_noted_in_one_line_for_every_evaluation(ask, tmp_path, spoil, given, said):
     found = ask(spoil, **given)
     for reason in {found[evaluation] for evaluation in found if isinstance(found[evaluation], str)}:
-        assert said.replace("{folder}", str(tmp_path / "model")) in reason or "needs a causal model" in reason
+        assert said.replace("{folder}", str(tmp_path / "model")) in reason or "requires a causal model" in reason
         assert "\n" not in reason
     assert isinstance(found["s"], str)
 
@@ -256,15 +256,15 @@ def test_a_text_that_makes_the_tokenizer_panic_costs_its_evaluation_and_no_other
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{{ raise_exception('no system turns') }}", "refuses these turns: no system turns"),
-        ("{% for %}", "refuses these turns: Expected an expression"),
-        ("{{ messages[0].nothing.more }}", "refuses these turns: 'dict object' has no attribute 'nothing'"),
-        ("{{ messages + 3 }}", "refuses these turns: can only concatenate"),
-        ("{{ 1 / 0 }}", "refuses these turns: division by zero"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "refuses these turns: maximum recursion"),
+        ("{{ raise_exception('no system turns') }}", "chat template failed: no system turns"),
+        ("{% for %}", "chat template failed: Expected an expression"),
+        ("{{ messages[0].nothing.more }}", "chat template failed: 'dict object' has no attribute 'nothing'"),
+        ("{{ messages + 3 }}", "chat template failed: can only concatenate"),
+        ("{{ 1 / 0 }}", "chat template failed: division by zero"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "chat template failed: maximum recursion"),
         ("{{ ''.__class__.__mro__ }}", "is unsafe"),
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "not come to an end in 0.2"),
-        ("{{ 7 ** (9 ** 9) }}", "not come to an end in 0.2"),  # while it is compiled
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "did not finish within 0.2"),
+        ("{{ 7 ** (9 ** 9) }}", "did not finish within 0.2"),  # while it is compiled
     ],
 )
 def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypatch, template, said):
@@ -284,8 +284,8 @@ def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypat
         (times("cls.predictions.bias", float("nan")), {"arch": "bert"}, NO_NUMBERS, None),
         (lambda folder: None, {"max_length": 64}, [None, "truncated: 185 tokens left out", None], [None] * 2),
         (
-            lambda folder: None, {"max_length": 4}, ["error: a span of 8 tokens does not fit in 4", "truncated", "error: a span of"],
-            ["error: 20 tokens of prompt and 4 to generate do not fit into the model's 4"] * 2,
+            lambda folder: None, {"max_length": 4}, ["error: expected a span of at most 4 tokens, got 8", "truncated", "error: expected a span"],
+            ["error: expected at most 4 tokens, got 20 of the prompt and 4 to generate"] * 2,
         ),
         (with_template("{# nothing #}"), {}, [None] * 3, ["error: the prompt is empty"] * 2),
     ],
@@ -392,7 +392,7 @@ class T(PreTrainedTokenizerFast): pass
 
 @pytest.mark.parametrize(
     ("kind", "own_tokenizer", "said"),
-    [("odd", False, "brings code of its own"), ("odd", True, "brings code of its own"), ("llama", False, None)],
+    [("odd", False, "custom code"), ("odd", True, "custom code"), ("llama", False, None)],
 )
 def test_code_in_a_model_folder_is_run_only_where_it_is_trusted(ask, tmp_path, monkeypatch, kind, own_tokenizer, said):
     mark = tmp_path / "mark"
@@ -433,7 +433,7 @@ def test_a_pickle_with_code_in_it_runs_nothing_even_where_pickles_are_allowed(as
     with pytest.raises(ModelError, match=r"only pickled weights, which can run code .* allow_pickle: true"):
         ask(plant)
     shutil.rmtree(tmp_path / "model")
-    assert "holds more than weights" in ask(plant, allow_pickle=True)["s"]
+    assert "pickle contains more than weights" in ask(plant, allow_pickle=True)["s"]
     assert not (tmp_path / "mark").exists()
 
 

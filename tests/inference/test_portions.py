@@ -102,7 +102,7 @@ def test_one_id_for_two_requests_is_refused_across_portions(monkeypatch):
     twins = requests.set_column(column, "request_id", [["same", "same"]])
     monkeypatch.setattr(cutting, "PORTION", 1)
     assert len(portions(twins)) == 2
-    with pytest.raises(Exception, match="request same: two rows with this id ask different things"):
+    with pytest.raises(Exception, match="request same: two rows with this ID have different content"):
         score(tiny.loaded(), twins)
 
 

@@ -109,7 +109,7 @@ def test_sigterm_between_batches_keeps_what_is_finished(tmp_path):
     with stoppable() as stop:
         journal = Journal(tmp_path / "j", "key", stop=stop, seconds=1e9)
         os.kill(os.getpid(), signal.SIGTERM)
-        with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batches are kept"):
+        with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batch is stored"):
             run(loaded, journal=journal)
     rows, counters = run(loaded, journal=Journal(tmp_path / "j", "key"))
     assert counters["batches_resumed"] == 1

@@ -95,7 +95,7 @@ def test_a_share_that_is_not_there_is_lost_with_a_reason_and_no_shorter_table(as
     assert lost
     assert counts["answered"] == len(paths) - len(lost)
     for evaluation, reason in lost.items():
-        assert "does not hold its outputs any more" in reason
+        assert f"outputs not found in {tmp_path / 'store'}" in reason
         assert artifacts.metadata(tmp_path / "out" / "scores" / f"{evaluation}.parquet")["unavailable"] == reason
         assert rows(tmp_path / "out", evaluation) == {}
 

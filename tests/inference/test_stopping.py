@@ -99,7 +99,7 @@ def test_before_a_batch_a_signal_ends_the_job_there(job, evaluation, place, numb
     with monkeypatch.context() as patched:
         begun = batches(patched)
         strike(patched, f"vernacular.inference.{place}", number=number)
-        with pytest.raises(Stopped, match=f"^stopped by {number.name}: .* kept; the next run goes on from there.$"):
+        with pytest.raises(Stopped, match=f"^stopped by {number.name}: .* stored; the next run resumes from there.$"):
             run_group([record], {evaluation: paths[evaluation]}, tmp_path)
     assert not begun
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -111,7 +111,7 @@ def test_a_batch_in_work_is_finished_and_kept(job, tmp_path, monkeypatch):
     for evaluation, place in (("a", "scoring.execute.within_memory"), ("b", "generation.generate.decode")):
         with monkeypatch.context() as patched:
             calls = strike(patched, f"vernacular.inference.{place}", number=signal.SIGTERM)
-            with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batches are kept; the next"):
+            with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batch is stored; the next"):
                 run_group([record], {evaluation: paths[evaluation]}, tmp_path)
         assert len(calls) == 1
     assert len(list((tmp_path / "journal").glob("*/*.part"))) == 2
@@ -136,7 +136,7 @@ def test_batches_of_an_earlier_portion_are_kept(job, tmp_path, monkeypatch):
         with pytest.raises(Stopped) as stopped:
             run_group([record], {"a": paths["a"]}, tmp_path)
     assert len(begun) > 1
-    assert f"{len(begun)} finished batches are kept" in str(stopped.value)
+    assert f"{len(begun)} finished batch" in str(stopped.value)
     run_group([record], {"a": paths["a"]}, tmp_path)
     [path] = (tmp_path / SCORES.name).glob("*/*.parquet")
     assert artifacts.metadata(path, anywhere=True)["counters"]["batches_resumed"] == len(begun)
@@ -192,7 +192,7 @@ def test_the_second_signal_does_not_interrupt_the_writing_that_the_first_began(t
         os.kill(os.getpid(), signal.SIGUSR1)
 
     strike(monkeypatch, "vernacular.core.artifacts.replacing", number=signal.SIGTERM)
-    with pytest.raises(Stopped, match="SIGUSR1: 2 finished batches are kept"):
+    with pytest.raises(Stopped, match="SIGUSR1: 2 finished batches are stored"):
         stopped_while(work)
     assert Journal(tmp_path / "j", "key").known == 2
 
@@ -228,5 +228,5 @@ def test_a_signal_while_torch_is_imported_ends_the_job_with_the_line_of_any_othe
     finally:
         process.kill()
     assert process.returncode == 1
-    assert said == f"infer: stopped by {number.name}: what is finished is kept; the next run goes on from there.\n"
+    assert said == f"infer: stopped by {number.name}: finished outputs are stored; the next run resumes from there.\n"
     assert not (tmp_path / "asked.json").exists()

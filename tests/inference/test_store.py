@@ -46,7 +46,7 @@ def test_damaged_or_foreign_evaluation_counts_as_none(tmp_path, caplog):
     assert store.get("f" * 40, SCORES) is None
     path.write_bytes(path.read_bytes()[:-20])
     assert store.get("k" * 40, SCORES) is None
-    assert "another evaluation" in caplog.text
+    assert f"expected the evaluation {'f' * 40}, got {'k' * 40}" in caplog.text
     assert "damaged" in caplog.text
 
 
@@ -92,7 +92,7 @@ def test_torn_part_is_dropped_with_a_note(tmp_path, cut):
     last.write_bytes(last.read_bytes()[:cut])
     again = Journal(tmp_path / "j", "key")
     assert (again.done("b1"), again.done("b2")) == ([ROW], None)
-    assert "torn or damaged" in again.notes[0]
+    assert "incomplete or damaged" in again.notes[0]
 
 
 def test_part_of_another_key_is_dropped_with_a_note(tmp_path):
@@ -101,7 +101,7 @@ def test_part_of_another_key_is_dropped_with_a_note(tmp_path):
     part.rename(part.with_name(part.name.replace("other.", "key.")))
     again = Journal(tmp_path / "j", "key")
     assert again.done("b1") is None
-    assert "of another evaluation" in again.notes[0]
+    assert "from another evaluation" in again.notes[0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
@@ -111,7 +111,7 @@ def test_signal_writes_everything_down_and_stops(tmp_path, number):
         journal = Journal(tmp_path / "j", "key", stop=stop, seconds=1e9)
         journal.add("b1", [ROW])
         os.kill(os.getpid(), number)
-        with pytest.raises(Stopped, match="2 finished batches are kept"):
+        with pytest.raises(Stopped, match="2 finished batches are stored"):
             journal.add("b2", [ROW])
     assert signal.getsignal(number) == handler
     assert Journal(tmp_path / "j", "key").done("b2") == [ROW]
@@ -121,7 +121,7 @@ def test_a_second_signal_does_not_end_what_writes_down_its_answers_but_ctrl_c_do
     with stoppable() as stop:
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM):
             os.kill(os.getpid(), number)
-        with pytest.raises(Stopped, match="stopped by SIGUSR1: 1 finished batches are kept"):
+        with pytest.raises(Stopped, match="stopped by SIGUSR1: 1 finished batch is stored"):
             Journal(tmp_path / "j", "key", stop=stop, seconds=1e9).add("b1", [ROW])
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

@@ -101,7 +101,7 @@ def test_policy_that_wants_a_token_the_tokenizer_lacks_is_refused(policy):
 
 
 def test_unknown_policy_is_refused():
-    with pytest.raises(ModelError, match="allowed: auto, always, never, eos"):
+    with pytest.raises(ModelError, match="expected auto, always, never or eos as bos"):
         bos_policy(tiny.loaded("llama", bos="sometimes"))
 
 

@@ -128,7 +128,10 @@ def test_grew_tse_tables(tmp_path):
     assert (token[0]["Index"], token[0]["form_grammatical"], token[0]["form_ungrammatical"]) == ("0", "null", "NA")
     assert float(token[0]["p_form_grammatical"]) == pytest.approx(0.5)
     assert float(token[0]["I_form_ungrammatical"]) == pytest.approx(2.0)
-    assert (token[1]["p_form_grammatical"], token[1]["error"]) == ("", "error: 0 masked words in the text, not one")
+    assert (token[1]["p_form_grammatical"], token[1]["error"]) == (
+        "",
+        "error: expected one masked word in the text, got 0",
+    )
     sentence = read_csv(tmp_path / "evaluation_sentence.csv")
     assert float(sentence[0]["p_form_grammatical"]) == pytest.approx(-3.0)
     assert float(sentence[0]["I_form_ungrammatical"]) == pytest.approx(4.0)
@@ -138,7 +141,7 @@ def test_grew_tse_tables(tmp_path):
 def test_each_tool_has_a_readme_of_differences(tmp_path):
     for protocol in ("letters", "cloze", "target_word"):
         write(tmp_path / protocol, protocol, [], [])
-        assert "would have written, this is why" in (tmp_path / protocol / "README.txt").read_text("utf-8")
+        assert "Differences from" in (tmp_path / protocol / "README.txt").read_text("utf-8")
 
 
 def pair(options, gold=(0,), scores=None, predicted=None, correct=None, values=(), flag=None, **rest):

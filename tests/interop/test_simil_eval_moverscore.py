@@ -123,7 +123,5 @@ def test_a_vocabulary_without_the_special_tokens_is_named():
     encoder = stub(["a"], [0], {"a": 5})
     with pytest.raises(ModelError) as error:
         simil_eval.tokenize(encoder, ["a"])
-    assert str(error.value) == (
-        "stub: its vocabulary has neither [CLS] and [SEP] nor a token for unknown words, so it has no moverscore of the "
-        'variant "simil-eval".'
-    )
+    for part in ("stub: ", "[CLS] and [SEP]", 'variant "simil-eval"'):
+        assert part in str(error.value)

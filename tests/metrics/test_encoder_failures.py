@@ -1,4 +1,4 @@
-"""An encoder that cannot be had or used costs the metrics that it measures, with a reason, and nothing else."""
+"""An encoder that is unavailable or fails costs the metrics that it measures, with a reason, and nothing else."""
 
 import json
 import shutil
@@ -72,16 +72,16 @@ BROKEN = {
     "a config that is none": (content("config.json", b"[]"), "cannot be loaded"),
     "an unknown architecture": (key("config.json", model_type="brt"), "cannot be loaded"),
     "a tokenizer with half a regex": (
-        key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "this encoder cannot be "
+        key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "the encoder cannot be "
     ),
     "another width": (key("config.json", hidden_size=48), "cannot be loaded"),
     "a width that is a text": (key("config.json", hidden_size="wide"), "cannot be loaded"),
     "a tokenizer that is none": (content("tokenizer.json", b"{}"), "cannot be loaded"),
-    "more layers than weights": (key("config.json", num_hidden_layers=5), "lacks 32 weights"),
-    "a layer gone": (without("layer.1."), "lacks 16 weights"),
-    "another model's weights": (weights(lambda tensors: {f"x.{n}": t for n, t in tensors.items()}), "random numbers"),
-    "weights of nothing": (weights(lambda tensors: {n: t * float("nan") for n, t in tensors.items()}), "no numbers (nan)"),
-    "tokens the model does not know": (more_tokens, "beyond its model's vocabulary"),
+    "more layers than weights": (key("config.json", num_hidden_layers=5), "32 of the encoder's weights"),
+    "a layer gone": (without("layer.1."), "16 of the encoder's weights"),
+    "another model's weights": (weights(lambda tensors: {f"x.{n}": t for n, t in tensors.items()}), "weights not found"),
+    "weights of nothing": (weights(lambda tensors: {n: t * float("nan") for n, t in tensors.items()}), "returns NaN"),
+    "tokens the model does not know": (more_tokens, "outside its model's vocabulary"),
 }  # fmt: skip
 
 
@@ -146,23 +146,21 @@ def test_one_that_could_not_be_fetched_costs_its_own_metric_alone(whole):
     gone = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
     found, metadata = measured({"cosine": gone, "default": tiny.record(whole)})
     assert set(found) == {"moverscore", "bertscore"}
-    assert metadata["without"] == {
-        "cosine": "gone: this encoder cannot be had: nobody/gone: there is no such repository."
-    }
+    assert metadata["without"] == {"cosine": "gone: encoder unavailable: nobody/gone: there is no such repository."}
     assert found == measured({"default": tiny.record(whole)}, ALL[1:])[0]
 
 
 def test_a_layer_that_is_not_there_concerns_the_metric_that_reads_it(whole):
     found, metadata = measured({"default": tiny.record(whole, layer=11)})
     assert set(found) == {"cosine", "moverscore"}
-    assert metadata["without"] == {"bertscore": "tiny: has layers 0 to 3, and layer 11 was asked for."}
+    assert metadata["without"] == {"bertscore": "tiny: expected a layer from 0 to 3, got 11."}
 
 
 def test_an_encoder_that_brings_code_is_not_run(whole, tmp_path):
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(tmp_path)
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
-    assert {"it brings code of its own, which is not run" in reason for reason in
+    assert {"it requires custom code, which is not run" in reason for reason in
             measured({"default": tiny.record(tmp_path)})[1]["without"].values()} == {True}  # fmt: skip
     assert not (tmp_path / "ran").exists()
 
@@ -173,5 +171,5 @@ def test_too_little_memory_is_the_machines_fault_and_fails_the_job(whole, monkey
         raise MemoryError
 
     monkeypatch.setattr("transformers.AutoModel.from_pretrained", short)
-    with pytest.raises(MachineError, match="tiny: this encoder does not fit in memory"):
+    with pytest.raises(MachineError, match="tiny: the encoder does not fit in memory"):
         measured({"default": tiny.record(whole)}, [metric])

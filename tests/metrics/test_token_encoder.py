@@ -68,7 +68,7 @@ def test_layers_are_those_of_transformers_and_normed_once(folders, tmp_path, nam
     first, last = made.embed(texts[:1], (1,)), made.embed(texts[:1], (made.n_layers,))
     assert [list(states) for (states,) in (first, last)] == [[1], [made.n_layers]], "kept apart"
     for layer in (-1, made.n_layers + 1):
-        with pytest.raises(ModelError, match=f"has layers 0 to {made.n_layers}, and layer {layer} was asked for"):
+        with pytest.raises(ModelError, match=f"expected a layer from 0 to {made.n_layers}, got {layer}"):
             made.embed(texts, (layer,))
 
 
@@ -101,15 +101,15 @@ def test_lower_casing_is_that_of_berts_own_tokenizer_and_for_one_call_alone(fold
 def test_what_cannot_be_loaded_is_one_sentence_with_the_way_out():
     missing = OSError("no file named model.safetensors.\nSee the docs.")
     assert str(cannot_load("e", missing, allow_pickle=True)) == (
-        "e: this encoder cannot be loaded (no file named model.safetensors)."
+        "e: the encoder cannot be loaded (no file named model.safetensors)."
     )
     assert str(cannot_load("e", missing, allow_pickle=False)) == (
-        "e: this encoder cannot be loaded (no file named model.safetensors. "
+        "e: the encoder cannot be loaded (no file named model.safetensors. "
         "Weights in pickle files are read only with allow_pickle: true)."
     )
     with pytest.raises(ModelError) as error:
         refuse_random("e", {"missing_keys": {"b.weight", "a.weight", "pooler.dense.bias"}})
-    assert str(error.value) == "e: this encoder lacks 2 weights (a.weight, …); they would be random numbers."
+    assert str(error.value) == "e: 2 of the encoder's weights not found (a.weight, …). Use a complete checkpoint."
 
 
 def test_of_an_encoder_with_a_decoder_the_encoder_reads(folders, tmp_path):

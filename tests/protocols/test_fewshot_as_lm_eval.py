@@ -61,5 +61,5 @@ def test_another_seed_is_another_draw():
 
 
 def test_too_small_a_pool_is_said():
-    with pytest.raises(ConfigError, match=r"t\.gl: 3 solved examples need 4 rows to draw from, found 3"):
+    with pytest.raises(ConfigError, match=r"t\.gl: expected at least 4 rows for shots: 3, got 3"):
         ours({0: "a"}, list("abc"), 3, exclude=True)

@@ -41,15 +41,10 @@ def test_marks_of_a_prompt_within_an_item_are_text_and_stand_once(mark, protocol
 @pytest.mark.parametrize(
     ("shots", "rows", "aside", "said"),
     [
-        (
-            1,
-            1,
-            0,
-            "1 demonstrations asked for, but only 1 rows .* draw them from, one of which must be left to ask; lower",
-        ),
-        (50, 50, 0, "50 demonstrations asked for, but only 50 rows .*, one of which must be left to ask; lower"),
-        (3, 9, 2, "3 demonstrations asked for, but only 2 rows with a known answer to draw them from; lower"),
-        (1, 0, 0, "1 demonstrations asked for, but only 0 rows with a known answer to draw them from; lower"),
+        (1, 1, 0, "at least 1 row with a known answer .* and at least one item to evaluate, got 1"),
+        (50, 50, 0, "at least 50 rows .* and at least one item to evaluate, got 50"),
+        (3, 9, 2, r"at least 3 rows with a known answer as few-shot examples, got 2\. Set a smaller value of shots"),
+        (1, 0, 0, "at least 1 row .* as few-shot examples, got 0"),
     ],
 )
 def test_set_too_small_for_its_demonstrations_says_how_small(shots, rows, aside, said):

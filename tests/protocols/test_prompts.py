@@ -1,7 +1,9 @@
 import pytest
 from support.asking import ask, item, spans
 from vernacular.core.errors import ConfigError
+from vernacular.protocols import request_rows
 from vernacular.protocols.prompts import FOLDER, load_labels
+from vernacular.protocols.schema import REQUESTS
 
 CAPITAL = item(question="Cal é a capital?", choices=["Lugo", "Santiago", "Vigo", "Ourense"], gold=[1])
 
@@ -12,7 +14,7 @@ def test_every_prompt_file_is_complete(path):
 
 
 def test_an_unknown_language_is_told_how_to_be_added():
-    with pytest.raises(ConfigError, match=r'no prompts for language "is".*\n.*is\.yaml'):
+    with pytest.raises(ConfigError, match=r'prompts for the language "is" not found.*\n.*is\.yaml'):
         ask([CAPITAL], "question", "letters", language="is")
 
 
@@ -102,10 +104,10 @@ def test_the_request_id_is_the_content():
 @pytest.mark.parametrize(
     ("protocol", "change", "message"),
     [
-        ("letters", {"style": "open"}, 'letters has no style "open"'),
-        ("minimal_pair", {"shots": 2}, "takes no demonstrations"),
-        ("letters", {"permutation": 2}, r'no option "permutation". Did you mean "permutations"'),
-        ("letters", {"permutations": True}, "must be of type int"),
+        ("letters", {"style": "open"}, 'unknown style "open" of letters'),
+        ("minimal_pair", {"shots": 2}, "expected shots: 0, got 2"),
+        ("letters", {"permutation": 2}, r'unknown option "permutation". Did you mean "permutations"'),
+        ("letters", {"permutations": True}, "expected int for option permutations, got True"),
         ("target_word", {"evaluation_type": "token"}, 'Did you mean "token-level"'),
         ("lettres", {}, 'Did you mean "letters"'),
     ],
@@ -132,3 +134,14 @@ def test_odd_texts_make_requests_that_fit_the_schema(tmp_path):
         rows, _ = ask(items, "question", protocol)
         write(tmp_path / protocol, REQUESTS, rows, {})
         assert {r["item_id"] for r in rows} == {f"i{n}" for n in range(len(odd))}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in REQUESTS.schema.names if name not in ("request_id", "item_id", "role")]
+)
+def test_every_component_of_a_request_is_in_its_row_and_its_id(name):
+    plain = request_rows._row(CAPITAL, "answer", kind="generate", prefix="", text="A")
+    other = request_rows._row(CAPITAL, "answer", **{"kind": "generate", "prefix": "", "text": "A", name: "another"})
+    assert set(plain) == set(REQUESTS.schema.names)
+    assert other[name] == "another"
+    assert other["request_id"] != plain["request_id"]

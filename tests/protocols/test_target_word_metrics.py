@@ -73,5 +73,5 @@ def test_sentence_level_stands_apart():
 def test_one_bad_row_is_an_error_of_that_row():
     items = [BOY | {"context": "no mask here"}, BOY | {"item_id": "i2", "choices": ["null", "NA"]}]
     bad, good = rows_of(items, {"token:0": -1.0})
-    assert bad["flag"] == "error: 0 masked words in the text, not one"
+    assert bad["flag"] == "error: expected one masked word in the text, got 0"
     assert (good["flag"], good["prediction"], good["correct"]) == (None, "null", True)

@@ -62,8 +62,8 @@ def test_a_generation_goes_as_far_as_the_file_says_and_past_no_chat_template():
 def test_an_example_that_cannot_be_shown_leaves_the_item_unasked_with_the_reason():
     items = [evaluated("i", 0, context="Q", choices=["a", "b"]), example(0, cannot="no text")]
     rows, told = ask(items, "verbatim", "options", shots=1)
-    assert [row["role"] for row in rows] == ["unasked: one of its solved examples cannot be shown (no text)"]
-    assert told["unasked"] == {"i": "one of its solved examples cannot be shown (no text)"}
+    assert [row["role"] for row in rows] == ["unasked: one of its few-shot examples is invalid (no text)"]
+    assert told["unasked"] == {"i": "one of its few-shot examples is invalid (no text)"}
 
 
 def test_a_language_without_prompt_lines_and_examples_before_a_last_word_are_no_hindrance():
@@ -77,5 +77,5 @@ def test_a_language_without_prompt_lines_and_examples_before_a_last_word_are_no_
     ("protocol", "style"), [("generation", "open"), ("generation", "simil-eval"), ("letters", "default")]
 )
 def test_no_other_way_of_asking_takes_such_a_task(protocol, style):
-    with pytest.raises(ConfigError, match="has its own wording"):
+    with pytest.raises(ConfigError, match="has its own prompt text"):
         ask([evaluated("i", 0, context="Q")], "verbatim", protocol, style=style)

@@ -38,7 +38,7 @@ def test_a_folder_with_other_files_is_never_emptied(tmp_path):
     given = write_run(tmp_path / "run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    with pytest.raises(ArtifactError, match="holds other files than a report page"):
+    with pytest.raises(ArtifactError, match="contains files that are not of a report"):
         build(out=tmp_path / "mine", **given)
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
@@ -66,5 +66,5 @@ def test_evaluations_written_side_by_side_make_the_same_page(tmp_path, page):
 def test_a_missing_result_is_named(tmp_path):
     given = write_run(tmp_path / "run")
     (given["results"] / MODELS[0] / "tasks" / f"{EVALUATIONS[0]}.parquet").unlink()
-    with pytest.raises(ArtifactError, match=r"plain/tasks/olas\.gl\.options\.0shot\.parquet: there is no such file"):
+    with pytest.raises(ArtifactError, match=r"plain/tasks/olas\.gl\.options\.0shot\.parquet: file not found"):
         build(out=tmp_path / "page", **given)

@@ -30,7 +30,7 @@ def test_the_leaderboard_shows_values_intervals_items_and_the_best(browser):
     assert "⚑\u20091" in cell
     assert "best" in cell
     assert len(browser.all(".board td.best")) == 1
-    assert len(browser.all(".board .mark")) == 2  # the best, and one that is not told apart from it
+    assert len(browser.all(".board .mark")) == 2  # the best, and one that is not significantly different from it
 
 
 def test_values_closer_than_their_intervals_are_wide_look_alike(browser):
@@ -104,11 +104,11 @@ def test_a_cell_leads_to_its_task_its_items_and_one_item_and_back(browser):
     browser.until("document.querySelectorAll('.plot svg').length === 4")
     browser.click(browser.one(".controls a.button"))
     ready_items(browser)
-    assert browser.texts(".items tbody .badge")[:2] == ["✗ wrong"] * 2
+    assert browser.texts(".items tbody .badge")[:2] == ["✗ incorrect"] * 2
     browser.click(browser.one(".items tbody th a"))
     assert browser.text("h1") == "Item i258"  # the widest margin that =cmd() got wrong: 258 = 3 × 86
     assert browser.text(".sent") == prompt_of(258)
-    assert browser.texts(".options .badge") == ["✓ right", "● chosen"]
+    assert browser.texts(".options .badge") == ["✓ correct", "● selected"]
     assert browser.texts(".nats") == ["2.0", "3.0"]  # 0.5 for the blank and 1.5 + option for the word
     browser.driver.back()
     browser.until("document.querySelector('table.items')")
@@ -172,7 +172,7 @@ def test_a_text_without_blanks_is_cut_where_its_words_end(browser):
 
 def test_a_chat_template_is_shown_around_the_prompt_and_not_in_it(browser):
     browser.open(address("item", WRITING, "plain", "w1"))
-    assert browser.text("section section h2") == "Prompt as sent, through the chat template"
+    assert browser.text("section section h2") == "Prompt as sent, with chat template"
     assert browser.texts(".sent") == [
         "<|user|>\n",
         "Питање 1:",
@@ -195,7 +195,7 @@ def test_a_comparison_leads_to_the_items_won_and_lost(browser):
     won = browser.one("a[href$='show=won']")
     assert won.text == "2"
     browser.click(won)
-    assert browser.texts(".items tbody .badge") == ["▲ won", "▲ won"]
+    assert browser.texts(".items tbody .badge") == ["▲ improved", "▲ improved"]
     browser.choose("#show", "lost")
     browser.until("document.querySelectorAll('.items tbody tr').length === 1")
     assert HOSTILE["i4"] in browser.text(".items tbody")
@@ -228,7 +228,7 @@ def test_provenance_names_models_data_sets_runs_and_time(browser):
         "truncated",
         "9 of 10 matched",
         "12.5 s",
-        "its own, trusted",
+        "custom, trusted",
     ):
         assert expected in text
     assert browser.all("main b") == []
@@ -283,14 +283,14 @@ def test_what_could_not_be_had_is_said_where_its_values_would_stand(browser):
     browser.open(address("task", GONE))
     assert "No value could be computed" in browser.text("main")
     browser.open(address("items", GONE, "plain"))
-    assert "plain has no answers in gone.gl.letters.0shot" in browser.text("main")
+    assert "plain has no outputs for gone.gl.letters.0shot" in browser.text("main")
     browser.open("#/provenance")
     assert "<b>gated</b>" in browser.text("main")
 
 
 def test_an_unknown_name_is_said_and_not_an_error(browser):
     browser.open(address("task", "no.such.thing"))
-    assert "There is no evaluation “no.such.thing”." in browser.text("main")
+    assert "Evaluation “no.such.thing” not found" in browser.text("main")
 
 
 def test_even_markup_that_got_in_could_not_run(browser):

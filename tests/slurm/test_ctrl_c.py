@@ -27,8 +27,8 @@ def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_run
     assert place.wait() == 1
     stopped = time.time()
     assert len(place.batches()) <= answered + 2, "the batch in hand is finished, and no other"
-    assert "finished batches are kept; the next run goes on from there." in place.said()
-    assert "What is finished is kept. To go on from there, run the same command again." in place.said()
+    assert "stored; the next run resumes from there." in place.said()
+    assert "To resume, run the same command again." in place.said()
     assert "Traceback" not in place.said()
     place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
     assert not list((place.folder / ".snakemake").glob("locks/*"))
@@ -50,8 +50,8 @@ def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(place):
     os.killpg(place.process.pid, signal.SIGINT)
     assert place.wait() == 1  # nobody lets it go
     assert not alive(pid)
-    assert "infer: stopped by SIGINT: what is finished is kept; the next run goes on from there." in place.said()
-    assert "What is finished is kept. To go on from there, run the same command again." in place.said()
+    assert "infer: stopped by SIGINT: finished outputs are stored; the next run resumes from there." in place.said()
+    assert "To resume, run the same command again." in place.said()
     assert "Traceback" not in place.said()
     place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
     assert not place.batches()

@@ -72,7 +72,7 @@ def test_a_store_that_is_lost_is_made_again(place):
     place.faults[-1] = (*place.faults[-1][:2], 0.0)  # nothing was kept
     assert place.wait() == 1
     # the second where it was lost between the making of a folder and the writing of a file there
-    assert re.search("results/store does not hold its outputs any more|the store cannot be written", place.said())
+    assert re.search("outputs not found in results/store|the store cannot be written", place.said())
     shutil.rmtree(lost)
 
 

@@ -21,7 +21,7 @@ def leaderboard(metrics_table, tmp_path):
 
 def test_lists_stand_between_overview_and_languages_and_only_where_given(leaderboard, comparison_row, overall_row):
     book, _ = leaderboard({"language": "Comparisons"}, overall=[overall_row()], comparisons=[comparison_row()])
-    assert book.sheetnames == ["overview", "across tasks", "comparisons", "Comparisons (2)", "provenance"]
+    assert book.sheetnames == ["overview", "overall", "comparisons", "Comparisons (2)", "provenance"]
     book, _ = leaderboard()
     assert book.sheetnames == ["overview", "gl", "provenance"]
 
@@ -57,13 +57,13 @@ def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboar
     assert [(sheet[at].value, sheet[at].data_type) for at in ("A2", "B2")] == [("=1+1", "s"), ("@x", "s")]
     assert [sheet.cell(2, column).value for column in range(13, 20)] == [None] * 7
     assert sheet.cell(2, 10).value == "Not comparable: no items in common."
-    assert book["across tasks"]["C2"].data_type == "s"
+    assert book["overall"]["C2"].data_type == "s"
 
 
 def test_nothing_compared_is_said(leaderboard, comparison_row):
     book, _ = leaderboard(comparisons=[comparison_row(headline=False)], overall=[])
     assert book["comparisons"]["A1"].value == "No comparisons of headline metrics."
-    assert book["across tasks"]["A1"].value == "No results across tasks."
+    assert book["overall"]["A1"].value == "No aggregates over tasks."
 
 
 def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall_row):
@@ -74,7 +74,7 @@ def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall
         overall_row(model="b", mean=0.4),
     ]
     _, path = leaderboard(overall=rows)
-    again = pd.read_excel(path, sheet_name="across tasks")
+    again = pd.read_excel(path, sheet_name="overall")
     assert list(zip(again["scope"], again["rank"], again["model"], strict=True)) == [
         ("all", 1, "b"),
         ("all", 1, "c"),
@@ -98,18 +98,18 @@ def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall
         ),
         (
             {"significant": False, "better": None, "difference": 0.004},
-            "No significant difference (+0.4 points); 500 items would have shown one of 2.5 points or more.",
+            "No significant difference (+0.4 points); minimum detectable difference with 500 items: 2.5 points.",
         ),
         (
-            {"significant": False, "better": None, "smallest_difference": None, "note": "3 items left out."},
-            "No significant difference (+3.1 points). 3 items left out.",
+            {"significant": False, "better": None, "smallest_difference": None, "note": "3 items excluded"},
+            "No significant difference (+3.1 points). Note: 3 items excluded.",
         ),
         (
             {"better": None, "higher_is_better": None},
             "mine differs from base by +3.1 points (95 % interval +1.2 points to +5.0 points); neither direction is better.",
         ),
         ({"significant": None, "better": None, "p_value": None}, "Not tested: +3.1 points."),
-        ({"difference": float("nan")}, "Not comparable: no item has a value on both sides."),
+        ({"difference": float("nan")}, "Not comparable: no item has a value for both models."),
     ],
 )
 def test_a_comparison_in_words(comparison_row, changes, said):

@@ -16,7 +16,7 @@ DATASET = {
         "sha256": "5a",
         "licence": "x",
     },
-    "rows": {"read": 12, "taken": 9, "dropped": {"blank sentence": 3}, "repaired": {"trailing full stop": 1}},
+    "rows": {"read": 12, "taken": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
     "warnings": ["cola (gl): 12 rows, expected 14"],
 }
 TOLD = {
@@ -38,8 +38,8 @@ TOLD = {
 def test_everything_that_went_otherwise_is_a_note():
     found = [(row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in notes_of(TOLD)]
     assert found == [
-        ("cola", "unavailable", "no cosine: e5: gone.", None),
-        ("cola", "left out", "blank sentence", 3),
+        ("cola", "unavailable", "cosine not computed: e5: gone.", None),
+        ("cola", "left out", "empty sentence", 3),
         ("cola", "repaired", "trailing full stop", 1),
         ("cola", "rows", "cola (gl): 12 rows, expected 14", None),
         ("cola", "not asked", "no gap", 2),

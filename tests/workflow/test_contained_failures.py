@@ -77,8 +77,8 @@ def test_what_dies_panics_or_is_missing_costs_its_own_values_alone(place):
     }  # fmt: skip
     assert all("absent.jsonl" in why[model, LOST] for model in models)
     for evaluation in (SENTENCES, OPTIONS):
-        assert "SIGKILL (out of memory?)" in why["killed", evaluation]
-        assert "SIGKILL (out of memory?)" in why["killed-loading", evaluation]
+        assert "SIGKILL (probable cause: out of memory)" in why["killed", evaluation]
+        assert "SIGKILL (probable cause: out of memory)" in why["killed-loading", evaluation]
         assert "a regex too many" in why["panics", evaluation]
 
 

@@ -100,4 +100,4 @@ def test_without_the_styles_of_other_tools_they_are_unknown_and_the_others_are_n
     place.config["evaluations"][-1] |= {"styles": ["default", "simil-eval"]}
     run = place.run("-n")
     assert run.returncode != 0
-    assert 'evaluations[2].styles[1]: found "simil-eval". Allowed: default, open.' in said(run)
+    assert 'evaluations[2].styles[1]: unknown value "simil-eval". Allowed: default, open.' in said(run)

@@ -77,7 +77,7 @@ def place(hub, tmp_path_factory):
 def test_a_gated_model_is_named_with_what_to_do_and_the_rest_goes_on(place):
     run = place.run()
     assert run.returncode == 1
-    assert f"{MODEL}: gated. Accept its terms at" in run.stdout + run.stderr
+    assert f"{MODEL}: access is gated. Accept the terms at" in run.stdout + run.stderr
     assert "HF_TOKEN" in run.stdout + run.stderr
     assert "gated" in place.notes().query("kind == 'unavailable'")["note"].iloc[0]
 
@@ -128,9 +128,9 @@ def test_what_fails_with_a_token_at_hand_is_told_without_it(place, hub):
     place.config["models"] |= {name: {"source": f"me/{name}@main"} for name in ("lost", "broken", "refused")}
     run = place.run("--verbose", "--printshellcmds", "--until", "model")
     said = run.stdout + run.stderr
-    assert "me/lost: not on the Hub, or private." in said
-    assert "me/broken: not in the local cache, and the Hub cannot be reached (it answers 500)." in said
-    assert "me/refused: the Hub refuses access (401). Is HF_TOKEN right" in said
+    assert "me/lost: not found on the Hub, or private." in said
+    assert "me/broken: not in the local cache, and the Hub cannot be reached (HTTP 500)." in said
+    assert "me/refused: the Hub denied access (HTTP 401). Check that HF_TOKEN is valid" in said
     assert hub.token not in said
     assert {token for _, path, token in hub.log if "/broken/" in path} == {hub.token}
 

@@ -20,14 +20,14 @@ def test_what_a_lost_encoder_measures_is_missing_with_a_reason_until_it_is_there
     }
     run = place.run()
     assert run.returncode == 1
-    assert "the summary is made, but without what could not be had" in run.stdout + run.stderr
+    assert "the summary is written, but results are missing" in run.stdout + run.stderr
     notes = place.notes().query("kind == 'unavailable'")
     assert set(notes["evaluation"]) == {EVALUATION}
-    told = dict(reason.removeprefix("no ").split(": ", 1) for reason in notes["note"])
+    told = dict(reason.split(" not computed: ", 1) for reason in notes["note"])
     assert set(told) == {"cosine", "bertscore"}
     assert "nowhere" in told["cosine"]
     assert "cut" in told["bertscore"]
-    assert "half a download" in told["bertscore"]
+    assert "download may be incomplete" in told["bertscore"]
     values = place.results().set_index("metric")
     assert values.loc["exact_match", "n"] == 3, "what needs no encoder is there"
     assert not set(values.index[values["n"] > 0]) & {"cosine_correct", "bertscore_correct"}

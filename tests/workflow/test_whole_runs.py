@@ -102,7 +102,7 @@ def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(pl
         assert re.search(rf"^{stage}: ", place.said, re.MULTILINE), stage
         assert re.search(rf"^{stage} +\d+ +[\d.]+", place.said, re.MULTILINE), stage
         assert list((place.folder / "logs" / stage).iterdir())
-    assert "The results lie in results/summary:" in place.said
+    assert "Results in results/summary:" in place.said
 
 
 def test_a_job_loads_its_model_once_and_says_so(place):
@@ -178,7 +178,7 @@ def test_what_does_not_apply_to_a_masked_model_is_named(place):
     results = place.results()
     notes = place.notes()
     refused = notes.query("model == 'masked' and kind == 'not applicable'")
-    assert "letters needs a causal model; masked is a masked one" in set(refused["note"])
+    assert "letters requires a causal model, and masked is a masked model" in set(refused["note"])
     assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
 
 

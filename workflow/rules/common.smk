@@ -118,4 +118,4 @@ onsuccess:
 # after Ctrl-C or a failure, also print how to resume
 onerror:
     clear_unavailable(Path("resources"), Path("results"))
-    print("What is finished is kept. To go on from there, run the same command again.", file=sys.stderr)
+    print("Finished results are kept. To resume, run the same command again.", file=sys.stderr)

@@ -26,6 +26,6 @@ rule items:
         spec=lambda wildcards: spec("items", **specs.of_items(CONFIG)),
         folder=above_output(1),
     message:
-        "items: read and normalise the data sets"
+        "items: read the datasets"
     shell:
         "python -m vernacular items --spec - --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -29,7 +29,7 @@ rule model:
         spec=lambda wildcards: spec("fetch", **specs.of_model(CONFIG, wildcards.model)),
         base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
     message:
-        "model: fetch {wildcards.model} and record what it is"
+        "model: fetch {wildcards.model} and record its properties"
     shell:
         "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
@@ -58,7 +58,7 @@ rule infer:
     params:
         spec=lambda wildcards: spec("infer", libraries={}, **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
     message:
-        "infer: ask {wildcards.base} (part {wildcards.shard}) everything that the store does not hold yet"
+        "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
@@ -88,7 +88,7 @@ rule answers:
         spec=lambda wildcards: spec("collect", **specs.of_inference(CONFIG, [wildcards.model])),
         folder=above_output(2),
     message:
-        "answers: lay out what {wildcards.model} answered"
+        "answers: write the outputs of {wildcards.model}"
     shell:
         "python -m vernacular answers --spec - --model {input.model:q} --requests {input.requests:q}"
         ' --asked {input.asked:q} --store "$VERNACULAR_STORE" --out {params.folder:q} --log {log:q} <<< {params.spec:q}'

@@ -23,7 +23,7 @@ rule encoder:
     params:
         spec=lambda wildcards: spec("fetch", **specs.of_encoder(CONFIG, wildcards.encoder)),
     message:
-        "encoder: fetch {wildcards.encoder} and record what it is"
+        "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
         "python -m vernacular encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
@@ -54,7 +54,7 @@ rule similarity:
         spec=spec("similarity", **specs.of_similarity(CONFIG)),
         folder=above_output(1),
     message:
-        "similarity: compare what {wildcards.model} generated with the options"
+        "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
@@ -92,7 +92,7 @@ rule metrics:
         spec=lambda wildcards: spec("metrics", **specs.of_metrics(CONFIG, wildcards.model)),
         folder=above_output(2),
     message:
-        "metrics: compute the per-item results and values of {wildcards.model}"
+        "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
         "python -m vernacular metrics --spec - --model {input.model:q}"
         " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
@@ -120,7 +120,7 @@ rule compat:
         spec=spec("export", **specs.of_compat(CONFIG)),
         folder=above_output(1),
     message:
-        "compat: write the results of {wildcards.model} as the tools do that people come from"
+        "compat: export the results of {wildcards.model} in the formats of the source tools"
     shell:
         "python -m vernacular compat --spec - --items-folder resources/items --tasks {input.tasks:q}"
         " --out {params.folder:q} --log {log:q} <<< {params.spec:q}"

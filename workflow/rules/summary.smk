@@ -29,7 +29,7 @@ rule compare:
     params:
         spec=spec("compare", **specs.of_comparisons(CONFIG)),
     message:
-        "compare: pairs of models on the same items, and each one's place"
+        "compare: compare pairs of models on the same items, and rank all models"
     shell:
         "python -m vernacular compare --spec - --results results --items-folder resources/items"
         " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
@@ -62,7 +62,7 @@ rule summary:
     params:
         spec=spec("summary", **specs.of_summary(CONFIG)),
     message:
-        "summary: gather the values of all models into tables and spreadsheets"
+        "summary: write the tables and spreadsheets of all models"
     shell:
         "python -m vernacular summary --spec - --metrics {input.metrics:q} --out results/summary --log {log:q} <<< {params.spec:q}"
 
@@ -79,8 +79,8 @@ rule report:
         report(
             directory("results/report"),
             caption="../report/page.rst",
-            category="The page",
-            labels={"what": "open the page"},
+            category="Report",
+            labels={"contents": "HTML report"},
             htmlindex="index.html",
         ),
     log:
@@ -97,7 +97,7 @@ rule report:
     params:
         spec=spec("report", **specs.of_report(CONFIG)),
     message:
-        "report: make the page to look into the results with"
+        "report: write the HTML report"
     shell:
         "python -m vernacular report --spec - --results results --models {input.models:q}"
         " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
@@ -119,6 +119,6 @@ rule complete:
         mem_mb=500,
         runtime=5,
     message:
-        "complete: check that nothing is missing from the summary"
+        "complete: check that no results are missing from the summary"
     shell:
         "python -m vernacular complete --notes {input.notes:q} --out {output:q} --log {log:q}"

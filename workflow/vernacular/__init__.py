@@ -1,3 +1,3 @@
-"""Vernacular: evaluate language models in the languages they are weakest in."""
+"""Vernacular: evaluation of language models in low-resource languages."""
 
 __version__ = "0.1.0"

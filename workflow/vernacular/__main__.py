@@ -10,7 +10,7 @@ try:
 
     status = main(supervised=True)
 except KeyboardInterrupt:  # before the command started
-    print("stopped; the next run begins here.", file=sys.stderr)
+    print("Interrupted. Run the same command again to repeat it.", file=sys.stderr)
     status = 130
 if status == 130:  # a normal exit would wait until the threads of a download have completed their files
     sys.stdout.flush()

@@ -19,9 +19,10 @@ from vernacular.core.errors import MachineError, UserError, first_line, is_conta
 log = logging.getLogger("vernacular")
 
 _MOST_DEATHS = 4  # of the process of one command, each in another evaluation
-_ATTEMPT = "1of3: after the last attempt, write why the results are missing and end with status 0"
+_ATTEMPT = "attempt and number of attempts: 1of3; the last one writes why results are missing and exits with status 0"
 # the rules pass it on standard input: Linux limits arguments to 128 KB, which a few hundred evaluations exceed
-_SPEC = "what to make, as JSON (vernacular.config.dependencies); - reads it from standard input"
+_ABOUT = "Run one stage of the workflow without Snakemake; the rules of the workflow run the same commands."
+_SPEC = "specification of the outputs as JSON (vernacular.config.dependencies); - reads it from standard input"
 
 
 def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             return status
         log_to(args.log)
         if not _is_last(args):
-            print(f"{args.verb}: {reason}; it is tried again.", file=sys.stderr)
+            print(f"{args.verb}: {reason}. The next attempt runs it again.", file=sys.stderr)
             return 128 - status
         died = getattr(_module(args.run), "died", None)
         if died is None or not died(args, reason):
@@ -67,7 +68,7 @@ def _run(args) -> int:
     except UserError as error:
         return _fail(args, error)
     except KeyboardInterrupt:
-        print(f"{args.verb}: stopped; the next run does it again.", file=sys.stderr)
+        print(f"{args.verb}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
     except BaseException as error:
         if isinstance(error, OSError) and (refused := refusal(error)):
@@ -101,8 +102,8 @@ def _give_up(args, reason: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m vernacular", description=__doc__.split("\n")[0])
-    commands = parser.add_subparsers(dest="verb", required=True, metavar="verb")
+    parser = argparse.ArgumentParser(prog="python -m vernacular", description=_ABOUT)
+    commands = parser.add_subparsers(dest="verb", required=True, metavar="command")
 
     def verb(name: str, run: str, about: str, *, spec: bool = True, contained: bool = False) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
@@ -114,8 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = verb("check", "check", "say what is wrong with a config file, or what it asks for", spec=False)
-    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")])
+    check = verb("check", "check", "validate a config file and list its evaluations", spec=False)
+    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
 
     items = verb("items", "items", "read datasets into items", contained=True)
     items.add_argument("--out", type=Path, required=True, help="directory of the items files")
@@ -124,40 +125,46 @@ def _parser() -> argparse.ArgumentParser:
     requests.add_argument("--items-folder", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True, help="directory of the requests files")
 
-    treebank = verb("treebank", "treebank", "make minimal pairs from treebanks, and show how", spec=False)
+    treebank = verb("treebank", "treebank", "extract minimal pairs from treebanks and explain the steps", spec=False)
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
-    treebank.add_argument("--pattern", nargs="+", required=True, help="ready patterns by name, or files (….yaml)")
+    treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
     treebank.add_argument(
-        "--forms", type=Path, nargs="*", default=[], help="more word forms: CoNLL-U or UniMorph files"
+        "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
     )
-    treebank.add_argument("--explain", action="store_true", help="show counts per step, and examples (the default)")
-    treebank.add_argument("--examples", type=int, default=5, help="how many pairs to show of each pattern")
-    treebank.add_argument("--csv", type=Path, help="write all pairs in Grew-TSE's columns")
+    treebank.add_argument(
+        "--explain", action="store_true", help="print counts per step, and examples (default without --csv)"
+    )
+    treebank.add_argument("--examples", type=int, default=5, help="number of pairs to print per pattern")
+    treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
 
     for name in ("model", "encoder"):
-        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record what it is", contained=True)
+        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record its properties", contained=True)
         fetch.add_argument("--out", type=Path, required=True)
         if name == "model":
-            fetch.add_argument("--base", type=Path, help="record of the base, for an adapter")
+            fetch.add_argument("--base", type=Path, help="record of the base model, for an adapter")
 
     infer = verb(
-        "infer", "infer", "ask a base and its adapters everything that the store does not hold yet", contained=True
+        "infer", "infer", "compute the outputs of a base model and its adapters that the store lacks", contained=True
     )
-    infer.add_argument("--models", type=Path, nargs="+", required=True, help="records: the base, then its adapters")
+    infer.add_argument(
+        "--models", type=Path, nargs="+", required=True, help="records of the base model, then of its adapters"
+    )
     infer.add_argument("--requests", type=Path, nargs="+", required=True)
-    infer.add_argument("--shard", default="1of1", help="which part of the work this job does: 2of4")
-    infer.add_argument("--out", type=Path, required=True, help="written when all is answered")
+    infer.add_argument("--shard", default="1of1", help="shard of the work, and number of shards: 2of4")
+    infer.add_argument("--out", type=Path, required=True, help="status file, written at the end")
     infer.add_argument("--store", type=Path, required=True)
     infer.add_argument("--threads", type=int, default=1)
 
-    answers = verb("answers", "collect:answers", "lay out what one model answered from the store")
+    answers = verb("answers", "collect:answers", "write one model's outputs from the store to its results")
     answers.add_argument("--model", type=Path, required=True)
     answers.add_argument("--requests", type=Path, nargs="+", required=True)
-    answers.add_argument("--asked", type=Path, nargs="+", required=True, help="what infer left, a file per shard")
-    answers.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+    answers.add_argument("--asked", type=Path, nargs="+", required=True, help="status files of infer, one per shard")
+    answers.add_argument("--out", type=Path, required=True, help="directory of the model's results")
     answers.add_argument("--store", type=Path, required=True)
 
-    similarity = verb("similarity", "similarity", "compare generated answers with the options", contained=True)
+    similarity = verb(
+        "similarity", "similarity", "compute the similarity of generated outputs to the options", contained=True
+    )
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
     similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
     similarity.add_argument("--items-folder", type=Path, required=True)
@@ -166,41 +173,47 @@ def _parser() -> argparse.ArgumentParser:
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)
 
-    metrics = verb("metrics", "metrics", "compute one model's per-item results and values", contained=True)
+    metrics = verb("metrics", "metrics", "compute one model's per-item results and metrics", contained=True)
     metrics.add_argument("--model", type=Path, required=True)
     metrics.add_argument("--items-folder", type=Path, required=True)
     metrics.add_argument("--requests-folder", type=Path, required=True)
-    metrics.add_argument("--out", type=Path, required=True, help="the model's folder of results")
+    metrics.add_argument("--out", type=Path, required=True, help="directory of the model's results")
 
-    compat = verb("compat", "export:compat", "write results as the tools do that people come from")
+    compat = verb(
+        "compat", "export:compat", "export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE"
+    )
     compat.add_argument("--items-folder", type=Path, required=True)
     compat.add_argument("--tasks", type=Path, nargs="+", required=True)
     compat.add_argument("--out", type=Path, required=True)
 
-    compare = verb("compare", "compare", "compare models on the items that both answered")
-    compare.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
+    compare = verb("compare", "compare", "compare models on the items that they share")
+    compare.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
     compare.add_argument("--items-folder", type=Path, required=True)
-    compare.add_argument("--out", type=Path, required=True, help="folder of the tables")
-    compare.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
+    compare.add_argument("--out", type=Path, required=True, help="directory of the tables")
+    compare.add_argument(
+        "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
+    )
     compare.add_argument("--threads", type=int, default=1)
 
-    summary = verb("summary", "summary", "gather the values of all models into tables and spreadsheets")
+    summary = verb("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    report = verb("report", "report", "make the page to look into the results with")
-    report.add_argument("--results", type=Path, required=True, help="folder with a folder per model")
-    report.add_argument("--models", type=Path, nargs="+", required=True, help="the models' records")
-    report.add_argument("--changes", type=Path, required=True, help="folder of the won and lost items, by pair")
-    report.add_argument("--benchmarks", type=Path, help="folder of Snakemake's benchmark files")
-    report.add_argument("--out", type=Path, required=True, help="folder of the page")
+    report = verb("report", "report", "write the HTML report")
+    report.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
+    report.add_argument("--models", type=Path, nargs="+", required=True, help="records of the models")
+    report.add_argument(
+        "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
+    )
+    report.add_argument("--benchmarks", type=Path, help="directory of Snakemake's benchmark files")
+    report.add_argument("--out", type=Path, required=True, help="directory of the report")
     report.add_argument("--threads", type=int, default=1)
 
-    complete = verb("complete", "status:complete", "fail if something is missing from the summary", spec=False)
+    complete = verb("complete", "status:complete", "fail if results are missing from the summary", spec=False)
     complete.add_argument("--notes", type=Path, required=True)
     complete.add_argument("--out", type=Path, required=True)
 
-    timings = verb("timings", "status:timings", "print how long each part took, and where the results lie", spec=False)
+    timings = verb("timings", "status:timings", "print the time of each stage and the paths of the results", spec=False)
     timings.add_argument("benchmarks", type=Path)
     timings.add_argument("--results", type=Path, required=True)
     return parser

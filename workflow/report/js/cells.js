@@ -41,13 +41,13 @@ vernacular.cells = (() => {
   function description(cell, facts, look) {
     const parts = [`${names.metric(facts)}: ${look.signed ? format.signed(look.shown, look.unit) : format.value(look.shown, look.unit)}${look.unit === "share" ? " %" : ` ${format.unit(look.unit)}`}`];
     if (look.low !== null) parts.push(`95 % interval ${format.interval(look.low, look.high, look.unit)}`);
-    parts.push(`${format.count(cell.n)} items`);
+    parts.push(format.counted(cell.n, "item"));
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);
-    if (cell.ties) parts.push(`${format.count(cell.ties)} ties`);
+    if (cell.ties) parts.push(format.counted(cell.ties, "tie"));
     if (cell.chance !== null) parts.push(`chance ${format.value(cell.chance, facts.unit)}`);
     if (cell.mark === BEST) parts.push("best of its column");
-    else if (cell.mark) parts.push("not told apart from the best");
-    if (nearChance(cell) && !look.against) parts.push("not told apart from chance");
+    else if (cell.mark) parts.push("not significantly different from the best");
+    if (nearChance(cell) && !look.against) parts.push("not distinguishable from chance");
     return parts.join(", ");
   }
 
@@ -58,7 +58,7 @@ vernacular.cells = (() => {
     return el(
       "a",
       { href: address, title: description(cell, facts, look) },
-      el("span", { class: "value" }, shown, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " shares the best place") : null),
+      el("span", { class: "value" }, shown, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " not significantly different from the best") : null),
       el("span", { class: "interval" }, look.low === null ? "\u00a0" : format.interval(look.low, look.high, look.unit)),
       el("span", { class: "n" }, small),
     );

@@ -2,13 +2,13 @@
 // Two models on the same items: differences with paired intervals, and the improved and regressed items.
 (() => {
   const { el, data, load, names, format, table, plot, items, views } = vernacular;
-  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not told apart", "verdict-unjudged"]];
+  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not significantly different", "verdict-unjudged"]];
 
   views.set("comparison", async (index, route) => {
-    if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No two models are compared. Name pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
+    if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No models are compared. Specify pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
     const [left, right] = [index.modelNumber.get(route.parts[0]), index.modelNumber.get(route.parts[1])];
     const wanted = index.pairs.findIndex(([baseline, candidate]) => baseline === left && candidate === right);
-    if (route.parts.length >= 2 && wanted < 0) return vernacular.nothing(`${route.parts[0]} and ${route.parts[1]} are not compared.`);
+    if (route.parts.length >= 2 && wanted < 0) return vernacular.nothing(`The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`);
     const number = Math.max(wanted, 0);
     const pair = await load(`p${number}`);
     const [baseline, candidate] = index.pairs[number].map((side) => index.models[side]);
@@ -28,14 +28,14 @@
     ];
   }
 
-  const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not told apart");
+  const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significantly different");
 
   function overview(index, place) {
     const { pair, baseline, candidate } = place;
     const whole = pair.rows.filter((row) => row.category === "");
     const headline = whole.filter((row) => row.headline && row.difference !== null);
     const counts = new Map(pair.changes.map(([evaluation, won, lost]) => [evaluation, { won, lost }]));
-    const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A side is better where the difference is significant (Holm over all headline metrics of the pair).")));
+    const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair).")));
     const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, place));
     const after = async () => {
       if (!headline.length) return;
@@ -47,7 +47,7 @@
           label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
         }));
         figure.append(el("h3", null, unit === "share" ? "percentage points" : format.unit(unit) ?? ""));
-        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${points.length} values between ${candidate} and ${baseline}; the table below has the same numbers.`, { height: 22 * points.length, field: "verdict", colours: VERDICTS }));
+        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, { height: 22 * points.length, field: "verdict", colours: VERDICTS }));
       }
     };
     return { title: `${candidate} against ${baseline}`, element, after };
@@ -80,16 +80,16 @@
       { title: "Baseline", class: "number", key: (r) => r.baseline_value, cell: (r) => format.value(r.baseline_value, unit(r)) },
       { title: "Candidate", class: "number", key: (r) => r.candidate_value, cell: (r) => format.value(r.candidate_value, unit(r)) },
       { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
-      { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.family ? `; Holm over ${r.family} tests` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
+      { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.family ? `; Holm correction over ${format.counted(r.family, "test")}` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
       { title: "Verdict", key: (r) => verdict(r), cell: (r) => el("span", { class: `badge ${verdict(r).replaceAll(" ", "-")}` }, verdict(r)) },
-      { title: "Won", class: "number", first: "desc", key: (r) => changed(r)?.won ?? null, cell: (r) => (changed(r) ? link(r, "won", changed(r).won) : format.NONE) },
-      { title: "Lost", class: "number", first: "desc", key: (r) => changed(r)?.lost ?? null, cell: (r) => (changed(r) ? link(r, "lost", changed(r).lost) : format.NONE) },
+      { title: "Improved", class: "number", first: "desc", key: (r) => changed(r)?.won ?? null, cell: (r) => (changed(r) ? link(r, "won", changed(r).won) : format.NONE) },
+      { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.lost ?? null, cell: (r) => (changed(r) ? link(r, "lost", changed(r).lost) : format.NONE) },
     ];
     const headline = rows.filter((row) => row.headline);
     const made = table.make(columns, headline.length ? headline : rows, { class: "numbers", page: 100, label: "Differences", caption: el("span", { class: "visually-hidden" }, "Differences by evaluation") });
     const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
-    return el("div", null, el("h2", null, "In numbers"), made.element, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
-      el("p", { class: "note" }, "Won: only the candidate is right. Lost: only the baseline is. Follow a number to the items."));
+    return el("div", null, el("h2", null, "Table of differences"), made.element, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
+      el("p", { class: "note" }, "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items."));
   }
 
   // Many rows: loaded when the section is opened.
@@ -120,33 +120,33 @@
   async function changed(index, place, route) {
     const { number, pair, baseline, candidate } = place;
     const evaluation = index.evaluationNumber.get(route.parts[2]);
-    if (!pair.changes.some(([each]) => each === evaluation)) return vernacular.nothing(`No items of “${route.parts[2]}” were won or lost.`);
+    if (!pair.changes.some(([each]) => each === evaluation)) return vernacular.nothing(`No improved or regressed items in “${route.parts[2]}”.`);
     const rows = await load(`p${number}/e${evaluation}`);
     const setting = index.evaluations[evaluation];
     const task = setting ? await load(`e${evaluation}/task`) : null;
     for (const row of rows) row[7] ??= (await load(`e${evaluation}/i${Math.floor(row[0] / task.block)}`))[row[0] % task.block];
     const show = route.query.get("show") ?? "";
     const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.asked_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
-    const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(row[i] || "(nothing)", 120)) : data(format.beginning(row[i] ?? format.NONE, 120)));
+    const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(row[i] || "(empty)", 120)) : data(format.beginning(row[i] ?? format.NONE, 120)));
     const columns = [
-      { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "won" ? "right" : "wrong"}` }, r[1] === "won" ? "▲ won" : "▼ lost") },
+      { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "won" ? "correct" : "incorrect"}` }, r[1] === "won" ? "▲ improved" : "▼ regressed") },
       { title: "Item", heading: true, class: "prompt", key: (r) => r[7][2], cell: (r) => data(format.beginning(r[7][2] || r[7][0], 220), { lang: setting?.language }) },
-      { title: "Right", class: "answer", key: (r) => items.gold(r[7]), cell: (r) => data(format.beginning(items.gold(r[7]), 120), { lang: setting?.language }) },
+      { title: "Correct", class: "answer", key: (r) => items.gold(r[7]), cell: (r) => data(format.beginning(items.gold(r[7]), 120), { lang: setting?.language }) },
       { title: data(baseline), class: "answer", key: (r) => r[3], cell: (r) => answer(r, 3, baseline) },
       { title: data(candidate), class: "answer", key: (r) => r[4], cell: (r) => answer(r, 4, candidate) },
-      { title: "by", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },
+      { title: "Margin change", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },
     ];
-    const made = table.make(columns, rows, { class: "items", page: 50, label: "Items won and lost", caption: el("span", { class: "visually-hidden" }, "Items won and lost, worst first") });
+    const made = table.make(columns, rows, { class: "items", page: 50, label: "Improved and regressed items", caption: el("span", { class: "visually-hidden" }, "Improved and regressed items, worst first") });
     const find = table.finder(made.grid, (r) => `${r[7][0]} ${r[7][2]} ${r[7][3].join(" ")} ${r[3]} ${r[4]}`, { id: "find" });
     made.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
     made.grid.draw();
     const go = (event) => { location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show: event.target.value }); };
-    const kinds = [["", "won and lost"], ["won", "won"], ["lost", "lost"]];
+    const kinds = [["", "improved and regressed"], ["won", "improved"], ["lost", "regressed"]];
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"), " › ", data(route.parts[2])),
       top(index, place, [el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: go }, kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)))), el("label", { for: "find" }, "Find", find)]),
-      el("p", { class: "note" }, "“by”: how much the right option rose or fell against the best wrong one."),
+      el("p", { class: "note" }, "Margin change: how much the score of the correct option rose (improved) or fell (regressed) relative to the best incorrect option."),
       made.element);
-    return { title: `Items won and lost in ${route.parts[2]}`, section: "comparison", element };
+    return { title: `Improved and regressed items in ${route.parts[2]}`, section: "comparison", element };
   }
 })();

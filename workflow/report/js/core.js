@@ -14,7 +14,7 @@ const vernacular = (() => {
       const element = document.createElement("script");
       element.src = address;
       element.onload = () => { element.remove(); resolve(); };
-      element.onerror = () => { element.remove(); reject(new Error(`${address} is missing beside this page`)); };
+      element.onerror = () => { element.remove(); reject(new Error(`${address}: file not found in the report directory. Run the report command again.`)); };
       document.head.append(element);
     });
   }

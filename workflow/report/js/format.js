@@ -3,7 +3,7 @@
 vernacular.format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
-  const OUTCOMES = ["wrong", "right", "tie", "not judged", "acceptable", "unacceptable"];
+  const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable"];
 
   const minus = (text) => text.replace("-", MINUS);
 
@@ -40,6 +40,11 @@ vernacular.format = (() => {
     return number === null || number === undefined ? NONE : whole.format(number);
   }
 
+  // "1 item", "2 items"
+  function counted(number, noun) {
+    return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+  }
+
   function seconds(number) {
     if (number === null || number === undefined) return NONE;
     if (number < 100) return `${number.toFixed(1)} s`;
@@ -63,5 +68,5 @@ vernacular.format = (() => {
     return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   }
 
-  return { value, interval, signed, probability, unit, count, seconds, bytes, beginning, folded, OUTCOMES, NONE };
+  return { value, interval, signed, probability, unit, count, counted, seconds, bytes, beginning, folded, OUTCOMES, NONE };
 })();

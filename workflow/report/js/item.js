@@ -7,13 +7,13 @@
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     const model = index.modelNumber.get(route.parts[1]);
-    if (!setting || model === undefined) return vernacular.nothing("There is no such item.");
+    if (!setting || model === undefined) return vernacular.nothing("Item not found: unknown evaluation or model.");
     const task = await load(`e${number}/task`);
     const own = await load(`e${number}/m${model}`);
     const order = items.worstFirst(own.rows.map(items.row));
     const found = await find(number, task, route.parts[2]);
     const at = found ? order.findIndex((row) => row.place === found.place) : -1;
-    if (at < 0) return vernacular.nothing(`${index.models[model]} has no item “${route.parts[2] ?? ""}” in ${setting.id}.`);
+    if (at < 0) return vernacular.nothing(`Item “${route.parts[2] ?? ""}” not found in the results of ${index.models[model]} for ${setting.id}.`);
     const block = Math.floor(found.place / task.block);
     const details = await load(`e${number}/m${model}b${block}`);
     const detail = details.rows.find((row) => row[0] === found.place);
@@ -33,7 +33,7 @@
         el("div", null, prompt(found, detail, details, await load(`e${number}/shots`), setting), generation(detail, row, setting)),
         el("div", null, options(found.item, detail, row, setting))),
       tokens(found.item, detail, setting),
-      el("details", null, el("summary", null, "Every per-item value"), el("dl", { class: "values" }, details.values.map((name, i) => (detail[2][i] === null ? null : el("div", null, el("dt", null, name.replaceAll("_", " ")), el("dd", null, format.value(detail[2][i], "")))))))
+      el("details", null, el("summary", null, "All per-item values"), el("dl", { class: "values" }, details.values.map((name, i) => (detail[2][i] === null ? null : el("div", null, el("dt", null, name.replaceAll("_", " ")), el("dd", null, format.value(detail[2][i], "")))))))
       , el("div", { class: "others" }));
     return { title: `${found.item[0]} · ${setting.id}`, section: "leaderboard", element, after: () => others(index, task, number, found, model, address, element.querySelector(".others")) };
   });
@@ -58,16 +58,16 @@
   function prompt({ item }, detail, details, shots, setting) {
     const own = item[5] ?? item[2];
     const wrap = detail[7] === null || detail[7] === undefined ? null : details.wraps[detail[7]];
-    const count = (text) => `${format.count(Array.from(text).length)} characters`;
-    if (wrap && wrap[1] === null) return section("Prompt as sent, through the chat template", sent(wrap[0], setting));
+    const count = (text) => format.counted(Array.from(text).length, "character");
+    if (wrap && wrap[1] === null) return section("Prompt as sent, with chat template", sent(wrap[0], setting));
     if (wrap) {
-      return section("Prompt as sent, through the chat template",
-        el("details", null, el("summary", null, `Before it: template${setting.shots ? " and solved examples" : ""}, ${count(wrap[0])}`), sent(wrap[0], setting)),
+      return section("Prompt as sent, with chat template",
+        el("details", null, el("summary", null, `Before the item: template${setting.shots ? " and few-shot examples" : ""}, ${count(wrap[0])}`), sent(wrap[0], setting)),
         sent((item[7] ?? own).trim(), setting),
-        wrap[1] ? el("details", null, el("summary", null, `After it: ${count(wrap[1])}`), sent(wrap[1], setting)) : null);
+        wrap[1] ? el("details", null, el("summary", null, `After the item: ${count(wrap[1])}`), sent(wrap[1], setting)) : null);
     }
     const block = item[6] === null ? null : shots[item[6]];
-    return section("Prompt as sent", block ? el("details", null, el("summary", null, `Few-shot block, ${count(block)}`), sent(block, setting)) : null, sent(own, setting));
+    return section("Prompt as sent", block ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting)) : null, sent(own, setting));
   }
 
   const section = (title, ...content) => el("section", null, el("h2", null, title), content);
@@ -86,10 +86,10 @@
       return el("tr", { class: right.has(i) ? "gold" : null },
         el("td", { class: "number" }, String(i + 1)),
         el("th", { scope: "row", lang: setting.language }, data(text)),
-        el("td", null, right.has(i) ? el("span", { class: "badge right" }, "✓ right") : "", chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● chosen") : ""),
+        el("td", null, right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : "", chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : ""),
         el("td", { class: "number score" }, format.value(score, ""), el("span", { class: "bar", "aria-hidden": "true", vars: { "--w": `${Math.round(100 * part)}%` } })));
     });
-    return section(similar ? "Options, with their similarity to the answer" : "Options, with their log-likelihood (nats)",
+    return section(similar ? "Options with similarity to the output" : "Options with log-likelihood (nats)",
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, ["#", "Option", ""].map((text) => el("th", { scope: "col" }, text)), el("th", { scope: "col", class: "number" }, similar ? "similarity" : "ln p"))), el("tbody", null, lines))));
   }
 
@@ -97,10 +97,10 @@
     const written = detail[5];
     if (!written) return null;
     const [answer, raw, reason, tokens] = written;
-    return section("What the model wrote",
-      sent(answer || "(nothing)", setting, { class: answer ? "sent wrote" : "sent wrote empty" }),
-      el("p", { class: "note" }, [`${tokens ?? format.NONE} tokens`, reason ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}` : null].filter(Boolean).join(", ")),
-      raw === null ? null : el("details", null, el("summary", null, "Everything it wrote"), sent(raw, setting)));
+    return section("Generated output",
+      sent(answer || "(empty)", setting, { class: answer ? "sent wrote" : "sent wrote empty" }),
+      el("p", { class: "note" }, [format.counted(tokens, "token"), reason ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}` : null].filter(Boolean).join(", ")),
+      raw === null ? null : el("details", null, el("summary", null, "Complete output"), sent(raw, setting)));
   }
 
   function tokens(item, detail, setting) {
@@ -111,9 +111,9 @@
       const [role] = entry;
       const choice = /:(\d+)$/.exec(role);
       const title = choice ? `Option ${Number(choice[1]) + 1}` : role.charAt(0).toUpperCase() + role.slice(1);
-      return el("div", { class: "span" }, el("h3", null, title, choice && right.has(Number(choice[1])) ? el("span", { class: "badge right" }, "✓ right") : null), surprisal.draw(spans.get(role) ?? "", entry, setting.language));
+      return el("div", { class: "span" }, el("h3", null, title, choice && right.has(Number(choice[1])) ? el("span", { class: "badge correct" }, "✓ correct") : null), surprisal.draw(spans.get(role) ?? "", entry, setting.language));
     });
-    return section("Surprisal of what was scored, nats", el("p", { class: "note" }, "A bar per token under its word; the number is the word's surprisal. Rest on a bar to see the token."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
+    return section("Surprisal of the scored text, nats", el("p", { class: "note" }, "One bar per token below its word; the number is the surprisal of the word. Hover over a bar to see the token."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
   }
 
   // Results of the other models; a long list is loaded on demand.
@@ -131,9 +131,9 @@
         const row = items.row(raw);
         lines.push(el("tr", null, el("th", { scope: "row" }, el("a", { href: address(found.item[0], m) }, data(index.models[m]))), el("td", null, items.badge(row.outcome)), el("td", null, data(items.answer(row.chosen, found.item))), el("td", { class: "number" }, format.value(row.measured, ""))));
       }
-      place.replaceChildren(section("The other models on this item", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" }, el("table", null, el("thead", null, el("tr", null, ["Model", "Outcome", "Answer"].map((text) => el("th", { scope: "col" }, text)), el("th", { scope: "col", class: "number" }, measure))), el("tbody", null, lines)))));
+      place.replaceChildren(section("Other models on this item", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" }, el("table", null, el("thead", null, el("tr", null, ["Model", "Outcome", "Output"].map((text) => el("th", { scope: "col" }, text)), el("th", { scope: "col", class: "number" }, measure))), el("tbody", null, lines)))));
     };
     if (list.length <= 12) await draw();
-    else place.append(el("button", { type: "button", onclick: draw }, `The ${list.length} other models on this item`));
+    else place.append(el("button", { type: "button", onclick: draw }, `Show the ${list.length} other models on this item`));
   }
 })();

@@ -2,7 +2,7 @@
 // The items of one evaluation with one model's outcomes, worst first; data files are loaded one after another.
 (() => {
   const { el, data, load, names, format, table, views } = vernacular;
-  const SHOWN = { "": "all", wrong: "wrong", right: "right", tie: "tie", flagged: "flagged" };
+  const SHOWN = { "": "all", incorrect: "incorrect", correct: "correct", tie: "tie", flagged: "flagged" };
 
   // A row of one model; `item` is set when the data file of its block has been loaded.
   function row([place, outcome, badness, measured, flagged, chosen]) {
@@ -19,7 +19,7 @@
 
   function badge(outcome) {
     const name = format.OUTCOMES[outcome];
-    const sign = { wrong: "✗", right: "✓", tie: "=" }[name] ?? "·";
+    const sign = { incorrect: "✗", correct: "✓", tie: "=" }[name] ?? "·";
     return el("span", { class: `badge ${name.replaceAll(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${sign} `), name);
   }
 
@@ -34,9 +34,9 @@
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     const model = index.modelNumber.get(route.parts[1]);
-    if (!setting || model === undefined) return vernacular.nothing(`There are no items of “${route.parts.join("” by “")}”.`);
+    if (!setting || model === undefined) return vernacular.nothing(`Items of “${route.parts.join("”, model “")}” not found.`);
     const task = await load(`e${number}/task`);
-    if (!task.models.includes(model)) return vernacular.nothing(`${index.models[model]} has no answers in ${setting.id}; the provenance view says why.`);
+    if (!task.models.includes(model)) return vernacular.nothing(`${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`);
     const own = await load(`e${number}/m${model}`);
     const rows = worstFirst(own.rows.map(row));
     const made = list(index, task, setting, model, own);
@@ -55,17 +55,17 @@
     const columns = [
       { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
       { title: "Item", heading: true, class: "prompt", key: (r) => r.item[2], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(r.item[2] || r.item[0], 220)) },
-      { title: "Right", class: "answer", key: (r) => gold(r.item), cell: (r) => data(format.beginning(gold(r.item), 120), { lang: setting.language }) },
-      { title: "Model's answer", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
+      { title: "Correct", class: "answer", key: (r) => gold(r.item), cell: (r) => data(format.beginning(gold(r.item), 120), { lang: setting.language }) },
+      { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
       { title: measure || "measure", class: "number", first: own.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
       { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
     ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || own.measure) && (column.class !== "answer" || own.rows.some((r) => r[5].length)));
-    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Items are coming…" });
+    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
   }
 
   function filters(index, task, setting, model, made, route) {
     const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item)}`;
-    const find = table.finder(made.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or answer" });
+    const find = table.finder(made.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
     const state = { show: route.query.get("show") ?? "", find: find.value };
     const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));
     const sift = () => {
@@ -100,7 +100,7 @@
       done += 1;
       if (!grid.table().node().isConnected) return; // another view has been opened
       const all = done === blocks.size;
-      progress.textContent = all ? `${format.count(rows.length)} items, worst first` : `${format.count(there.length)} of ${format.count(rows.length)} items are here …`;
+      progress.textContent = all ? `${format.counted(rows.length, "item")}, worst first` : `${format.count(there.length)} of ${format.counted(rows.length, "item")} loaded …`;
       if (done < next && !all) continue;
       next = 2 * done;
       there = worstFirst(there);

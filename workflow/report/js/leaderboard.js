@@ -12,15 +12,13 @@
     const board = chosen.down === "evaluations" ? tall(index, models, columns, chosen, look) : wide(index, models, columns, chosen, look);
     const element = el("section", { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
-      el("p", { class: "lead" }, `${counted(models.length, "model")}, ${counted(index.evaluations.length, "evaluation")} in ${counted(languages(index).length, "language")}. Each number leads to its task, its items and their prompts.`),
+      el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
       controls(index, chosen, board),
-      columns.length ? board.element : el("p", null, "No evaluation has a value to show here."),
+      columns.length ? board.element : el("p", null, "No evaluation has a value for these settings."),
       legend(chosen, models.length),
       unavailable(index));
     return { title: "Leaderboard", element };
   });
-
-  const counted = (number, noun) => `${format.count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
   function read(index, query) {
     const narrow = innerWidth < 700;
@@ -121,7 +119,7 @@
   }
 
   function content(index, cell, look) {
-    if (!cell) return el("span", { class: "none", title: "not asked, or not possible; see below" }, format.NONE);
+    if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
     return cells.draw(cell, index.metrics[cell.metric], look(cell), names.address(["task", evaluation.id, index.models[cell.model]]));
   }
@@ -161,7 +159,7 @@
     return { ...made, text: (column) => `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`, what: "evaluations" };
   }
 
-  const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not told apart share a rank.";
+  const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not significantly different share a rank.";
 
   function standing(index, chosen) {
     const scope = chosen.language || "all";
@@ -170,10 +168,10 @@
 
   function overallCell(row) {
     if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
-    return el("span", { class: "static", title: `over ${row.n} evaluations, ${row.left ?? 0} left out; ahead in ${format.value(row.win, "share")} % of its meetings with other models` },
+    return el("span", { class: "static", title: `over ${format.counted(row.n, "evaluation")}, ${row.left ?? 0} excluded; leads in ${format.value(row.win, "share")} % of the comparisons with other models` },
       el("span", { class: "value" }, format.value(row.mean, "share")),
       el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
-      el("span", { class: "n" }, `${row.n} evaluations`));
+      el("span", { class: "n" }, format.counted(row.n, "evaluation")));
   }
 
   function controls(index, chosen, board) {
@@ -194,20 +192,20 @@
 
   function legend(chosen, models) {
     const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " stronger is better: shares from 0 to 100 %, other units from the column's worst to its best, or as far as its intervals are wide" : " teal is better, ochre is worse; the sign says it too"),
-      el("li", null, "Second line: 95 % interval. Third line: items, and ", el("span", { class: "flag" }, "⚑ flagged"), " ones among them."),
-      chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Slanted and grey"), ": not told apart from chance."),
-      models > 1 ? el("li", null, "★ best of its column, ☆ not told apart from the best (paired tests on the same items, Holm over the column).") : null,
-      chosen.scale === "baseline" ? el("li", null, "Underlined: a significant difference. Differences without an interval are of pairs that config.yaml does not compare.") : null,
-      chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 always right. Metrics without a chance level show –.") : null,
-      el("li", null, "Numbers are rounded for reading; results/summary/results.csv has them in full."),
+      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " darker is better: shares from 0 to 100 %, other units from the worst to the best value of the column, or over the width of its intervals" : " teal is better, ochre is worse; the sign of the value states the same"),
+      el("li", null, "Second line: 95 % interval. Third line: number of items, and of ", el("span", { class: "flag" }, "⚑ flagged"), " items."),
+      chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Italic and gray"), ": not distinguishable from chance."),
+      models > 1 ? el("li", null, "★ best of its column, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the column).") : null,
+      chosen.scale === "baseline" ? el("li", null, "Underlined: significant difference. A difference has no interval if config.yaml does not list the pair under comparisons.") : null,
+      chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics without a chance level show –.") : null,
+      el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
     ];
-    return el("ul", { class: "legend", "aria-label": "How to read this" }, lines);
+    return el("ul", { class: "legend", "aria-label": "Legend" }, lines);
   }
 
   function unavailable(index) {
     if (!index.missing.length) return null;
     const rows = index.missing.map(([model, evaluation, kind, text]) => el("li", null, data(index.models[model]), " · ", data(index.names[evaluation]), ` — ${kind}: `, data(text)));
-    return el("details", null, el("summary", null, `${rows.length} evaluations without values`), el("ul", null, rows));
+    return el("details", null, el("summary", null, `${format.counted(rows.length, "evaluation")} without values`), el("ul", null, rows));
   }
 })();

@@ -29,7 +29,7 @@
     document.body.dataset.ready = "no";
     try {
       index ??= names.read(await load("index"));
-      const drawn = view ? await view(index, route) : nothing(`There is no view called “${route.view}”.`);
+      const drawn = view ? await view(index, route) : nothing(`View “${route.view}” not found.`);
       if (turn !== shown) return;
       main.replaceChildren(drawn.element);
       document.title = `${drawn.title} · ${index.title}`;
@@ -55,7 +55,7 @@
   }
 
   function nothing(text) {
-    const back = el("a", { href: "#/leaderboard" }, "To the leaderboard");
+    const back = el("a", { href: "#/leaderboard" }, "Back to the leaderboard");
     return { title: "Not found", element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)) };
   }
 

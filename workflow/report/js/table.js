@@ -51,9 +51,9 @@ vernacular.table = (() => {
       autoWidth: false,
       deferRender: true,
       layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null, bottom: paged || options.growing ? ["info", "paging"] : null },
-      language: { emptyTable: options.empty ?? "Nothing here.", zeroRecords: "Nothing matches.", entries: { _: "rows", 1: "row" } },
+      language: { emptyTable: options.empty ?? "No rows.", zeroRecords: "No matching rows.", entries: { _: "rows", 1: "row" } },
     });
-    if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table lost its place");
+    if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table is not in its container");
     return { element: wrapper, grid };
   }
 

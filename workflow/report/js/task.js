@@ -2,13 +2,13 @@
 // The task view: every model's values, outcomes of the items, the distribution over items, and values by category.
 (() => {
   const { el, data, load, names, format, table, plot, views } = vernacular;
-  const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: right, tie, wrong, …
-  const OUTCOME_COLOURS = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replace("not judged", "unjudged")}`]);
+  const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
+  const OUTCOME_COLOURS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replaceAll(" ", "-")}`]);
 
   views.set("task", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
-    if (!setting) return vernacular.nothing(`There is no evaluation “${route.parts[0] ?? ""}”.`);
+    if (!setting) return vernacular.nothing(`Evaluation “${route.parts[0] ?? ""}” not found.`);
     const task = await load(`e${number}/task`);
     const metric = chosenMetric(index, task, setting, route.query.get("metric"));
     const model = index.modelNumber.get(route.parts[1]) ?? task.models[0];
@@ -18,9 +18,9 @@
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard")),
       el("h1", null, data(setting.task ?? setting.id), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
       source(task),
-      metric === undefined ? el("p", null, "No value could be computed; the provenance view says why.") : [choices(index, task, setting, metric, model), plots],
+      metric === undefined ? el("p", null, "No value could be computed; the provenance view states the reason.") : [choices(index, task, setting, metric, model), plots],
       values(index, task, setting, model),
-      el("details", null, el("summary", null, "Signatures: what has to be equal for values to be compared"), el("ul", { class: "signatures" }, task.signatures.map((text) => el("li", null, el("code", null, text))))));
+      el("details", null, el("summary", null, "Signatures: values are comparable if these are equal"), el("ul", { class: "signatures" }, task.signatures.map((text) => el("li", null, el("code", null, text))))));
     const after = metric === undefined ? null : () => draw(index, task, metric, facts, model, plots);
     return { title: `${setting.id}`, section: "leaderboard", element, after };
   });
@@ -33,7 +33,7 @@
   function source(task) {
     const set = task.dataset;
     if (!set) return null;
-    const parts = [data(set.from), set.config, set.split && `split ${set.split}`, set.revision && `revision ${set.revision.slice(0, 12)}`, set.licence && `licence ${set.licence}`, `${format.count(task.items)} items`, set.dropped ? `${format.count(set.dropped)} rows left out` : null];
+    const parts = [data(set.from), set.config, set.split && `split ${set.split}`, set.revision && `revision ${set.revision.slice(0, 12)}`, set.licence && `license ${set.licence}`, format.counted(task.items, "item"), set.dropped ? `${format.counted(set.dropped, "row")} dropped` : null];
     return el("p", { class: "lead" }, parts.filter(Boolean).flatMap((part, i) => (i ? [" · ", part] : [part])));
   }
 
@@ -54,9 +54,9 @@
     const named = (m) => index.models[m];
     const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
     const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ? `${facts.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
-    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${rows.length} models; the table below has the same numbers.`, { height: 24 * rows.length })]];
+    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, { height: 24 * rows.length })]];
     const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
-    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("How the items came out", "A tie with a wrong option is never counted as right."), plot.draw("outcomes", { rows: outcomes }, "How many items came out right, tied and wrong, by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
+    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
     const distribution = task.distributions.find((row) => row[0] === model);
     if (distribution) {
       const [, measure, edges, counts] = distribution;
@@ -68,7 +68,7 @@
     if (inCategories.length) {
       const order = [...new Set(inCategories.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
       const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
-      waiting.push([figure("By category", shown.length < task.models.length ? "The chosen model and the first of the others." : "Intervals are wide where a category has few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below has the same numbers.", { height: order.length * Math.max(20, 10 * shown.length + 6), field: "model", colours: shown.map((m, i) => [named(m), `series-${i + 1}`]) })]);
+      waiting.push([figure("By category", shown.length < task.models.length ? "The selected model and the first other models." : "Intervals are wide for categories with few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below contains the same values.", { height: order.length * Math.max(20, 10 * shown.length + 6), field: "model", colours: shown.map((m, i) => [named(m), `series-${i + 1}`]) })]);
     }
     place.append(...waiting.map(([holder]) => holder)); // append all first: a plot measures its column when it is added
     for (const [holder, drawing] of waiting) await plot.put(holder, drawing);
@@ -82,10 +82,10 @@
   }
 
   const ABOUT = {
-    margin: "Score of the best right option minus that of the best wrong one: above 0 is right.",
-    surprisal_token: "Surprisal per token of the sentence, nats.",
+    margin: "Score of the best correct option minus score of the best incorrect option: above 0 is correct.",
+    surprisal_token: "Surprisal of the sentence per token, nats.",
     surprisal: "Surprisal, nats.",
-    chrf: "chrF against the nearest right answer.",
+    chrf: "chrF relative to the most similar correct answer.",
   };
 
   function reference(rows, scale) {
@@ -93,7 +93,7 @@
     const chance = rows.find((row) => row[8] !== null)?.[8];
     if (chance !== undefined) lines.push({ line: "chance", value: chance * scale });
     const majority = rows.find((row) => row[9] !== null)?.[9];
-    if (majority !== undefined) lines.push({ line: "always the commonest answer", value: majority * scale });
+    if (majority !== undefined) lines.push({ line: "always the most frequent answer", value: majority * scale });
     return lines;
   }
 
@@ -112,7 +112,7 @@
 
   function valueCell(cell, facts) {
     if (!cell || cell[2] === null) return format.NONE;
-    return el("span", { class: "static", title: `${format.count(cell[5])} items, ${cell[6]} flagged, ${cell[7] ?? 0} ties` }, el("span", { class: "value" }, format.value(cell[2], facts.unit)), el("span", { class: "interval" }, format.interval(cell[3], cell[4], facts.unit)));
+    return el("span", { class: "static", title: `${format.counted(cell[5], "item")}, ${cell[6]} flagged, ${format.counted(cell[7] ?? 0, "tie")}` }, el("span", { class: "value" }, format.value(cell[2], facts.unit)), el("span", { class: "interval" }, format.interval(cell[3], cell[4], facts.unit)));
   }
 
   function categoryTable(index, task, metric, facts) {
@@ -127,6 +127,6 @@
         const row = of.get(model);
         return row && row[3] !== null ? el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3], facts.unit)), el("span", { class: "interval" }, format.interval(row[4], row[5], facts.unit))) : format.NONE;
       } }))];
-    return el("details", { open: rows.size <= 12 }, el("summary", null, "By category, in numbers"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(facts)} by category`) }).element);
+    return el("details", { open: rows.size <= 12 }, el("summary", null, "Table by category"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(facts)} by category`) }).element);
   }
 })();

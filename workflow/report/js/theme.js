@@ -21,7 +21,7 @@ vernacular.theme = (() => {
     if (!button) return;
     const other = current() === "dark" ? "Light" : "Dark";
     button.textContent = other;
-    button.setAttribute("aria-label", `${other} colours`);
+    button.setAttribute("aria-label", `${other} colors`);
   }
 
   function choose(name) {

@@ -48,11 +48,11 @@ def resolve_adapter(
     if (folder / WEIGHTS).exists():
         check_shapes(name, source, folder / WEIGHTS, config, base)
     elif not (folder / PICKLED).exists():
-        raise ModelError(f"model {name}: {source} holds no adapter weights ({WEIGHTS}).")
+        raise ModelError(f"model {name}: no adapter weights ({WEIGHTS}) found in {source}.")
     elif not allow_pickle:
         raise ModelError(
-            f"model {name}: {source} has only pickled weights ({PICKLED}), which can run code when loaded. "
-            "Set allow_pickle: true for this model if you trust it."
+            f"model {name}: {source} contains only pickled weights ({PICKLED}), which can run code when they are "
+            "loaded. Set allow_pickle: true for this model if you trust it."
         )
     own_words = _check_vocabulary(name, source, folder, base)
     known_contents = ((known or {}).get("adapter") or {}).get("contents")
@@ -79,13 +79,13 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
     if source.startswith((".", "/", "~")):
         folder = Path(source).expanduser()
         if not folder.is_dir():
-            raise ModelError(f"model {name}: the adapter {source} is no folder.")
+            raise ModelError(f"model {name}: adapter directory not found: {source}")
         return folder, None
     repository, _, revision = source.partition("@")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise ModelError(
-            f'model {name}: "{source}" is no adapter: give a Hub id (owner/name or owner/name@revision) or a folder '
-            'that starts with "./", "/" or "~".'
+            f"model {name}: expected a Hub ID (owner/name or owner/name@revision) or a directory that starts with "
+            f'"./", "/" or "~" as adapter, got "{source}".'
         )
     wanted = inputs.wanted(allow_pickle=allow_pickle)
     folder = snapshot(repository, revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError)
@@ -94,11 +94,12 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
 
 def _config(name: str, folder: Path, source: str) -> dict:
     if not (folder / CONFIG).exists():
-        hint = " It looks like a whole model; give it as source." if (folder / "config.json").exists() else ""
-        raise ModelError(f"model {name}: {source} has no {CONFIG}, so it is no PEFT adapter.{hint}")
+        is_model = (folder / "config.json").exists()
+        hint = " It contains a complete model; set it as source instead of adapter." if is_model else ""
+        raise ModelError(f"model {name}: {source} is not a PEFT adapter: {CONFIG} not found.{hint}")
     config = read_json(name, folder / CONFIG)
     if not isinstance(config, dict) or not config.get("peft_type"):
-        raise ModelError(f"model {name}: {CONFIG} of {source} names no peft_type; it is no PEFT adapter.")
+        raise ModelError(f"model {name}: {source} is not a PEFT adapter: peft_type not found in {CONFIG}.")
     return config
 
 
@@ -113,8 +114,8 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
         return
     if trained_on.casefold() != given.casefold():
         raise ModelError(
-            f"model {name}: the adapter {source} was trained on {trained_on}, and its base here is {given}. "
-            "Set allow_other_base: true for this model if that is meant."
+            f"model {name}: expected the base {trained_on}, on which the adapter {source} was trained, got {given}. "
+            "Set allow_other_base: true for this model if this is intended."
         )
 
 
@@ -127,7 +128,9 @@ def _check_vocabulary(name: str, source: str, folder: Path, base: dict) -> bool:
     if not own.exists():
         return False
     if theirs.exists() and (extra := _words(name, own) ^ _words(name, theirs)):
-        raise ModelError(vocabulary_mismatch(name, source, f"{len(extra)} tokens differ, {min(extra)!r} among them"))
+        raise ModelError(
+            vocabulary_mismatch(name, source, f"{len(extra)} of the tokens differ, such as {min(extra)!r}")
+        )
     return True
 
 
@@ -159,9 +162,9 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
             continue
         rows, words = found[0], _rows_in_vocabulary(module, part, shape, config)
         if words is not None and words != rows and (words > rows or part != "trainable_tokens_delta"):
-            raise ModelError(vocabulary_mismatch(name, source, f"{key} has {words} rows, and {rows} in the base"))
+            raise ModelError(vocabulary_mismatch(name, source, f"expected {rows} rows in {key}, got {words}"))
         if part in ("weight", "bias") and shape != found:
-            raise ModelError(f"{misfit}: {module} is {_shown(found)} there, and {_shown(shape)} in the adapter.")
+            raise ModelError(f"{misfit}: expected shape {_shown(found)} of {module}, got {_shown(shape)}.")
         size = {
             "lora_A": shape[-1],
             "lora_B": shape[0],
@@ -171,18 +174,18 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
         if config.get("use_bdlora"):  # block-diagonal: a block's size
             size = None
         if size is not None and size not in found:
-            raise ModelError(f"{misfit}: {module} is {_shown(found)} there, the adapter is for {size}.")
+            raise ModelError(f"{misfit}: expected a dimension of {module} ({_shown(found)}), got {size}.")
     deepest = _deepest(of_base)
     for container, number in _deepest(of_adapter).items():
         if number > deepest.get(container, number):
-            raise ModelError(f"{misfit}: it changes layer {number}, and the base has layers 0 to {deepest[container]}.")
+            raise ModelError(f"{misfit}: expected layers 0 to {deepest[container]}, got layer {number}.")
 
 
 def vocabulary_mismatch(name: str, source: str, what: str) -> str:
     """Return the error message for an adapter whose vocabulary is not its base's."""
     return (
-        f"model {name}: the adapter {source} has another vocabulary than its base ({what}). "
-        "Merge it into its base and evaluate the result as a model of its own."
+        f"model {name}: the vocabulary of the adapter {source} differs from that of its base ({what}). "
+        "Merge the adapter into its base and evaluate the result as a separate model."
     )
 
 

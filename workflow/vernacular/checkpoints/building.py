@@ -29,8 +29,8 @@ def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> 
     for key, value in _counts(config):
         if value > most:
             raise ModelError(
-                f"model {name}: {path} sets {key} to {value}, and the weights hold "
-                f"{'at most ' + str(MAX_LAYERS) if n_tensors is None else n_tensors} tensors. Correct the config."
+                f"model {name}: {path}: expected at most {most} as {key}, got {value}; the weights contain "
+                f"{'an unknown number of' if n_tensors is None else n_tensors} tensors. Correct the config."
             )
 
 
@@ -60,8 +60,8 @@ def bounded_build(record: ModelRecord):
         modules += 1
         if modules > MAX_MODULES:
             raise ModelError(
-                f"model {record['name']}: {folder} asks for more than {MAX_MODULES} modules. Correct the numbers of "
-                "layers and experts in its config."
+                f"model {record['name']}: the config in {folder} defines more than {MAX_MODULES} modules. "
+                "Correct its numbers of layers and experts."
             )
 
     def add_parameter(parent, name, parameter) -> None:
@@ -72,8 +72,8 @@ def bounded_build(record: ModelRecord):
         claimed += parameter.numel()
         if most is not None and claimed > most:
             raise ModelError(
-                f"model {record['name']}: the config in {folder} asks for more than {claimed:.3g} parameters, and its "
-                f"weights justify {most:.3g} at most. Correct the sizes in the config."
+                f"model {record['name']}: expected at most {most:.3g} parameters, from the size of the weights, got "
+                f"at least {claimed:.3g} from the config in {folder}. Correct the sizes in the config."
             )
 
     hooks = [

@@ -32,19 +32,19 @@ def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Pa
     pickled = any(list(where.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
     if pickled and not allow_pickle:
         raise ModelError(
-            f"model {name}: {where} has only pickled weights, which can run code when loaded. "
+            f"model {name}: {where} contains only pickled weights, which can run code when they are loaded. "
             "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
         )
     if found := allow_pickle and _named(name, where, "pytorch_model.bin"):
         return found
     if others := sorted(where.glob("*.safetensors")):
         raise ModelError(
-            f"model {name}: {where} holds {others[0].name}, and neither model.safetensors nor "
-            "model.safetensors.index.json, which would say what it is a part of."
+            f"model {name}: {where} contains {others[0].name}, but neither model.safetensors nor "
+            "model.safetensors.index.json. Download the missing file, or rename complete weights to model.safetensors."
         )
     raise ModelError(
-        f"model {name}: {where} holds no weights (model.safetensors). Pickled ones (pytorch_model.bin) are read only "
-        "with allow_pickle: true for this model."
+        f"model {name}: no weights (model.safetensors) found in {where}. Pickled weights (pytorch_model.bin) are read "
+        "only with allow_pickle: true for this model."
     )
 
 
@@ -61,14 +61,16 @@ def _files_of(name: str, index: Path) -> list[str]:
     files = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise ModelError(
-            f"model {name}: {index} has no weight_map, so that nothing says which files the weights are in."
+            f"model {name}: {index} has no valid weight_map, which lists the files with the weights. "
+            "Download the model again."
         )
     found = sorted(set(files.values()))
     if missing := [file for file in found if not (index.parent / file).is_file()]:
         raise ModelError(
-            f"model {name}: {index.parent} lacks {missing[0]}"
+            f"model {name}: {index.parent / missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + f" of the {len(found)} files that {index.name} names: half a download? Fetch it again."
+            + f" of the {len(found)} files listed in {index.name} not found; the download may be incomplete. "
+            "Download the model again."
         )
     return found
 
@@ -93,8 +95,8 @@ def check_size(name: str, file: Path) -> None:
     allocated = status.st_blocks * 512  # 0 on file systems that do not report it
     if status.st_size > _SPARSE and 0 < allocated < status.st_size / 100:
         raise ModelError(
-            f"model {name}: {file} claims {status.st_size / 1e9:.0f} GB, and {allocated / 1e6:.0f} MB are on disk. "
-            "Fetch it again if the download is incomplete; restore it first if it is archived."
+            f"model {name}: {file} has a size of {status.st_size / 1e9:.0f} GB, but only {allocated / 1e6:.0f} MB are "
+            "on disk. Download it again if the download is incomplete; restore it if it is archived."
         )
 
 
@@ -111,29 +113,30 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
         claimed = int.from_bytes(opened.read(8), "little")
     if claimed > MAX_HEADER and claimed <= file.stat().st_size:
         raise ModelError(
-            f"model {name}: the header of {file} has {claimed / 1e6:.0f} MB; at most {MAX_HEADER / 1e6:.0f} MB are "
-            "read. Save the model in several files."
+            f"model {name}: expected a header of at most {MAX_HEADER / 1e6:.0f} MB in {file}, got "
+            f"{claimed / 1e6:.0f} MB. Save the model in several files."
         )
     try:
         with safe_open(file, framework="np") as opened:
             keys = opened.keys()
             if len(keys) > MAX_TENSORS:
                 raise ModelError(
-                    f"model {name}: {file} holds {len(keys)} tensors; at most {MAX_TENSORS} are read. "
+                    f"model {name}: expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}. "
                     "Save the model in several files."
                 )
             slices = {key: opened.get_slice(key) for key in keys}
             return {key: part.get_shape() for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
     except (SafetensorError, OSError) as error:
         raise ModelError(
-            f"model {name}: {file} is no whole safetensors file ({first_line(error)}): half a download? Fetch it again."
+            f"model {name}: {file} is not a complete safetensors file ({first_line(error)}); the download may be "
+            "incomplete. Download it again."
         ) from None
 
 
 def config_of(name: str, where: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (where / "config.json").exists():
-        raise ModelError(f"model {name}: {where} has no config.json; it is no transformers checkpoint.")
+        raise ModelError(f"model {name}: {where} is not a transformers checkpoint: config.json not found.")
     config = read_json(name, where / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
     if not isinstance(config, dict) or not (
@@ -150,8 +153,8 @@ def kind_of(name: str, config: dict, kind: str) -> str:
     """
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
-            f"model {name}: is an encoder-decoder ({config.get('model_type')}); only causal and masked models can be "
-            "evaluated."
+            f"model {name}: expected a causal or masked model, got an encoder-decoder ({config.get('model_type')}). "
+            "Encoder-decoder models cannot be evaluated."
         )
     if kind != "auto":
         return kind
@@ -161,8 +164,8 @@ def kind_of(name: str, config: dict, kind: str) -> str:
     if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
         return "causal"
     raise ModelError(
-        f"model {name}: cannot tell from its architecture ({architecture or 'none named'}) whether it is causal or "
-        "masked; set kind: causal or kind: masked."
+        f"model {name}: its architecture ({architecture or 'not specified'}) does not determine whether it is causal "
+        "or masked. Set kind: causal or kind: masked."
     )
 
 
@@ -178,14 +181,14 @@ def check_tokenizer(name: str, where: Path) -> None:
     """Raise ModelError if there is no tokenizer, or tokenizer.json is invalid."""
     files = [file for file in where.iterdir() if file.name.startswith(_TOKENIZERS) or file.suffix == ".model"]
     if not files:
-        raise ModelError(f"model {name}: {where} holds no tokenizer (tokenizer.json or tokenizer.model).")
+        raise ModelError(f"model {name}: no tokenizer (tokenizer.json or tokenizer.model) found in {where}.")
     for file in files:
         _real(name, file)
     fast = where / "tokenizer.json"
     if fast.exists():
         content = read_json(name, fast)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-            raise ModelError(f"model {name}: {fast} is no tokenizer.")
+            raise ModelError(f"model {name}: {fast} is not a tokenizer.")
 
 
 def read_json(name: str, path: Path):
@@ -195,11 +198,13 @@ def read_json(name: str, path: Path):
     transformers 5 writes them, so that records and fingerprints can contain them.
     """
     if (size := _real(name, path).stat().st_size) > MAX_JSON:
-        raise ModelError(f"model {name}: {path} has {size / 1e6:.0f} MB; at most {MAX_JSON / 1e6:.0f} MB are read.")
+        raise ModelError(f"model {name}: {path}: expected at most {MAX_JSON / 1e6:.0f} MB, got {size / 1e6:.0f} MB.")
     try:
         return json.loads(path.read_text("utf-8"), parse_constant=_constant, parse_float=_finite)
     except (ValueError, RecursionError):
-        raise ModelError(f"model {name}: {path} is not valid JSON: half a download? Fetch it again.") from None
+        raise ModelError(
+            f"model {name}: {path} is not valid JSON; the download may be incomplete. Download it again."
+        ) from None
 
 
 def _constant(text: str) -> dict[str, str]:
@@ -217,6 +222,7 @@ def _real(name: str, file: Path) -> Path:
     with open_regular(file) as opened:
         if opened.read(len(_POINTER)) == _POINTER:
             raise ModelError(
-                f"model {name}: {file} is a Git LFS pointer and not the file itself; run `git lfs pull` in its folder."
+                f"model {name}: {file} is a Git LFS pointer instead of the file itself. "
+                "Run `git lfs pull` in its directory."
             )
     return file

@@ -118,7 +118,7 @@ def verify(record: ModelRecord) -> None:
             more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
             raise ModelError(
                 f"model {record['name']}: {_path(part, differing[0])}{more} changed since the model was recorded. "
-                "Run snakemake again: it records the model anew and evaluates what is there now."
+                "Run snakemake again to record and evaluate the current files."
             )
         part["files"] = entries
 
@@ -149,7 +149,7 @@ def _inner(root: Path) -> list[str]:
         if not isinstance(path, str) or os.path.normpath(path) == "." or not (root / path).is_dir():
             continue
         if not (root / path).resolve().is_relative_to(root.resolve()):
-            raise ModelError(f"{root / 'modules.json'}: {path} is outside of the model's directory.")
+            raise ModelError(f"{root / 'modules.json'}: {path} is outside the model's directory.")
         found |= {os.path.relpath(folder, root) for folder, _, _ in os.walk(root / path)}
     return sorted(found)
 

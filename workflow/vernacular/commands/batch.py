@@ -14,7 +14,7 @@ from vernacular.core.errors import ArtifactError, DataError, UserError, first_li
 
 log = logging.getLogger("vernacular")
 
-_KILLED = "its process was ended without a word in an earlier attempt (out of memory?)"
+_KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
 
 
 def make_each(args, specs: dict[str, dict], current: Callable, make: Callable, fail: Callable) -> tuple[int, int, int]:

@@ -1,5 +1,6 @@
 """Command `check`: validate a config file and list its evaluations."""
 
+from vernacular.commands.common import counted
 from vernacular.config import load as config
 
 
@@ -8,4 +9,4 @@ def check(args) -> str:
     found = config.load(args.config)
     for evaluation in found.evaluations:
         print(f"  {evaluation}")
-    return f"check: {len(found.models)} models × {len(found.evaluations)} evaluations"
+    return f"check: {counted(len(found.models), 'model')}, {counted(len(found.evaluations), 'evaluation')} per model"

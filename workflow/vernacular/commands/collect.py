@@ -2,11 +2,13 @@
 
 import logging
 
-from vernacular.commands.common import asked_as
+from vernacular.commands.common import asked_as, counted
 from vernacular.core.records import add_failures, failures
 from vernacular.inference.job.collect import lay_out
 
 log = logging.getLogger("vernacular")
+
+_SHOWN = {"answered": "collected", "not possible": "not applicable"}  # status: text of the result line
 
 
 def answers(args) -> str:
@@ -23,5 +25,6 @@ def answers(args) -> str:
         log.error(line)
     if lost:
         add_failures(args.asked[0], record["name"], lost)
-    counted = ", ".join(f"{n} evaluations {how}" for how, n in (counts | {"lost": len(lost)}).items() if n)
-    return "\n".join([*told, f"answers: {record['name']}: {counted}"])
+    counts |= {"not found in the store": len(lost)}
+    outcomes = ", ".join(f"{counted(n, 'evaluation')} {_SHOWN.get(how, how)}" for how, n in counts.items() if n)
+    return "\n".join([*told, f"answers: {record['name']}: {outcomes or 'no evaluations'}"])

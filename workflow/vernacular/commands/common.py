@@ -9,6 +9,15 @@ from vernacular.data.schema import ITEMS
 from vernacular.types import ModelRecord
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "evaluation"), counted(0, "item"), counted(2, "match", "matches")
+    ('1 evaluation', '0 items', '2 matches')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 def items_in(path: Path) -> list[dict]:
     return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 
@@ -22,7 +31,7 @@ def asked_as(path: Path, spec: dict) -> dict:
 def check_recorded(path: Path, record: ModelRecord) -> None:
     """Raise ArtifactError if a model's or encoder's record lacks the hashes of its files, which a job verifies."""
     if not {"contents", "unavailable"} & record.keys():
-        raise ArtifactError(f"{path}: does not hold the contents of the model's files; delete it to rebuild.")
+        raise ArtifactError(f"{path}: hashes of the model's files not found. Delete this file and run snakemake again.")
 
 
 def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.commands.common import items_in
+from vernacular.commands.common import counted, items_in
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.join import Reference, join
@@ -73,7 +73,8 @@ def compare(args) -> str:
     changed = _write_changes(
         args.changes, pairs, results, evaluations, args.items_folder, told["fingerprint"], args.threads
     )
-    return f"compare: {len(pairs)} pairs, {len(found.comparisons)} differences, {changed} items won or lost"
+    counts = [counted(len(pairs), "pair"), counted(len(found.comparisons), "difference"), counted(changed, "item")]
+    return f"compare: {', '.join(counts)} improved or regressed"
 
 
 def _write_changes(
@@ -92,7 +93,7 @@ def _write_changes(
     """
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
-    for evaluation, what in tqdm(evaluations.items(), desc="won and lost items", disable=None):
+    for evaluation, what in tqdm(evaluations.items(), desc="changed items", disable=None):
         there = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
         named = dict.fromkeys(side for pair in there for side in pair)
         sides = lay_out({side: results[side][evaluation] for side in named})

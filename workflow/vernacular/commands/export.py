@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import items_in, why_missing
+from vernacular.commands.common import counted, items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.interop import grew_tse, palmx, serbian_cloze
@@ -28,7 +28,7 @@ def compat(args) -> str:
         written += write(
             args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
         )
-    return f"compat: {len(written)} files in {args.out}"
+    return f"compat: {counted(len(written), 'file')} in {args.out}"
 
 
 def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:

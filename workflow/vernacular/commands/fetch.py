@@ -24,7 +24,7 @@ def model(args) -> str:
             if "adapter" in spec:
                 base = read_record(args.base)
                 if why := base.get("unavailable"):
-                    raise ModelError(f"its base {base['name']} cannot be had: {why}")
+                    raise ModelError(f"base model {base['name']} unavailable: {why}")
                 allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
                 record = resolve_adapter(name, source, base, known=known, **allowed)
             else:
@@ -36,8 +36,8 @@ def model(args) -> str:
         return give_up(args, str(error))
     _write(args.out, {**record, "files_key": spec.get("files")})
     if adapter := record.get("adapter"):
-        return f"model: {name} is {record['base']} with a {adapter['type']} adapter of rank {adapter['rank']}"
-    return f"model: {name} is {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
+        return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
+    return f"model: {name}: {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
 
 
 def encoder(args) -> str:
@@ -52,7 +52,7 @@ def encoder(args) -> str:
         return give_up(args, str(error))
     about = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
     _write(args.out, {**record, **about, "files_key": spec.get("files")})
-    return f"encoder: {spec['name']} is {record['architecture']}, {_size(record['bytes'])}"
+    return f"encoder: {spec['name']}: {record['architecture']}, {_size(record['bytes'])}"
 
 
 def give_up(args, reason: str) -> str:
@@ -89,7 +89,7 @@ def _as_model_errors(name: str, spec: dict):
         with library_errors():
             yield
     except ODD_FILES as error:
-        raise ModelError(f"model {name}: its files cannot be read: {reason(error, spec)}") from error
+        raise ModelError(f"model {name}: files cannot be read: {reason(error, spec)}") from error
 
 
 def _size(count: int) -> str:

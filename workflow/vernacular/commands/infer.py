@@ -4,11 +4,13 @@ import logging
 from collections import Counter
 
 from vernacular.commands.batch import Attempts
-from vernacular.commands.common import asked_as, check_recorded
+from vernacular.commands.common import asked_as, check_recorded, counted
 from vernacular.core.records import write_asked
 from vernacular.inference.job.run import run_group
 
 log = logging.getLogger("vernacular")
+
+_SHOWN = {"nothing to ask": "without requests"}  # status: text of the result line
 
 
 def infer(args) -> str:
@@ -41,9 +43,9 @@ def infer(args) -> str:
     for line in told:
         log.error(line)
     counts = Counter(how for of_model in done.values() for how in of_model.values())
-    counts["CANNOT BE ANSWERED"] = sum(map(len, failed.values()))
-    said = ", ".join(f"{n} evaluations {how}" for how, n in sorted(counts.items()) if n)
-    return "\n".join([*told, f"infer: {', '.join(done)}: {said or 'nothing to ask'}"])
+    counts["failed"] = sum(map(len, failed.values()))
+    outcomes = ", ".join(f"{counted(n, 'evaluation')} {_SHOWN.get(how, how)}" for how, n in sorted(counts.items()) if n)
+    return "\n".join([*told, f"infer: {', '.join(done)}: {outcomes or 'no evaluations'}"])
 
 
 def died(args, reason: str) -> bool:
@@ -63,5 +65,5 @@ def give_up(args, reason: str) -> str:
 def _failure(name: str, failed: dict[str, str], done: dict) -> str:
     """Return one line if all evaluations failed for the same reason, else one line for each."""
     if not done and len(set(failed.values())) == 1:
-        return f"infer: {name} CANNOT BE ASKED: {next(iter(failed.values()))}"
-    return "\n".join(f"infer: {name} CANNOT ANSWER {evaluation}: {reason}" for evaluation, reason in failed.items())
+        return f"infer: {name}: all evaluations failed: {next(iter(failed.values()))}"
+    return "\n".join(f"infer: {name}: {evaluation}: failed: {reason}" for evaluation, reason in failed.items())

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from vernacular.commands.batch import Attempts, fail_rest, make_each
+from vernacular.commands.common import counted
 from vernacular.core import artifacts
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -21,7 +22,7 @@ def items(args) -> str:
     """
     made, kept, failed = make_each(args, _specs(args), _is_current, _read, _state)
     counts = [
-        f"{made} {'dataset' if made == 1 else 'datasets'} read",
+        f"{counted(made, 'dataset')} read",
         f"{kept} up to date" * bool(kept),
         f"{failed} unavailable" * bool(failed),
     ]
@@ -60,9 +61,9 @@ def _read(path: Path, spec: dict) -> str:
     shown = sum(row["demonstration"] for row in rows)
     dropped = sum(note["rows"]["dropped"].values())
     return (
-        f"items: {path.stem}: {len(rows) - shown} items"
-        + (f", {shown} to draw demonstrations from" if shown else "")
-        + (f", {dropped} rows left out (reasons in the metadata)" if dropped else "")
+        f"items: {path.stem}: {counted(len(rows) - shown, 'item')}"
+        + (f", {counted(shown, 'candidate')} for few-shot examples" if shown else "")
+        + (f", {counted(dropped, 'row')} dropped (reasons in results/summary/notes.csv)" if dropped else "")
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from tqdm import tqdm
 
 from vernacular import __version__
-from vernacular.commands.common import check_inputs, items_in, why_missing
+from vernacular.commands.common import check_inputs, counted, items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
@@ -36,11 +36,11 @@ def metrics(args) -> str:
             if not is_contained(error):
                 raise
             log.exception("%s failed", evaluation)
-            reason = f"its metrics could not be computed ({type(error).__name__}: {first_line(error)})"
+            reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
             values_of, notes[evaluation] = [], inputs.unavailable({"unavailable": reason})
         long += values_of
     _write(args, record, long, notes)
-    return f"metrics: {args.spec['model']}: {len(long)} values of {len(notes)} evaluations"
+    return f"metrics: {args.spec['model']}: {counted(len(long), 'value')} of {counted(len(notes), 'evaluation')}"
 
 
 def give_up(args, reason: str) -> str:

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from vernacular.commands.batch import Attempts, fail_rest, make_each
-from vernacular.commands.common import items_in
+from vernacular.commands.common import counted, items_in
 from vernacular.core import artifacts
 from vernacular.protocols.build import build, evaluated_by
 from vernacular.protocols.schema import REQUESTS, request_size
@@ -14,7 +14,7 @@ def requests(args) -> str:
     """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
     made, kept, failed = make_each(args, _specs(args), *(partial(step, args) for step in (_is_current, _build, _state)))
     counts = [
-        f"{made} {'evaluation' if made == 1 else 'evaluations'} built",
+        f"{counted(made, 'evaluation')} built",
         f"{kept} up to date" * bool(kept),
         f"{failed} failed" * bool(failed),
     ]
@@ -49,11 +49,11 @@ def _build(args, path: Path, spec: dict) -> str:
     source = artifacts.metadata(_items(args, spec))
     if unavailable := source.get("unavailable"):
         _state(args, path, spec, unavailable)
-        return f"requests: {path.stem}: none, the dataset is unavailable"
+        return f"requests: {path.stem}: no requests (dataset unavailable)"
     given = ("language", "protocol", "shots", "seed", "style", "options")
     rows, built = build(items_in(_items(args, spec)), spec["task"], **{key: spec[key] for key in given})
     artifacts.write(path, REQUESTS, rows, {**_about(args, spec, source), **built, "size": request_size(rows)})
-    return f"requests: {path.stem}: {len(rows)}"
+    return f"requests: {path.stem}: {counted(len(rows), 'request')}"
 
 
 def _state(args, path: Path, spec: dict, reason: str) -> str:

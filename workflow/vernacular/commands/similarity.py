@@ -1,11 +1,11 @@
-"""Command `similarity`: generations -> their similarity to every option, for one model."""
+"""Command `similarity`: similarity of generated responses to every option, for one model."""
 
 import logging
 from pathlib import Path
 
 from tqdm import tqdm
 
-from vernacular.commands.common import check_inputs, check_recorded, items_in, why_missing
+from vernacular.commands.common import check_inputs, check_recorded, counted, items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, is_contained
 from vernacular.core.records import read_record
@@ -19,7 +19,7 @@ log = logging.getLogger("vernacular")
 
 
 def similarity(args) -> str:
-    """How similar each generated answer is to every option, for all evaluations of one model."""
+    """Compute the similarity of each response to every option, for all evaluations of one model."""
     jobs = _jobs(args)
     for job in tqdm(jobs, desc="similarity", disable=None):
         try:
@@ -31,16 +31,16 @@ def similarity(args) -> str:
                 raise
             log.exception("%s failed", job.evaluation)
             job.give_up(f"{type(error).__name__}: {first_line(error)}")
-    return f"similarity: {len(jobs)} evaluations"
+    return f"similarity: {counted(len(jobs), 'evaluation')}"
 
 
 def give_up(args, reason: str) -> str:
-    """Write, for the evaluations that this job did not finish, files that state why every metric is missing."""
+    """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
     unfinished = [job for job in _jobs(args) if not job.target.exists()]
     for job in unfinished:
         job.give_up(reason)
     name = read_record(args.model)["name"]
-    return f"similarity: {name}: {len(unfinished)} evaluations without similarity ({reason})"
+    return f"similarity: {name}: {counted(len(unfinished), 'evaluation')} without similarity ({reason})"
 
 
 def _jobs(args) -> "list[_Job]":
@@ -50,7 +50,7 @@ def _jobs(args) -> "list[_Job]":
     known = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
     model = records[args.model]
     generations = {path.stem: path for path in args.generations}
-    # evaluations of the same items in a row: they share their options, whose vectors are kept
+    # sorted by items: evaluations of the same items share their options, whose vectors are cached
     wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])
     return [_Job(args, evaluation, what, known, model, generations[evaluation]) for evaluation, what in wanted]
 
@@ -88,7 +88,7 @@ class _Job:
         self._write(rows, found)
 
     def give_up(self, reason: str) -> None:
-        """Write a file without rows that states why."""
+        """Write a file without rows, with the reason in its metadata."""
         if missing := why_missing(self.answered):
             artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
             return

@@ -14,11 +14,11 @@ def complete(args) -> str:
     if missing:
         what = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
         raise UserError(
-            "the summary is made, but without what could not be had (the next run tries again):\n" + "\n".join(what)
+            "the summary is written, but results are missing. Run snakemake again to retry:\n" + "\n".join(what)
         )
     with replacing(args.out) as temporary:
-        temporary.write_text("Nothing is missing from the summary.\n")
-    return "complete: nothing is missing from the summary"
+        temporary.write_text("No results are missing from the summary.\n")
+    return "complete: no results are missing from the summary"
 
 
 def timings(args) -> None:
@@ -29,14 +29,14 @@ def timings(args) -> None:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics"]
     order += ["compat", "compare", "summary", "report"]
-    print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'largest, MB':>13}")
+    print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'peak MB':>13}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         seconds = sum(float(row["s"]) for row in rows[stage])
         memory = max((float(row["max_rss"]) for row in rows[stage] if row["max_rss"] not in ("-", "NA")), default=0.0)
         print(f"{stage:<12}{len(rows[stage]):>5}{seconds:>10.1f}{memory:>13.0f}")
-    print(f"\nThe results lie in {args.results}:")
+    print(f"\nResults in {args.results}:")
     for path in sorted(Path(args.results).glob("*")):
         print(f"  {path}")
     page = Path(args.results).parent / "report" / "index.html"
     if page.exists():
-        print(f"Open {page} in a browser to look into them.")
+        print(f"To browse the report, open {page}.")

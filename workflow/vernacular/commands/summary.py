@@ -1,5 +1,6 @@
 """Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
+from vernacular.commands.common import counted
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
 from vernacular.core.tables import write_csv
@@ -38,12 +39,12 @@ def summary(args) -> str:
     if write_harness:
         write_harness(args.out / "harness", long)
         write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
-    provenance = {"models evaluated": models, "where the items come from": list(data_sets.values()), "notes": notes}
+    provenance = {"evaluated models": models, "item sources": list(data_sets.values()), "notes": notes}
     standings = compared["standings"]
     write_similarity(args.out / "similarity_summary.xlsx", long, provenance, standings=standings)
     write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance, standings=standings)
     write_leaderboard(args.out / "leaderboard.xlsx", long, provenance, **compared)
-    return f"summary: {len(long)} values of {len(of_models)} models in {args.out}"
+    return f"summary: {counted(len(long), 'value')} of {counted(len(of_models), 'model')} in {args.out}"
 
 
 def _joined_notes(told: list[str]) -> list[dict]:

@@ -1,5 +1,6 @@
 """Command `treebank`: treebanks and patterns -> minimal pairs, as an explanation or as CSV."""
 
+from vernacular.commands.common import counted
 from vernacular.core import artifacts
 from vernacular.data.treebank.pairs import MASK, Pairs, around
 from vernacular.data.treebank.patterns import load_pattern
@@ -17,7 +18,8 @@ def treebank(args) -> str:
     if args.explain or not args.csv:
         print(explain(found, examples=args.examples))
     matches = sum(pairs.related for pairs in found.pairs)
-    return f"treebank: {len(found.rows)} pairs of {matches} matches in {found.sentences} sentences"
+    used = [counted(matches, "match", "matches"), counted(found.sentences, "sentence")]
+    return f"treebank: {counted(len(found.rows), 'pair')} from {' in '.join(used)}"
 
 
 def explain(found: Extracted, examples: int = 5) -> str:
@@ -26,10 +28,10 @@ def explain(found: Extracted, examples: int = 5) -> str:
     if found.mismatches:
         shown = ", ".join(found.mismatches[:5]) + (", …" if len(found.mismatches) > 5 else "")
         lines.append(
-            f"{len(found.mismatches)} of them where `# text` is not the tokens put together ({shown}); the tokens count"
+            f"{len(found.mismatches)} of them: `# text` differs from the joined tokens, which are used ({shown})"
         )
     for name, reasons in found.unused.items():
-        lines.append(f"{name}: lines left out: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+        lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
     for pairs in found.pairs:
         lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_lost(pairs, min(examples, 3))]
     return "\n".join(lines)
@@ -41,8 +43,8 @@ def _steps(pairs: Pairs) -> list[str]:
     if "grew" in pattern:
         lines.append(f"{pairs.related:9,}  matches of the GREW request")
     else:
-        lines.append(f"{pairs.targets:9,}  words fit the target")
-        lines.append(f"{pairs.related - pairs.targets:9,}    without the words related to it, or with a word forbidden")
+        lines.append(f"{pairs.targets:9,}  words match the target")
+        lines.append(f"{pairs.related - pairs.targets:9,}    related words missing, or a forbidden word present")
         lines.append(f"{pairs.related:9,}  matches")
     lines += [f"{-n:9,}    {reason}" for reason, n in pairs.left_out.most_common()]
     return [*lines, f"{len(pairs.rows):9,}  pairs, {len({row['lemma'] for row in pairs.rows}):,} lemmas"]
@@ -64,5 +66,5 @@ def _pairs(pairs: Pairs, examples: int) -> list[str]:
 def _lost(pairs: Pairs, examples: int) -> list[str]:
     lines = []
     for reason, texts in pairs.lost.items() if examples else ():
-        lines += [f"  {reason}, such as", *(f"    {text}" for text in texts[:examples])]
+        lines += [f"  {reason}, for example:", *(f"    {text}" for text in texts[:examples])]
     return lines

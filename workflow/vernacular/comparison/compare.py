@@ -163,7 +163,7 @@ def _sign(row: dict, signatures: Mapping) -> None:
     row["signature"] = one or other
     if one and other and one != other:
         row["signature"] = None
-        note = f"measured differently: {one} and {other}"
+        note = f"different signatures: {one} and {other}"
         row["note"] = "; ".join(part for part in (row["note"], note) if part)
 
 

@@ -126,10 +126,10 @@ def _note(one: Side, other: Side, known: list[np.ndarray]) -> str | None:
     parts = []
     differing = known[0] & known[1] & (one.text != other.text)
     if count := int(differing.sum()):
-        parts.append(f"{_items(count)} left out: another prompt, other options or another right answer")
+        parts.append(f"{_items(count)} excluded: different prompt, options or correct answer")
     for name, mine, theirs in (("baseline", *known), ("candidate", *known[::-1])):
         if count := int((mine & ~theirs).sum()):
-            parts.append(f"{_items(count)} only the {name} has a value for")
+            parts.append(f"{_items(count)} with a value for the {name} only")
     return "; ".join(parts) or None
 
 
@@ -206,11 +206,13 @@ def _explain(row: dict, k: int, *, spread: bool, undefined: bool) -> None:
     """Append to the note why there is no interval."""
     why = None
     if undefined:
-        why = "infinite for an item, or undefined in a resample: no interval and no test"
+        why = "infinite value of an item, or undefined in a resample: no interval and no test"
     elif k < 2:
         why = "one cluster of items: no interval and no test"
     elif not spread:
-        why = "every item differs by the same: no interval" if row["difference"] else "no item tells the two apart"
+        why = (
+            "all items differ by the same amount: no interval" if row["difference"] else "no item differs: no interval"
+        )
     if why:
         row["note"] = "; ".join(part for part in (row["note"], why) if part)
 

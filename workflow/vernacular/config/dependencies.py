@@ -1,6 +1,6 @@
-"""What the result of each rule depends on, beside its input files: the part of the config that it uses and no more.
+"""Dependencies of each rule's result, in addition to its input files: the part of the config that it uses.
 
-A rule passes its spec to its verb as JSON, so that editing one model's settings reruns that model and nothing else.
+A rule passes its spec to its command as JSON, so that a change of one model's settings reruns only this model.
 """
 
 import functools
@@ -22,23 +22,23 @@ from vernacular.metrics.similarity.answers import TOOLS
 from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import SETTING
 
-_LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that decide which files a model is
+_LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
 def of_items(config: Config) -> dict:
-    """What each items file depends on; the check of the config made evaluations that share one agree."""
+    """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
     evaluations = {evaluation.items: evaluation for evaluation in reversed(config.evaluations.values())}
     return {"items": {name: _dataset(config, evaluations[name]) for name in sorted(evaluations)}}
 
 
 def _dataset(config: Config, evaluation: Evaluation) -> dict:
-    """The task file as far as this language goes, and which rows of it."""
+    """Return the part of the task file for this language, and the selection of rows."""
     task = config.tasks[evaluation.task]
     language = {evaluation.language: task["languages"][evaluation.language]}
     return {
-        # a clone in another folder is the same task
+        # relative: the same task in another clone
         "task": {**task, "folder": os.path.relpath(task["folder"]), "languages": language},
         "language": evaluation.language,
         "data": evaluation.data,
@@ -48,12 +48,12 @@ def _dataset(config: Config, evaluation: Evaluation) -> dict:
 
 
 def of_requests(config: Config) -> dict:
-    """What the requests of each evaluation depend on, besides its items."""
+    """Return the dependencies of the requests of each evaluation, in addition to its items."""
     return {"evaluations": {e.id: _prompts(config, e) | {"items": e.items} for e in config.evaluations.values()}}
 
 
 def _prompts(config: Config, evaluation: Evaluation) -> dict:
-    """The evaluation, and the words of its prompts."""
+    """Return an evaluation and its prompt lines."""
     task = config.tasks[evaluation.task]
     return {
         "evaluation": evaluation.id,
@@ -69,7 +69,7 @@ def _prompts(config: Config, evaluation: Evaluation) -> dict:
 
 
 def of_model(config: Config, name: str) -> dict:
-    """Where a model or adapter comes from, what it is allowed, and whether its files are those recorded."""
+    """Return the source and permissions of a model or adapter, and the state of its files."""
     settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
     if "adapter" in settings:
         own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_other_base")}
@@ -78,7 +78,7 @@ def of_model(config: Config, name: str) -> dict:
 
 
 def of_inference(config: Config, names: list[str]) -> dict:
-    """Settings of each model that change its outputs or where it runs, and the engine that computes them."""
+    """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
     engines = {kind.name: engine_version(kind) for kind in (SCORES, GENERATIONS)}
     return {"models": {name: _asking(config.models[name]) for name in names}, "engines": engines}
 
@@ -96,7 +96,7 @@ def of_encoder(config: Config, name: str) -> dict:
 
 
 def of_similarity(config: Config) -> dict:
-    """Which encoder measures which metric, and how, in each evaluation with generated answers."""
+    """Return the encoder and options of each similarity metric, for each evaluation with generated responses."""
     return {
         "evaluations": {
             e.id: {
@@ -113,7 +113,7 @@ def of_similarity(config: Config) -> dict:
 
 
 def _variant(config: Config, metric: str, evaluation: Evaluation) -> dict:
-    """A similarity metric with its options, which another tool's style prescribes."""
+    """Return a similarity metric with its options; the style of another tool may specify them."""
     if tool := TOOLS.get(evaluation.style):
         return {"metric": metric, **tool.METRIC_OPTIONS.get(metric, {})}
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
@@ -129,7 +129,7 @@ def of_metrics(config: Config, name: str) -> dict:
 
 
 def of_comparisons(config: Config) -> dict:
-    """Who is compared with whom, on what; results made elsewhere by the content of their files."""
+    """Return the compared models and evaluations; external results by the content of their files."""
     names = ("items", *SETTING)
     joined = {name: {**what, "files": _contents(what["results"])} for name, what in config.joined.items()}
     return {
@@ -154,16 +154,16 @@ def of_summary(config: Config) -> dict:
 
 
 def of_report(config: Config) -> dict:
-    """Whom and what the page shows, and its look."""
+    """Return the models, evaluations and pairs in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     look = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     return {**of_summary(config), "pairs": config.comparisons, "look": look}
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
-    """Return the paths of a dataset's files on this disk, missing ones included; none for the Hub or the web.
+    """Return the paths of a dataset's local files, including missing ones; none for the Hub or the web.
 
-    They are no inputs of the rule: Snakemake would stop at a missing one, and look at times instead of contents.
+    They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
     """
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
@@ -181,12 +181,12 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     return []
 
 
-@functools.cache  # a file that was only touched is hashed to find out, and a job's key does not change while it runs
+@functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
 def _files_key(path: Path) -> str:
-    """Return a text that changes when the files of the model or encoder recorded at `path` do.
+    """Return a text that changes with the files of the model or encoder recorded at `path`.
 
-    It is the one that the record was made with as long as the files are those recorded, by size, times and inode or
-    else by content. Nothing is hashed here before there is a record: its job does that.
+    It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
+    content. Without a record, nothing is hashed here; the job that writes it does so.
     """
     try:
         record = read_record(path)
@@ -208,9 +208,9 @@ def _stamp(path: str) -> dict[str, int] | None:
         return None
 
 
-@functools.cache  # many evaluations share a file; within one plan it does not change
+@functools.cache  # many evaluations share a file, which does not change during planning
 def _content(path: str) -> str | None:
-    """sha256 of a data file; None where there is none, which its job reports."""
+    """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
     try:
         return file_fingerprint(path)
     except OSError:

@@ -24,7 +24,7 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
     languages = known if entry["languages"] == "all" else _listed(entry["languages"])
     for language in languages:
         if language not in known:
-            fail("languages", f'{task["task"]} has no "{language}".{closest(language, known)}')
+            fail("languages", f'language "{language}" not found in {task["task"]}.{closest(language, known)}')
     data = entry.get("data", data)
     if data == "samples":
         shipped = [language for language in known if _has_samples(task, language)]
@@ -32,18 +32,19 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
             languages = shipped
         for language in languages or ["any language"]:
             if language not in shipped:
-                shown = f"Samples: {', '.join(shipped)}." if shipped else "Set data: hub."
-                fail("languages", f"no samples of {task['task']} are shipped in {language}. {shown}")
+                advice = f"Languages with samples: {', '.join(shipped)}." if shipped else "Set data: hub."
+                fail("languages", f"samples of {task['task']} not found for {language}. {advice}")
     protocols = _listed(entry.get("protocols", task["protocols"][0]))
     for protocol in protocols:
         if protocol not in task["protocols"]:
-            fail("protocols", f'{task["task"]} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
+            hint = closest(protocol, task["protocols"])
+            fail("protocols", f'protocol "{protocol}" is not supported by {task["task"]}.{hint}')
     shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
     if any(shots) and not any(takes_shots(protocol, task["prompt"]) for protocol in protocols):
-        fail("shots", f"no solved examples can stand before {' or '.join(protocols)}; leave shots out.")
+        fail("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
         if not set(only := protocols_with(option)) & set(protocols):
-            fail(option, f"means nothing to {' or '.join(protocols)}, only to {' and '.join(only)}; leave it out.")
+            fail(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(only)}; remove it.")
     found: dict[Evaluation, None] = {}
     for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
         prompted = takes_shots(protocol, task["prompt"])
@@ -65,7 +66,7 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
         found[evaluation] = None
     for style in styles:
         if not any(style in PROTOCOLS[protocol].styles for protocol in protocols):
-            fail("styles", f'{" and ".join(protocols)} cannot be asked in style "{style}".')
+            fail("styles", f'style "{style}" is not supported by {" or ".join(protocols)}.')
     return list(found)
 
 
@@ -98,10 +99,10 @@ def check_models(models: dict, fail) -> None:
     seen: dict[str, str] = {}
     for name, entry in models.items():
         if name.casefold() in _RESERVED:
-            fail((name,), f'"{name}" is a folder of the workflow\'s own; choose another name.')
+            fail((name,), f'"{name}" is the name of a directory of the workflow; choose another name.')
         check_name(name, fail)
         if other := seen.get(name.casefold()):
-            fail((name,), f'"{name}" and "{other}" differ only in case; some file systems cannot keep them apart.')
+            fail((name,), f'"{name}" and "{other}" differ only in case, which some file systems ignore; rename one.')
         seen[name.casefold()] = name
         if "adapter" not in entry and "base" not in entry:
             if "source" not in entry:
@@ -109,23 +110,26 @@ def check_models(models: dict, fail) -> None:
             continue
         for key, other in (("adapter", "base"), ("base", "adapter")):
             if key not in entry:
-                fail((name,), f'"{other}" needs the key "{key}" beside it.')
+                fail((name,), f'the key "{key}" is missing; "{other}" requires it.')
         for key in entry:
             if key not in _OF_ADAPTER:
-                fail((name, key), f"an adapter takes its {key} from its base; set it there.")
+                fail((name, key), f"an adapter inherits {key} from its base; set it there.")
         base = entry["base"]
         bases = [other for other, settings in models.items() if "adapter" not in settings]
         if base not in bases:
-            what = "is an adapter itself" if base in models else "is no model of this config"
+            what = "is an adapter, not a base model" if base in models else "is not a model of this config"
             fail((name, "base"), f'"{base}" {what}.{closest(base, bases)}')
         if models[base].get("engine") == "vllm":
-            fail((name, "base"), f"{base} has engine: vllm, which takes no adapters here; use engine: transformers.")
+            fail(
+                (name, "base"),
+                f"{base} has engine: vllm, which supports no adapters here; use engine: transformers.",
+            )
 
 
 def check_name(name: str, fail) -> None:
     """Reject a name that cannot be a directory on Windows, because results are copied between systems."""
     if name.split(".")[0].casefold() in _DEVICES or name.endswith("."):
-        fail((name,), f'"{name}" is no name for a folder on Windows; choose another.')
+        fail((name,), f'"{name}" is not a valid directory name on Windows; choose another name.')
 
 
 def with_bases(models: dict) -> dict:
@@ -155,7 +159,7 @@ def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             if entry != "all_pairs":
-                fail((i,), f'found "{entry}", expected all_pairs or {{baseline: NAME, candidate: NAME}}.')
+                fail((i,), f'expected all_pairs or {{baseline: NAME, candidate: NAME}}, got "{entry}".')
             found += combinations(known, 2)
             continue
         baseline, candidates = entry["baseline"], entry["candidate"]
@@ -164,9 +168,9 @@ def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[
         for key, names in (("baseline", [baseline]), ("candidate", candidates)):
             for name in names:
                 if name not in known:
-                    fail((i, key), f'"{name}" is no model of this config.{closest(name, known)}')
+                    fail((i, key), f'"{name}" is not a model of this config.{closest(name, known)}')
         if baseline in candidates:
-            fail((i, "candidate"), f'"{baseline}" is compared with itself.')
+            fail((i, "candidate"), f'"{baseline}" cannot be compared with itself.')
         found += [(baseline, candidate) for candidate in candidates]
     return _told_apart(found, fail)
 
@@ -177,5 +181,5 @@ def _told_apart(found: list[tuple[str, str]], fail) -> list[tuple[str, str]]:
     for pair in found:
         other = folders.setdefault("--".join(pair).casefold(), pair)
         if other != pair:
-            fail((), f"{' with '.join(pair)} and {' with '.join(other)} would share a folder; rename one.")
+            fail((), f"{' with '.join(pair)} and {' with '.join(other)} would share a directory; rename one.")
     return list(dict.fromkeys(found))

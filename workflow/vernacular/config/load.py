@@ -97,7 +97,7 @@ def load(paths, overrides: dict | None = None) -> Config:
     for path in paths:
         value, lines = yaml.read(path)
         if value is None:
-            raise ConfigError(f'{display_path(path)}: empty; it needs the keys "models" and "evaluations".')
+            raise ConfigError(f'{display_path(path)}: expected the keys "models" and "evaluations", got an empty file.')
         validate.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
         raw |= value
         said_in |= dict.fromkeys(value, (path, lines))
@@ -120,7 +120,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         check_name(name, lambda keys, sentence: fail_at(("joined", *keys), sentence))
         what["results"] = os.path.expanduser(what["results"])
         if not os.path.exists(what["results"]):
-            fail_at(("joined", name, "results"), f"there is no {what['results']}.")
+            fail_at(("joined", name, "results"), f"file or directory not found: {what['results']}.")
         try:
             files_in(Path(what["results"]))
         except DataError as error:
@@ -131,7 +131,7 @@ def load(paths, overrides: dict | None = None) -> Config:
     folders = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
     for i, folder in enumerate(folders[1:]):
         if not os.path.isdir(folder):
-            fail_at(("tasks", i), f"{folder} is no folder.")
+            fail_at(("tasks", i), f"directory not found: {folder}.")
     files = task_names(folders)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
@@ -142,13 +142,16 @@ def load(paths, overrides: dict | None = None) -> Config:
 
         name = entry["task"]
         if name not in files:
-            fail("task", f'there is no task "{name}".{closest(name, files)}')
+            fail("task", f'task "{name}" not found.{closest(name, files)}')
         if name not in tasks:
             tasks[name] = load_task(files[name], PROTOCOLS)
         for evaluation in expand(entry, tasks[name], raw["data"], fail):
             other = evaluations.setdefault(evaluation.id, evaluation)
             if other != evaluation:
-                fail("task", f"asks for {evaluation.id} once more, with other options than before.")
+                fail(
+                    "task",
+                    f"{evaluation.id} is listed twice, with different options; remove one entry.",
+                )
     _check_items_agree(evaluations.values(), lambda sentence: fail_at(("evaluations",), sentence))
     config = Config(
         models,
@@ -170,7 +173,8 @@ def _check_items_agree(evaluations, fail) -> None:
     for evaluation in evaluations:
         other = seen.setdefault((evaluation.task, evaluation.language), evaluation)
         if other.data != evaluation.data:
-            fail(f"{evaluation.task} in {evaluation.language} is asked for twice with different data.")
+            name = f"{evaluation.task} in {evaluation.language}"
+            fail(f"{name} is listed with data: {other.data} and data: {evaluation.data}; use one of them.")
 
 
 def _store(given: str, fail) -> str:
@@ -197,7 +201,7 @@ def _check_encoders(config: Config, fail) -> None:
         for metric in config.similarity["metrics"] if evaluation.protocol in GENERATED else ():
             encoder = config.encoder(evaluation.language, metric)
             if encoder is None:
-                fail(f'no encoder for "{evaluation.language}"; add one for it or a default.')
+                fail(f'no encoder for "{evaluation.language}"; add one for this language or a default.')
             name, source = encoder_name(encoder), encoder["source"]
             if sources.setdefault(name.casefold(), source) != source:
                 fail(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')

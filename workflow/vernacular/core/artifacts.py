@@ -94,7 +94,7 @@ def read(
         parsed = pq.ParquetFile(_without_rows(footer))
         found = _note(parsed.metadata, path, anywhere)
         if found.get("kind") != kind.name:
-            raise ArtifactError(f"{path}: holds {found.get('kind')!r}, expected {kind.name!r}; delete it to rebuild.")
+            raise ArtifactError(f"{path}: expected {kind.name!r}, got {found.get('kind')!r}; delete it to rebuild.")
         if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
         digests.check_body(file, footer)
@@ -117,7 +117,7 @@ def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
         wanted: The fingerprint of the current inputs.
     """
     if found != wanted:
-        raise ArtifactError(f"{path}: was made of other {what} than there are now; delete it to rebuild.")
+        raise ArtifactError(f"{path}: computed from other {what} than the current ones; delete it to rebuild.")
 
 
 def made_of(*parts) -> str:
@@ -159,7 +159,7 @@ def _as_table(rows, kind: Kind) -> pa.Table:
     known = set(kind.schema.names)
     for row in rows:
         if extra := set(row) - known:
-            raise ArtifactError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}")
+            raise ArtifactError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}.")
     try:
         return pa.Table.from_pylist(rows, schema=kind.schema)
     except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
@@ -175,7 +175,7 @@ def _opened(path):
         with pa.OSFile(str(path)) as file:
             yield file
     except FileNotFoundError:
-        raise ArtifactError(f"{path}: there is no such file.") from None
+        raise ArtifactError(f"{path}: file not found.") from None
     except digests.UnsealedError as error:
         raise ArtifactError(
             f"{path}: from another version, or not a file of this workflow ({error}); delete it to rebuild."
@@ -200,7 +200,7 @@ def _note(found: pq.FileMetaData, path, anywhere: bool) -> dict:
     note = json.loads(text)
     place = note.pop("place")
     if not anywhere and place != _end(path, len(Path(place).parts)):
-        raise ArtifactError(f"{path}: holds {place}, which was put in its place; delete it to rebuild.")
+        raise ArtifactError(f"{path}: moved or copied from {place}; delete it to rebuild.")
     return note
 
 

@@ -83,7 +83,7 @@ def _regular(path: Path) -> os.stat_result:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        what = f"a link to {os.readlink(path)}, which does not exist" if os.path.islink(path) else "no such file"
+        what = f"a link to {os.readlink(path)}, which does not exist" if os.path.islink(path) else "file not found"
         raise ModelError(f"{path}: {what}. Restore the file and run again.") from None
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
@@ -150,7 +150,7 @@ _TYPES = (
 
 
 def _not_regular(path: Path, mode: int) -> ModelError:
-    what = next((name for is_one, name in _TYPES if is_one(mode)), "of an unknown type")
+    what = next((name for is_one, name in _TYPES if is_one(mode)), "a file of an unknown type")
     return ModelError(f"{path}: expected a regular file, got {what}. Replace it with the file itself.")
 
 

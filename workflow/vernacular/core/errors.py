@@ -97,17 +97,18 @@ SECRETS = [
     (
         re.compile(r"(\w://)(?:[^/?#\s]*|[^/?#\s:]*:(?!\d*(?:[/?#\s]|$))\S{0,300})@"),
         r"\1…@",
-        "an address with a user or password in it would be written into the results.",
+        "contains a URL with a user name or password, which would be copied into the results; remove them.",
     ),
     (
         re.compile(rf"([?&;#](?:{_KEYS})=)[^&;#\s]+", re.IGNORECASE),
         r"\1…",
-        "an address with a key, token or signature in it would be written into the results; fetch the file yourself.",
+        "contains a URL with a key, token or signature, which would be copied into the results; "
+        "download the file and give its path.",
     ),
     (
         re.compile(r"\b(hf_|api_org_)[A-Za-z0-9]{20,}"),
         r"\1…",
-        "a token would be written into the results; set HF_TOKEN instead.",
+        "contains a token, which would be copied into the results; set HF_TOKEN instead.",
     ),
 ]
 
@@ -132,7 +133,7 @@ _ADVICE = {
     errno.EROFS: _ALLOW,
     errno.EACCES: _ALLOW,
     errno.EPERM: _ALLOW,
-    errno.EIO: "The device reports an error; check it, or write elsewhere.",
+    errno.EIO: "The storage device reports an error; check it, or use another device.",
 }
 
 

@@ -86,13 +86,13 @@ def reason(error: BaseException, record: dict) -> str:
     """Return the first line of a library's message or, if known, a hint on how the user can resolve the error."""
     whole, said = str(error), first_line(error)
     if "custom code" in whole and record.get("kind") == "encoder":
-        return "it brings code of its own, which is not run."
+        return "it requires custom code, which is not run for encoders."
     if "custom code" in whole and not record.get("trust_remote_code"):
-        return "it brings code of its own. If you have read and trust it, set trust_remote_code: true for this model."
+        return "it requires custom code. If you have read and trust it, set trust_remote_code: true for this model."
     if isinstance(error, pickle.UnpicklingError):
-        return "its pickle holds more than weights, and that is never run; convert it to safetensors."
+        return "its pickle contains more than weights, which is never executed; convert it to safetensors."
     if isinstance(error, ImportError):
-        return f"a package it needs is not installed: {said}"
+        return f"a required package is not installed: {said}"
     if not record.get("allow_pickle") and "safetensors" in whole:
         return f"{said} Weights in pickle files are read only with allow_pickle: true."
     if isinstance(error, LookupError | AssertionError | ArithmeticError):  # uninformative messages

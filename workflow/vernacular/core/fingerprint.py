@@ -1,7 +1,8 @@
-"""Fingerprints of values, files and code, and the versions of libraries: the parts that keys consist of.
+"""Fingerprints of values, files and code, and versions of libraries: the parts of keys.
 
-A rule's result depends on its command module and on all that this imports, at the top or inside a function. So the
-imports are read and followed, and no list of files has to be kept. Comments, docstrings and layout do not count.
+A rule's result depends on its command module and on all modules that it imports, at the top or inside a function.
+Imports are therefore parsed and followed, so that no list of files has to be maintained. Comments, docstrings and
+formatting have no effect.
 """
 
 import ast
@@ -16,47 +17,47 @@ from types import ModuleType
 
 
 def fingerprint(value) -> str:
-    """sha256 (hex) of a JSON-like value; dict order does not matter, list order does.
+    """Return the SHA-256 (hex) of a JSON-like value; independent of dict order, but not of list order.
 
     >>> fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
     True
     """
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # surrogatepass: a lone surrogate in a data set is odd text, not a reason to stop
+    # surrogatepass: a lone surrogate in a dataset is malformed text, not an error
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def file_fingerprint(path) -> str:
-    """sha256 (hex) of a file's bytes."""
+    """Return the SHA-256 (hex) of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _ROOT = Path(__file__).resolve().parents[1]
 
-# Modules that decide no result, and why. They are not followed either.
+# Modules that have no effect on results, with the reason. Their imports are not followed.
 NO_EFFECT = {
-    "vernacular.core.artifacts": "how files are written and checked; a file that another version wrote is refused",
-    "vernacular.core.fingerprint": "computes keys; keys that come out otherwise are other keys",
-    "vernacular.core.contents": "decides when a file is hashed again; the hash enters the keys",
-    "vernacular.core.digests": "how damage of files is noticed",
-    "vernacular.core.failures": "which errors are whose fault, and messages",
-    "vernacular.core.paths": "where the workflow's directory is, and paths in messages",
-    "vernacular.core.records": "how records are written and checked; a damaged one is refused",
-    "vernacular.core.processes": "pools of processes, time limits, when a job stops, and who reports a process's death",
+    "vernacular.core.artifacts": "writing and verification of files; a file of another version is rejected",
+    "vernacular.core.fingerprint": "computation of keys; a change gives other keys",
+    "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
+    "vernacular.core.digests": "detection of damaged files",
+    "vernacular.core.failures": "classification of errors, and messages",
+    "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
+    "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
+    "vernacular.core.processes": "process pools, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.errors": "messages",
 }
 
-# Libraries that decide no result, and why.
+# Libraries that have no effect on results, with the reason.
 NO_EFFECT_LIBRARIES = {
-    "httpx2": "transport; what it fetches is identified by its commit or its hash",
-    "huggingface_hub": "transport; what it fetches is identified by its commit or its hash",
+    "httpx2": "transport; downloads are identified by commit or hash",
+    "huggingface_hub": "transport; downloads are identified by commit or hash",
     "tqdm": "progress bars",
 }
 
 
 def code_fingerprint(*modules: str) -> str:
-    """Return 16 hex digits that change with what `modules`, or any module in their import closure, do.
+    """Return 16 hex digits that change with the code of `modules` or of any module in their import closure.
 
     >>> code_fingerprint("vernacular.statistics.paired") != code_fingerprint("vernacular.statistics.intervals")
     True
@@ -67,7 +68,7 @@ def code_fingerprint(*modules: str) -> str:
 
 @functools.cache
 def closure(module: str) -> frozenset[str]:
-    """Names of `module` and of all modules of this package that it imports, directly or not, but those of NO_EFFECT."""
+    """Return `module` and all modules of this package that it imports, directly or not, except those in NO_EFFECT."""
     found, ahead = set(), [module]
     while ahead:
         name = ahead.pop()
@@ -84,10 +85,9 @@ def libraries(*modules: str) -> dict[str, str | None]:
 
 
 def import_each(pattern: str) -> dict[str, ModuleType]:
-    """Import the modules whose files match a pattern; by the name that stands for its `*`.
+    """Import the modules whose files match a pattern; return {text matched by its `*`: module}.
 
-    What a package finds by itself is part of the keys like what it names: `closure` reads the patterns of these calls,
-    which must be literal.
+    `closure` parses these calls, so that the modules are part of the keys; the pattern must therefore be a literal.
 
     >>> sorted(import_each("vernacular/statistics/p*red.py"))
     ['ai']
@@ -96,7 +96,7 @@ def import_each(pattern: str) -> dict[str, ModuleType]:
 
 
 def _matching(pattern: str) -> dict[str, str]:
-    """The names of modules by what stands for the `*` in `pattern`."""
+    """Return {text matched by the `*` in `pattern`: module name}."""
     before, after = pattern.split("*")
     found = {}
     for path in sorted(_ROOT.parent.glob(pattern)):
@@ -109,9 +109,9 @@ def _matching(pattern: str) -> dict[str, str]:
 
 @functools.cache
 def version_of(name: str) -> str | None:
-    """Return the version of a library by its import name or its distribution's name; None where it is not installed.
+    """Return the version of a library by its import name or its distribution's name; None if it is not installed.
 
-    Nothing is imported for it: torch alone would take seconds.
+    The library is not imported: torch alone would take seconds.
     """
     try:
         return importlib.metadata.version(name)
@@ -127,7 +127,7 @@ def _distributions() -> dict[str, list[str]]:
 
 @functools.cache
 def _parsed(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
-    """(a hash of what the module does, the modules of this package that it imports, the libraries)."""
+    """Return (hash of a module's code, modules of this package that it imports, libraries that it imports)."""
     tree = ast.parse(_file(module).read_text("utf-8"))
     names = _imported(tree, module)
     parts = [name.split(".") for name in names]
@@ -152,7 +152,7 @@ def _imported(tree: ast.Module, module: str) -> set[str]:
 
 
 def _nodes(tree: ast.AST):
-    """All nodes but those that only a type checker reads."""
+    """Yield all nodes, except those that only a type checker reads."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             continue

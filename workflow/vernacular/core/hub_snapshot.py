@@ -55,7 +55,7 @@ def snapshot(
         absent: Error class if the repository exists, but not a file in it that is named in full.
     """
     huggingface_hub.set_client_factory(_client)
-    noun, stage = ("set", "items") if repo_type == "dataset" else ("model", "model")
+    noun, stage = ("dataset", "items") if repo_type == "dataset" else ("model", "model")
     page = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{repository}"
     attempt = 1
     while True:
@@ -66,39 +66,41 @@ def snapshot(
             )  # fmt: skip
         except GatedRepoError:
             raise complaint(
-                f"{repository}: gated. Accept its terms at {page}, then set HF_TOKEN (or run `hf auth login`)."
+                f"{repository}: access is gated. Accept the terms at {page}, set HF_TOKEN (or run `hf auth login`)."
             ) from None
         except RevisionNotFoundError:
-            raise complaint(f'{repository}: has no revision "{revision}".') from None
+            raise complaint(f'{repository}: revision "{revision}" not found on the Hub.') from None
         except RepositoryNotFoundError:
             raise complaint(
-                f"{repository}: not on the Hub, or private. Check the spelling; "
-                f"for a private {noun}, set HF_TOKEN to a token that may read it."
+                f"{repository}: not found on the Hub, or private. Check the spelling; "
+                f"for a private {noun}, set HF_TOKEN to a token with read access."
             ) from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             if not _may_pass(error.__cause__) or attempt == _ATTEMPTS:
                 raise complaint(
                     f"{repository}: not in the local cache, and the Hub cannot be reached ({_why(error)}). "
-                    f"Fetch it on a machine with internet: `snakemake --until {stage}`."
+                    f"Fetch it on a machine with internet access: `snakemake --until {stage}`."
                 ) from None
         except EntryNotFoundError:
-            raise absent(f"{repository}: has no such file ({', '.join(wanted)}).") from None
+            raise absent(f"{repository}: file not found in the repository ({', '.join(wanted)}).") from None
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status in (401, 403):
                 raise complaint(
-                    f"{repository}: the Hub refuses access ({status}). Is HF_TOKEN right, and may it read {page}?"
+                    f"{repository}: the Hub denied access (HTTP {status}). "
+                    f"Check that HF_TOKEN is valid and has read access to {page}."
                 ) from None
             if not _may_pass(error) or attempt == _ATTEMPTS:
-                raise complaint(f"{repository}: the Hub answers {status}; try again later.") from None
+                raise complaint(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
         except (httpx2.TransportError, OSError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "strerror", None) or type(error).__name__
-                raise complaint(f"{repository}: the download failed ({reason}); run again to go on.") from None
+                raise complaint(f"{repository}: the download failed ({reason}); run again to resume it.") from None
         except (UnicodeEncodeError, ValueError) as error:
             # the message of such an error may contain the header, and therefore the token
             raise complaint(
-                f"{repository}: the request could not be made ({type(error).__name__}); is HF_TOKEN a token?"
+                f"{repository}: the request could not be sent ({type(error).__name__}). "
+                "Check that HF_TOKEN is a valid token."
             ) from None
         time.sleep(2 ** (attempt - 1))
         attempt += 1
@@ -145,7 +147,7 @@ def _may_pass(error) -> bool:
 def _why(error) -> str:
     cause = error.__cause__
     if isinstance(cause, HfHubHTTPError):
-        return f"it answers {cause.response.status_code}"
+        return f"HTTP {cause.response.status_code}"
     if isinstance(error, OfflineModeIsEnabled) or isinstance(cause, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
     return type(cause or error).__name__
@@ -168,8 +170,8 @@ def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
         found = file_fingerprint(temporary)
         if sha256 not in (None, found):
             raise DataError(
-                f"{url}: wrong checksum (sha256 {found}, the task file says {sha256}).\n"
-                "It has changed upstream or was damaged on the way; check it, then correct sha256 in the task file."
+                f"{url}: checksum mismatch (expected sha256 {sha256} as in the task file, got {found}).\n"
+                "The file changed upstream or the download is damaged; check it, then correct sha256 in the task file."
             )
     return path, found
 
@@ -183,12 +185,12 @@ def _download(url: str, path: Path) -> None:
             return
         except urllib.error.HTTPError as error:
             if error.code not in _TRANSIENT or attempt == _ATTEMPTS:
-                raise DataError(f"{url}: the server answers {error.code} ({error.reason}).") from None
+                raise DataError(f"{url}: the server returned HTTP {error.code} ({error.reason}).") from None
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 raise DataError(
-                    f"{url}: cannot be fetched ({reason}). "
-                    "Fetch it on a machine with internet: `snakemake --until items`."
+                    f"{url}: the download failed ({reason}). "
+                    "Fetch it on a machine with internet access: `snakemake --until items`."
                 ) from None
         time.sleep(2 ** (attempt - 1))

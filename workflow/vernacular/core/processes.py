@@ -118,11 +118,12 @@ class StopFlag:
 
     def stopped(self) -> Stopped:
         """Write finished batches to the journal, and return the error that reports the stop."""
-        kept = "what is finished is kept"
+        stored = "finished outputs are stored"
         if self.journal is not None:
             self.journal.flush()
-            kept = f"{self.journal.known} finished batches are kept"
-        return Stopped(f"stopped by {self.name}: {kept}; the next run goes on from there.")
+            count = self.journal.known
+            stored = f"{count} finished {'batch is' if count == 1 else 'batches are'} stored"
+        return Stopped(f"stopped by {self.name}: {stored}; the next run resumes from there.")
 
     def _look(self) -> None:
         if self._at_once and self:
@@ -200,8 +201,8 @@ def death(status: int) -> str | None:
     if -status not in _DEATHS:
         return None
     name = signal.Signals(-status).name
-    why = "out of memory?" if name == "SIGKILL" else "a crash in native code"
-    return f"its process was ended by {name} ({why})"
+    cause = "probable cause: out of memory" if name == "SIGKILL" else "a crash in native code"
+    return f"its process was terminated by {name} ({cause})"
 
 
 def _send(child: int, number: int) -> None:

@@ -16,8 +16,11 @@ def write_record(path, record: dict) -> None:
 def read_record(path) -> dict:
     """Read a record; raise ArtifactError if the file is missing, damaged, or of another model."""
     record = _read(path)
-    if record.get("name") != Path(path).name.removesuffix(".json"):
-        raise ArtifactError(f"{path}: holds the record of {record.get('name')}; delete it to rebuild.")
+    expected = Path(path).name.removesuffix(".json")
+    if record.get("name") != expected:
+        raise ArtifactError(
+            f'{path}: expected the record of "{expected}", got that of "{record.get("name")}"; delete it to rebuild.'
+        )
     return record
 
 
@@ -41,7 +44,7 @@ def failures(path, name: str | None = None) -> dict:
     if name is None:
         return found
     if name not in found:
-        raise ArtifactError(f"{path}: does not say what {name} was asked; delete it to rebuild.")
+        raise ArtifactError(f'{path}: no entry for model "{name}"; delete it to rebuild.')
     return found[name]
 
 
@@ -63,7 +66,7 @@ def _read(path) -> dict:
         digest = content.pop("sha256")
         whole = digest == fingerprint(content)
     except FileNotFoundError:
-        raise ArtifactError(f"{path}: there is no such file.") from None
+        raise ArtifactError(f"{path}: file not found.") from None
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror or error}).") from None
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):

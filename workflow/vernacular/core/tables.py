@@ -110,8 +110,9 @@ def _escape(found: re.Match) -> str:
 
 
 TEXT_NOTE = """\
-- Text that a spreadsheet would run as a formula (it starts with =, +, - or @) has an apostrophe in front. Control
-  characters are escaped, line ends are spaces, and a text of more than 32,767 characters is cut. Numbers are unchanged.
+- Text that a spreadsheet would run as a formula (it starts with =, +, - or @) is preceded by an apostrophe. Control
+  characters are escaped, line breaks are replaced by spaces, and texts of more than 32,767 characters are truncated.
+  Numbers are unchanged.
 """
 
 

@@ -19,24 +19,24 @@ _TYPES = {
     "object": "a mapping (key: value)",
     "array": "a list",
     "string": "text",
-    "integer": "a whole number",
+    "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
-    "null": "nothing",
+    "null": "null",
 }
 _BOUNDS = {
-    "minimum": "at least",
-    "maximum": "at most",
-    "exclusiveMinimum": "more than",
-    "minItems": "entries: at least",
-    "minProperties": "entries: at least",
-    "minLength": "characters: at least",
-    "maxLength": "characters: at most",
+    "minimum": ("at least", ""),
+    "maximum": ("at most", ""),
+    "exclusiveMinimum": ("more than", ""),
+    "minItems": ("at least", " list entries"),
+    "minProperties": ("at least", " keys"),
+    "minLength": ("at least", " characters"),
+    "maxLength": ("at most", " characters"),
 }
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
 _NO_TEXT = [
     *((pattern, sentence) for pattern, _, sentence in SECRETS),
-    (_UNPRINTABLE, "holds an unprintable character."),
+    (_UNPRINTABLE, "contains an unprintable character."),
 ]
 
 
@@ -65,7 +65,7 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         error = jsonschema.exceptions.best_match([error])
     at = tuple(error.absolute_path)
     where = place(path, lines, at)
-    found = f"found {_short(error.instance)}"
+    got = f"got {_short(error.instance)}."
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         key = next(k for k in error.instance if k not in known)
@@ -75,18 +75,21 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         raise ConfigError(f'{where}: the key "{key}" is missing.')
     if error.validator == "type":
         types = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-        raise ConfigError(f"{where}: {found}, expected {' or '.join(_TYPES[t] for t in types)}.")
+        raise ConfigError(f"{where}: expected {' or '.join(_TYPES[t] for t in types)}, {got}")
     if error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
-        raise ConfigError(f"{where}: {found}.{closest(error.instance, [_plain(a) for a in allowed])}")
+        hint = closest(error.instance, [_plain(a) for a in allowed])
+        raise ConfigError(f"{where}: unknown value {_short(error.instance)}.{hint}")
     if "propertyNames" in error.absolute_schema_path:
         name = place(path, lines, (*at, error.instance))
-        raise ConfigError(f"{name}: cannot be a name here; {error.schema.get('x-error', _clipped(error.message))}")
-    if error.validator == "pattern" and "x-error" in error.schema:
-        raise ConfigError(f"{where}: {found}; {error.schema['x-error']}")
+        raise ConfigError(f"{name}: invalid name; {error.schema.get('x-error', _clipped(error.message))}.")
+    if error.validator in ("pattern", "not") and "x-error" in error.schema:
+        raise ConfigError(f"{where}: {error.schema['x-error']}, {got}")
     if error.validator in _BOUNDS:
-        raise ConfigError(f"{where}: {found}, expected {_BOUNDS[error.validator]} {error.validator_value}.")
-    raise ConfigError(f"{where}: {error.schema.get('x-error') or _clipped(error.message, 200)}")
+        bound, unit = _BOUNDS[error.validator]
+        unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit
+        raise ConfigError(f"{where}: expected {bound} {error.validator_value}{unit}, {got}")
+    raise ConfigError(f"{where}: {_clipped(error.message, 200)}")
 
 
 def place(path, lines: dict[tuple, int], at: tuple) -> str:
@@ -101,14 +104,14 @@ def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if _UNPRINTABLE.search(key) or "\n" in key:
-                raise ConfigError(f"{place(path, lines, (*at, key))}: a key with an unprintable character.")
+                raise ConfigError(f"{place(path, lines, (*at, key))}: the key contains an unprintable character.")
             _check_text(key, lines, path, at)
             _check_texts(inner, lines, path, (*at, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
             _check_texts(inner, lines, path, (*at, i))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{place(path, lines, at)}: found {_short(value)}, expected a finite number.")
+        raise ConfigError(f"{place(path, lines, at)}: expected a finite number, got {_short(value)}.")
     elif isinstance(value, str):
         _check_text(value, lines, path, at)
 

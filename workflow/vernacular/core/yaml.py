@@ -76,9 +76,9 @@ def read_text(path) -> str:
     try:
         return Path(path).read_text("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{display_path(path)}: there is no such file.") from None
+        raise ConfigError(f"{display_path(path)}: file not found.") from None
     except IsADirectoryError:
-        raise ConfigError(f"{display_path(path)}: is a folder, expected a YAML file.") from None
+        raise ConfigError(f"{display_path(path)}: expected a YAML file, got a directory.") from None
     except OSError as error:
         raise ConfigError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:

@@ -132,13 +132,13 @@ def sound(value):
 def check_columns(rows: list[dict], columns: dict, name: str) -> None:
     """Raise LayoutError if there are no rows, or if no row has a column that `columns` requires."""
     if not rows:
-        raise LayoutError(f"{name}: holds no rows.")
+        raise LayoutError(f"{name}: contains no rows.")
     for wanted in _wanted(columns):
         if wanted.endswith("|") or wanted == "_config":
             continue
         if not any(_matching(row, wanted) if "*" in wanted else _has(row, wanted) for row in rows):
             have = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
-            raise LayoutError(f'{name}: there is no column "{wanted}".{closest(wanted, have)}')
+            raise LayoutError(f'{name}: column "{wanted}" not found.{closest(wanted, have)}')
 
 
 def _wanted(columns: dict) -> list[str]:
@@ -174,7 +174,7 @@ def _walk(row: dict, name: str):
 
 def _no_mapping(value, field: str) -> str:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, dict) for v in value)):
-        raise Dropped(f"{field} is a mapping, not a text")
+        raise Dropped(f"{field} is a mapping, not text")
     return as_text(value)
 
 

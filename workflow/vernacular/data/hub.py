@@ -81,22 +81,22 @@ def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tu
         configs = MetadataConfigs.from_dataset_card_data(card)
         default = configs.get_default_config_name() if configs else None
         if odd := [name for name in configs if not isinstance(name, str)]:
-            raise ValueError(f"{odd[0]} is no text; a number is put in quotes")
+            raise ValueError(f"{odd[0]} is not text; put numbers in quotes")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise DataError(
-            f"{repository}: its card lists configurations that cannot be read ({first_line(error)})."
+            f"{repository}: the configurations in its dataset card cannot be read ({first_line(error)})."
         ) from None
     if not configs:
         if wanted not in (None, "default", ["*"]):
-            raise LayoutError(f'{repository}: has no configuration "{wanted}" (its card lists none).')
+            raise LayoutError(f'{repository}: configuration "{wanted}" not found (its dataset card lists none).')
         return [(None, _guessed(repository, folder), None)]
     if wanted is None and default is None:
-        raise LayoutError(f"{repository}: has several configurations; name one.{closest('', configs)}")
+        raise LayoutError(f"{repository}: has several configurations; set config.{closest('', configs)}")
     names = []
     for pattern in [wanted or default] if isinstance(wanted or default, str) else wanted:
         matching = fnmatch.filter(configs, pattern)
         if not matching:
-            raise LayoutError(f'{repository}: has no configuration "{pattern}".{closest(pattern, configs)}')
+            raise LayoutError(f'{repository}: configuration "{pattern}" not found.{closest(pattern, configs)}')
         names += [name for name in matching if name not in names]
     return [(name, _patterns(configs[name], repository, folder), _separator(configs[name])) for name in names]
 
@@ -115,7 +115,9 @@ def _inside(splits: dict[str, list[str]], repository: str) -> dict[str, list[str
     """Return `splits`; raise DataError for a file outside the repository: a card may name any local file or URL."""
     for path in (path for paths in splits.values() for path in paths):
         if not isinstance(path, str) or "://" in path or path.startswith(("/", "~")) or ".." in path.split("/"):
-            raise DataError(f"{repository}: names a file that is not in it ({path}); name that file by itself.")
+            raise DataError(
+                f"{repository}: lists a file outside of the repository ({path}); use a separate source for it."
+            )
     return splits
 
 
@@ -134,8 +136,8 @@ def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[
         }
     except (EmptyDatasetError, FileNotFoundError):
         raise LayoutError(
-            f"{repository}: holds no data files that can be read (a loading script alone is not run); "
-            "name its raw files under files, or try revision: refs/convert/parquet."
+            f"{repository}: readable data files not found (loading scripts are not run); "
+            "list its raw files under files, or try revision: refs/convert/parquet."
         ) from None
     splits = {
         split: [glob.escape(Path(file).relative_to(folder).as_posix()) for file in files]
@@ -155,7 +157,7 @@ def _split_rows(
     if split is None and len(splits) == 1:
         split = next(iter(splits))
     if split not in splits:
-        raise LayoutError(f'{what}: has no split "{split}".{closest(split or "", splits)}')
+        raise LayoutError(f'{what}: split "{split}" not found.{closest(split or "", splits)}')
     snapshot(repository, folder.name, [form for path in splits[split] for form in (path, path.replace("**/", ""))])
     try:
         files = sorted(set(DataFilesList.from_local_or_remote(splits[split], base_path=str(folder))))
@@ -163,12 +165,12 @@ def _split_rows(
         files = []
     if not files:
         listed = ", ".join(splits[split])
-        raise LayoutError(f'{what}: the files of the split "{split}" are not there ({listed}).')
+        raise LayoutError(f'{what}: files of the split "{split}" not found ({listed}).')
     one_of = {form_of(file): file for file in files}
     if len(one_of) > 1:  # probably the same rows twice
         listed = " and ".join(sorted(Path(file).relative_to(folder).as_posix() for file in one_of.values()))
         raise LayoutError(
-            f'{what}: the split "{split}" has files of several formats ({listed}); name some under files.'
+            f'{what}: the split "{split}" has files of several formats ({listed}); list those of one under files.'
         )
     rows, names = [], []
     for file in files:
@@ -189,7 +191,7 @@ def _card(folder: Path, repository: str) -> dict:
         ).data.to_dict()
     except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "problem", None) or first_line(error)
-        raise DataError(f"{repository}: its card (README.md) cannot be read ({reason}).") from None
+        raise DataError(f"{repository}: its dataset card (README.md) cannot be read ({reason}).") from None
 
 
 def _licence(card: dict) -> str | None:

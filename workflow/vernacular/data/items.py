@@ -19,11 +19,11 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
     for number, row in enumerate(rows):
         cells = Cells(sound(row), columns)
         if cells.row != row:
-            cells.repaired.add("half characters replaced by U+FFFD")
+            cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
             content = LAYOUTS[prompt](cells)
             if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
-                raise Dropped("no wrong answer")
+                raise Dropped("no incorrect answer")
             category = cells.text("category") or None
             cluster = _cluster(cells, content, prompt)
         except Dropped as reason:

@@ -22,11 +22,11 @@ def question(cells: Cells) -> dict:
     options = cells.texts("choices")
     for field in ("context", "question"):
         if cells.needs(field) and not cells.text(field):
-            raise Dropped(f"blank {field}")
+            raise Dropped(f"empty {field}")
     if len(options) < 2:
         raise Dropped("fewer than two options")
     if not all(options):
-        raise Dropped("blank option")
+        raise Dropped("empty option")
     if len(set(options)) < len(options):
         raise Dropped("duplicated options")
     gold = _gold(cells, options)
@@ -36,7 +36,7 @@ def question(cells: Cells) -> dict:
 def truth(cells: Cells) -> dict:
     """Return the item of a question with several correct and incorrect answers: correct ones first, without repeats."""
     if not cells.text("question"):
-        raise Dropped("blank question")
+        raise Dropped("empty question")
     target = cells.text("target")
     if cells.has("right"):
         right, wrong = cells.texts("right"), cells.texts("wrong")
@@ -48,18 +48,18 @@ def truth(cells: Cells) -> dict:
     if not any(right) and target:
         right = [target]
     if not any(right):
-        raise Dropped("no right answer")
+        raise Dropped("no correct answer")
     if "" in (*right, *wrong):
-        cells.repaired.add("blank answers removed")
+        cells.repaired.add("empty answers removed")
     right, wrong = list(dict.fromkeys(filter(None, right))), list(filter(None, wrong))
     both = set(right) & set(wrong)
     if both:
-        cells.repaired.add("answers both right and wrong: kept as right")
+        cells.repaired.add("answers both correct and incorrect: used as correct")
     choices = list(dict.fromkeys(right + wrong))
     if len(choices) < len(right) + len(wrong) - len(both):
         cells.repaired.add("repeated answers removed")
     if target and target not in right:
-        cells.repaired.add("best answer not among the right ones: not made an option")
+        cells.repaired.add("best answer not among the correct ones: not used as an option")
     return _item(
         question=cells.text("question"), choices=choices, gold=list(range(len(right))), target=target or right[0]
     )
@@ -68,9 +68,9 @@ def truth(cells: Cells) -> dict:
 def target(cells: Cells) -> dict:
     """Return the item of a text and its expected output: a last word, or a summary."""
     if not cells.text("context"):
-        raise Dropped("blank context")
+        raise Dropped("empty context")
     if not cells.text("target"):
-        raise Dropped("blank target")
+        raise Dropped("empty target")
     return _item(context=cells.text("context"), target=cells.text("target"))
 
 
@@ -85,7 +85,7 @@ def sentence(cells: Cells) -> dict:
     """Return the item of a sentence with an acceptability judgment, 1 or 0."""
     label = _JUDGEMENT.get(as_text(cells.value("label")).lower())
     if not cells.text("context"):
-        raise Dropped("blank sentence")
+        raise Dropped("empty sentence")
     if label is None:
         raise Dropped("label is neither 1 nor 0")
     return _item(context=cells.text("context"), extra={"label": label})
@@ -98,7 +98,7 @@ def cloze(cells: Cells) -> dict:
         raise Dropped("no gap" if _GAP not in context else "more than one gap")
     options = cells.texts("choices")
     if not all(options):
-        raise Dropped("blank option")
+        raise Dropped("empty option")
     gold = _gold(cells, options)
     kept = list(dict.fromkeys(options))
     if len(kept) < len(options):
@@ -159,7 +159,7 @@ def _item(*, context="", question="", choices=(), gold=(), target=None, extra=No
 def _two(cells: Cells, options: list[str]) -> dict:
     """Return an item of options without a question: sentences, or forms of a word."""
     if len(options) < 2 or not all(options):
-        raise Dropped("blank option" if len(options) > 1 else "fewer than two options")
+        raise Dropped("empty option" if len(options) > 1 else "fewer than two options")
     if len(set(options)) < len(options):
         raise Dropped("duplicated options")
     gold = _gold(cells, options) if cells.has("gold") else []
@@ -211,7 +211,7 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
             raise Dropped("answer not among the options")
         found.append(index)
     if not found and cells.has("gold"):
-        cells.repaired.add("answer withheld by the set")
+        cells.repaired.add("answer withheld by the dataset")
     return sorted(set(found))
 
 

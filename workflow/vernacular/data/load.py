@@ -37,17 +37,19 @@ def load_items(
     """
     entry = task["languages"].get(language)
     if entry is None:
-        raise ConfigError(f'Task {task["task"]} has no language "{language}".{closest(language, task["languages"])}')
+        raise ConfigError(
+            f'task {task["task"]}: language "{language}" not found.{closest(language, task["languages"])}'
+        )
     rows, shots, provenance = _raw(task, language, entry, source, Path(root))
     items, counts, examples, example_counts = _laid_out(task, entry, rows, shots, provenance)
     for reason, n in provenance.pop("left_out", {}).items():  # matches in a treebank without a minimal pair
         counts["read"] += n
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + n
     if not items:
-        raise DataError(f"{task['task']} ({language}): not one row can be evaluated: {_reasons(counts)}.")
+        raise DataError(f"{task['task']} ({language}): no row can be evaluated: {_reasons(counts)}.")
     if provenance.get("few_shot") and not examples:  # with other examples it would be another task
         reasons = _reasons(example_counts)
-        raise DataError(f"{task['task']} ({language}): not one solved example can be shown: {reasons}.")
+        raise DataError(f"{task['task']} ({language}): no few-shot example can be used: {reasons}.")
     warnings = provenance.pop("warnings", [])
     kept = sample(items + examples, limit, seed)
     expected = entry["expected_rows"] if source == "hub" else None
@@ -85,9 +87,7 @@ def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[li
     if source == "samples" and (found := _samples(task, language, entry, root / "samples")):
         return found
     if source == "samples" and "file" not in entry["source"][0] and not is_local_treebank(entry["source"][0]):
-        raise DataError(
-            f"{task['task']} ({language}): no samples are shipped for it; take the real set with data: hub."
-        )
+        raise DataError(f"{task['task']} ({language}): samples not found; set data: hub to use the complete dataset.")
     if source not in ("hub", "samples"):
         return _local(task, language, entry, Path(source))
     failed: list[DataError] = []
@@ -133,7 +133,10 @@ def _file(source: dict, folder: Path) -> tuple[list[dict], list[dict], dict]:
     rows = read_rows(path, source.get("format"), name=str(path))
     digest = file_fingerprint(path)
     if source.get("sha256", digest) != digest:
-        raise DataError(f"{source['file']}: wrong checksum (sha256 {digest}, the task file says {source['sha256']}).")
+        stated = source["sha256"]
+        raise DataError(
+            f"{source['file']}: checksum mismatch (expected sha256 {stated} as in the task file, got {digest})."
+        )
     few = source.get("few_shot")
     shots = read_rows(_beside(few, folder), source.get("format")) if few else []
     return rows, shots, {"kind": "file", "file": source["file"], "few_shot": few, "file_sha256": digest}
@@ -176,7 +179,9 @@ def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tup
         if form_of(file.name):
             split = file.name.removesuffix(".gz").rsplit(".", 1)[0]
             if split in files:
-                raise DataError(f"{folder}: {files[split].name} and {file.name} are both the split {split}.")
+                raise DataError(
+                    f"{folder}: {files[split].name} and {file.name} are both the split {split}; remove one."
+                )
             files[split] = file
     splits = [s["split"] for s in entry["source"] if "split" in s]
     fews = [s["few_shot"] for s in entry["source"] if "few_shot" in s]
@@ -185,7 +190,7 @@ def _from_folder(task: dict, folder: Path, entry: dict, provenance: dict) -> tup
     if split is None and len(files.keys() - {few}) == 1:
         split = next(iter(files.keys() - {few}))
     if split is None:
-        raise DataError(f"{folder}: there is no file for the split {' or '.join(splits) or 'of this task'}.")
+        raise DataError(f"{folder}: file of the split {' or '.join(splits) or 'of this task'} not found.")
     rows = read_rows(files[split])
     check_columns(rows, entry["columns"], str(files[split]))
     return rows, read_rows(files[few]) if few else [], provenance | {"split": split, "few_shot": few}
@@ -205,18 +210,19 @@ def _digest(rows: list[dict], shots: list[dict]) -> str:
 
 
 def _reasons(counts: dict) -> str:
-    return ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "it has no rows"
+    return ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "the dataset has no rows"
 
 
 def _warnings(name: str, counts: dict, example_counts: dict, expected: int | None, provenance: dict) -> list[str]:
     warnings = []
     if expected is not None and counts["read"] != expected:
-        warnings.append(f"{name}: {counts['read']} rows, the task file expects {expected}; it has changed upstream.")
-    for what, found in (("rows", counts), ("solved examples", example_counts)):
+        rows = f"expected {expected} rows as in the task file, got {counts['read']}"
+        warnings.append(f"{name}: {rows}; the dataset has changed upstream.")
+    for noun, found in (("row", counts), ("few-shot example", example_counts)):
         for reason, n in found["dropped"].items():
             first = found.get("first_dropped", {}).get(reason)
             where = "" if first is None else f" The first is row {first + 1} of {found['read']}."
-            warnings.append(f"{name}: {what} kept out ({reason}): {n}.{where}")
+            warnings.append(f"{name}: {n} {noun}{'' if n == 1 else 's'} dropped ({reason}).{where}")
     if provenance.get("pinned") is False:
         warnings.append(f"{name}: not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file.")
     return warnings

@@ -49,7 +49,7 @@ def located_rows(path, form: str | None = None, *, name: str | None = None) -> _
     name = name or str(path)
     form = form or form_of(name)
     if form is None:
-        raise DataError(f"{name}: cannot tell its format from its name; give format: csv, tsv, json, jsonl or parquet.")
+        raise DataError(f"{name}: unknown file name extension; set format: csv, tsv, json, jsonl or parquet.")
     data = _bytes(path, name, form)
     yield from _read_parquet(data, name) if form == "parquet" else _READERS[form](_text(data, name, form), name)
 
@@ -62,17 +62,17 @@ def form_of(name) -> str | None:
 def _bytes(path: Path, name: str, form: str) -> bytes:
     try:
         if path.is_dir():
-            raise DataError(f"{name}: is a folder; name a file in it.")
+            raise DataError(f"{name}: expected a file, got a directory; give the path of a file in it.")
         if path.exists() and not path.is_file():  # a pipe or a device may have no end
-            raise DataError(f"{name}: is not a file.")
+            raise DataError(f"{name}: is not a regular file.")
         data = path.read_bytes()
         if data.startswith(b"version https://git-lfs.github.com/spec/"):
-            raise DataError(f"{name}: stands for a file in Git LFS and does not hold it; fetch it with `git lfs pull`.")
+            raise DataError(f"{name}: is a Git LFS pointer, not the file; fetch the file with `git lfs pull`.")
         if data[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
-            raise DataError(f"{name}: a web page, not {form}; does its address want a login, or a click?")
+            raise DataError(f"{name}: expected {form}, got a web page; check whether its URL requires a login.")
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file.") from None
+        raise DataError(f"{name}: file not found.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{name}: damaged or not {form} ({error}).") from None
     except OSError as error:
@@ -81,9 +81,9 @@ def _bytes(path: Path, name: str, form: str) -> bytes:
 
 def _text(data: bytes, name: str, form: str) -> str:
     if data[:4] == b"PK\x03\x04":
-        raise DataError(f"{name}: a zip archive or a workbook, not {form}; unpack it, or export the sheet as CSV.")
+        raise DataError(f"{name}: expected {form}, got a zip archive or workbook; unpack it, or export a sheet as CSV.")
     if b"\0" in data[:4]:
-        raise DataError(f"{name}: UTF-16 text, or none at all; save it as UTF-8.")
+        raise DataError(f"{name}: expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8.")
     try:
         text = data.decode("utf-8-sig")  # without a byte-order mark, which is not part of the first column's name
     except UnicodeDecodeError as error:
@@ -134,7 +134,7 @@ def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]
         begins = (rows[-1][0] if rows else 0) + 1
         since = f"; the row begins in line {begins}" if begins < reader.line_num else ""
         where = f"{name}, line {reader.line_num}"
-        raise DataError(f"{where}: quotation marks out of place ({error}{since}).") from None
+        raise DataError(f"{where}: misplaced quotation mark ({error}{since}).") from None
     return rows
 
 
@@ -168,17 +168,17 @@ def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> _Located:
     for row, (number, fields) in enumerate(lines[1:], start=2):
         if len(fields) != len(header):
             raise DataError(
-                f"{name}, line {number}: row {row} has {len(fields)} columns, the header {len(header)}; "
-                "quote texts that hold the separator."
+                f"{name}, line {number}: row {row}: expected {len(header)} columns as in the header, "
+                f"got {len(fields)}; quote texts that contain the separator."
             )
         yield f"{name}, line {number}", dict(zip(header, fields, strict=True))
 
 
 def _check_header(header: list[str], name: str) -> None:
     if not any(header):
-        raise DataError(f"{name}: its first line names no column.")
+        raise DataError(f"{name}: the first line contains no column names.")
     if repeated := [column for column, times in Counter(header).items() if column and times > 1]:
-        raise DataError(f'{name}: the column "{repeated[0]}" is there twice.')
+        raise DataError(f'{name}: duplicate column "{repeated[0]}".')
 
 
 def _read_jsonl(text: str, name: str) -> _Located:
@@ -217,14 +217,14 @@ def _decode(text: str):
     try:
         return _DECODER.decode(text)
     except RecursionError:
-        raise ValueError("too deeply nested") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> dict:
     found = dict(pairs)
     if len(found) < len(pairs):  # the JSON standard does not define which one is used
         twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise ValueError(f'the key "{twice}" is there twice')
+        raise ValueError(f'duplicate key "{twice}"')
     return found
 
 
@@ -233,9 +233,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
 
 def _object(value, where: str) -> dict:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: expected a row (column: value), found {type(value).__name__}.")
+        raise DataError(f"{where}: expected a row (column: value), got {type(value).__name__}.")
     if _depth(value) > _DEEPEST:
-        raise DataError(f"{where}: too deeply nested.")
+        raise DataError(f"{where}: nested too deeply.")
     return value
 
 

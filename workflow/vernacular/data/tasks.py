@@ -46,7 +46,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     validate.check(content, lines, schema, path)
     if content["task"] != path.stem:
         at = validate.place(path, lines, ("task",))
-        raise ConfigError(f'{at}: found "{content["task"]}", expected the file\'s name, "{path.stem}".')
+        raise ConfigError(f'{at}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
     task = {k: v for k, v in content.items() if k not in ("columns", "source", "licence")}
     task["folder"] = str(path.parent)
     task["languages"] = {
@@ -60,7 +60,7 @@ def task_names(folders) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in map(Path, folders):
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: there is no such folder of task files.")
+            raise ConfigError(f"{folder}: directory of task files not found.")
         found |= {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     return found
 
@@ -76,8 +76,8 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     for source in sources:
         kinds = [kind for kind in _KINDS if kind in source]
         if len(kinds) != 1:
-            found = " and ".join(kinds) or "none of them"
-            raise ConfigError(f"{at}: found {found}, expected one of {', '.join(_KINDS)}.")
+            got = " and ".join(kinds) or "none of them"
+            raise ConfigError(f"{at}: expected one of {', '.join(_KINDS)}, got {got}.")
         _check_paths(source, at)
     sources = [treebank.resolve(source, path.parent, content["prompt"], at) for source in sources]
     sources, settings = _of_lm_eval(content, sources, path, at)
@@ -103,23 +103,24 @@ def _check_paths(value, where: str) -> None:
         try:
             Path(value).expanduser()
         except RuntimeError:
-            raise ConfigError(f"{where}: found {value!r}, which cannot be the name of a file here.") from None
+            raise ConfigError(f"{where}: {value!r} is not a valid file name on this system.") from None
 
 
 def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
     """Translate an lm-eval source to (sources, {"lm_eval": settings}); return (sources, {}) for all others."""
     named = [source for source in sources if "lm-eval" in source]
     if bool(named) != (content["prompt"] == "verbatim") or (named and len(sources) > 1):
-        raise ConfigError(f"{where}: lm-eval goes with prompt: verbatim, and is the only source of its language.")
+        raise ConfigError(f"{where}: prompt: verbatim and lm-eval require each other, with one source per language.")
     for key in {key for source in sources for key in source}:
         if key not in ("lm-eval", "trust_functions", "revision") if named else key == "trust_functions":
-            raise ConfigError(f"{where}: {key} has no meaning {'beside' if named else 'without'} lm-eval.")
+            raise ConfigError(f"{where}: {key} is not supported {'with' if named else 'without'} lm-eval.")
     if not named:
         return sources, {}
     source, settings = translate(named[0], path.parent)
     protocol = PROTOCOLS[settings["output_type"]]
     if content["protocols"] != [protocol]:
-        raise ConfigError(f"{where}: its output_type {settings['output_type']} is asked with protocols: [{protocol}].")
+        got = f"got [{', '.join(content['protocols'])}]"
+        raise ConfigError(f"{where}: output_type {settings['output_type']}: expected protocols: [{protocol}], {got}.")
     return [source], {"lm_eval": settings}
 
 
@@ -128,9 +129,9 @@ def _check_columns(columns: dict, prompt: str, where: str) -> None:
         alternatives = need if isinstance(need, tuple) else (need,)
         if not any(all(key in columns for key in keys.split()) for keys in alternatives):
             wanted = " or ".join(f'"{keys.replace(" ", " and ")}"' for keys in alternatives)
-            raise ConfigError(f"{where}: columns lacks {wanted}, which prompt: {prompt} needs.")
+            raise ConfigError(f"{where}: columns: {wanted} is missing, which prompt: {prompt} requires.")
     if "gold" in columns and "gold_is" not in columns:
-        raise ConfigError(f'{where}: columns says gold but not "gold_is" (letter, number, index, text or labels).')
+        raise ConfigError(f'{where}: columns: "gold" requires "gold_is" (letter, number, index, text or labels).')
 
 
 def _filled(value, language: str):

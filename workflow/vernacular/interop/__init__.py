@@ -1,5 +1,5 @@
-"""Formats and prompt styles of other tools, for their users; the package can be deleted as a block.
+"""Formats and prompt styles of other tools; the package can be deleted without effect on other results.
 
-Per-item results are written by protocol; values as lm-evaluation-harness and Every Eval Ever have them. A tool with
-prompt styles is a package, as `simil_eval`.
+Per-item results are written by protocol, values in the formats of lm-evaluation-harness and Every Eval Ever. A tool
+with prompt styles is a package, such as `simil_eval`.
 """

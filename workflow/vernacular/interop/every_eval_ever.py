@@ -1,11 +1,11 @@
 """Results in the Every Eval Ever format (evalevalai.com), which leaderboards and meta-analyses exchange.
 
-A file per model, under the path that its data store asks for: `data/vernacular/{owner}/{model}/{uuid}.json`. The uuid
-is made from the content, so that the same results are the same file. A model without a Hub id goes under `local/`, and
-no path of this machine is told. What the format cannot say (a value that is none, a metric with no better direction) is
-left out and counted in `source_metadata`.
+There is one file per model, under the path required by the data store: `data/vernacular/{owner}/{model}/{uuid}.json`.
+The UUID is derived from the content, so that equal results have the same file. A model without a Hub ID is under
+`local/`, and local paths are omitted. Values that the format does not support (missing values, metrics without a better
+direction) are omitted and counted in `source_metadata`.
 
-Follows the schema's version 0.3.0; nothing in it breaks 0.2.2, its last version before.
+The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the version before.
 """
 
 import re
@@ -22,22 +22,25 @@ from vernacular.interop.lm_eval_results import by_model, write_json
 from vernacular.types import SETTING
 
 SCHEMA_VERSION = "0.3.0"
-_BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; what is not here is unbounded or unknown
-_UNITS = {"share": "proportion"}  # their word for ours
+_BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; all others are unbounded or unknown
+_UNITS = {"share": "proportion"}  # name in Every Eval Ever
 _HUB_ID = re.compile(r"([\w-][\w.-]*)/([\w.-]+)")
 
 
 def every_eval_ever(
     long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
 ) -> list[dict]:
-    """One record per model (with adapter and revision), of the values over all items.
+    """Return one record per model (with adapter and revision), with the values over all items.
 
-    `long` as `tables.collect` gives it; `models` have "name" and what is known of "source", "revision", "architecture",
-    "parameters", "fingerprint", "base", "adapter source" and "adapter revision"; `data_sets` as `notes.data_sets_of`
-    gives them; `when`, seconds since 1970, is now unless given.
+    Args:
+        long: Results as returned by `tables.collect`.
+        models: Dicts with "name" and, if known, "source", "revision", "architecture", "parameters", "fingerprint",
+            "base", "adapter source" and "adapter revision".
+        data_sets: Datasets as returned by `notes.data_sets_of`.
+        when: Seconds since 1970; None: now.
     """
     known = {model["name"]: model for model in models}
-    # of one with and without a limit, the whole
+    # of a dataset with and without a limit, the complete one
     found = {(row["task"], row["language"]): row for row in sorted(data_sets or [], key=lambda row: row["items"])}
     stamp = f"{time.time() if when is None else when:.0f}"
     return [_record(rows, known.get(rows[0]["model"], {}), found, stamp) for rows in by_model(long)]
@@ -46,8 +49,8 @@ def every_eval_ever(
 def write_every_eval_ever(
     folder, long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
 ) -> list[Path]:
-    """Write the record of each model below `folder`; returns the paths. Arguments as of `every_eval_ever`."""
-    Path(folder).mkdir(parents=True, exist_ok=True)  # there, and empty, where no model could be had
+    """Write the record of each model below `folder`; return the paths. Arguments as in `every_eval_ever`."""
+    Path(folder).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
     for record in every_eval_ever(long, models, data_sets, when):
         timeless = {key: value for key, value in record.items() if key not in ("evaluation_id", "retrieved_timestamp")}
@@ -109,7 +112,7 @@ def _result(row: dict, data_set: dict) -> dict:
     bounds = _BOUNDS.get(row["unit"])
     metric = {
         "evaluation_description": f"{row['metric']} on {row['task']} ({row['language']}), protocol {row['protocol']}, "
-        f"{row['shots']} demonstrations",
+        f"{row['shots']}-shot",
         "metric_id": row["metric"] if row["metric"] == "accuracy" else f"vernacular.{row['metric']}",
         "metric_name": row["metric"],
         "lower_is_better": not row["higher_is_better"],
@@ -138,9 +141,9 @@ def _result(row: dict, data_set: dict) -> dict:
 
 
 def _source(row: dict, data_set: dict) -> dict:
-    """Where the items come from; of a file on this machine only that it is one."""
+    """Return the source of the items, without local paths."""
     revision = {"revision": row["dataset_revision"], "licence": data_set.get("licence")}
-    samples = (row["dataset_revision"] or "").startswith("samples ")  # nobody should take those for the real set
+    samples = (row["dataset_revision"] or "").startswith("samples ")  # must not be mistaken for the complete dataset
     name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if samples else "")
     about = {"dataset_name": name, "additional_details": _texts(revision)}
     if data_set.get("kind") == "hub":
@@ -153,12 +156,12 @@ def _source(row: dict, data_set: dict) -> dict:
 
 
 def _texts(details: dict) -> dict[str, str]:
-    """The format wants text for every further detail; what is not known is left out."""
+    """Return details as text, as the format requires, without missing values."""
     return {key: str(value) for key, value in details.items() if value is not None}
 
 
 def _folder_name(name: str) -> str:
-    """A portable name of a folder: letters, digits, `_`, `-`, and `.` inside.
+    """Return a portable directory name: letters, digits, `_`, `-`, and `.` inside.
 
     >>> _folder_name("my model: v1/gl.")
     'my_model_v1_gl'

@@ -1,4 +1,4 @@
-"""The protocols and summaries that are also written in the formats of other tools."""
+"""Protocols and summaries that are also written in the formats of other tools."""
 
 # protocol -> the module of this package that writes its per-item results
 EXPORTS = {"letters": "palmx", "cloze": "serbian_cloze", "target_word": "grew_tse"}

@@ -1,4 +1,4 @@
-"""Grew-TSE's evaluation CSV, from target_word."""
+"""Evaluation CSV files in the format of Grew-TSE, from target_word; and its minimal pairs."""
 
 import csv
 import io
@@ -9,35 +9,35 @@ from vernacular.core.tables import TEXT_NOTE, csv_text
 from vernacular.metrics.spans import extra
 
 README = """\
-Evaluation tables in the layout of Grew-TSE: Index, the columns of the data set, p_<form> and I_<form> for each column
-of word forms, certainty. A last column, error, says why a row could not be scored.
+Evaluation tables in the format of Grew-TSE: Index, the columns of the dataset, p_<form> and I_<form> for each column of
+word forms, certainty. The last column, error, contains the reason why a row could not be scored.
 
 evaluation.csv            token-level: p_ is the probability of the form in its sentence, I_ its surprisal in bits.
 evaluation_sentence.csv   sentence-level: p_ is the log2-probability of the sentence, I_ its surprisal, both in bits.
 
-Where a number differs from what Grew-TSE would have written, this is why:
-- The sentence is tokenised as a whole and the form found by its characters; Grew-TSE tokenises the form alone. The
-  tokenizer's own special tokens ([CLS], BOS, ...) are there; Grew-TSE leaves all of them out.
-- A causal model scores a form at the start of the sentence too, and a sentence's first token where the model has a BOS;
-  a blank in front of a form does not become two.
-- A form of several pieces is scored by a masked model with its later pieces masked (Kauf & Ivanova 2023). Grew-TSE
-  leaves them out, so that the first piece is predicted as if it were the whole word.
-- At sentence level a masked model's score is its pseudo-log-likelihood. Grew-TSE's masks pile up and all tokens are
-  read at the first of them; its unit there is nats, and bits for causal models. Here it is bits for both.
-- Probabilities have no floor (1e-12 there), nothing is rounded, and words such as "null" and "NA" are words.
-- certainty is 1 - H/ln 100, H the entropy of the 100 likeliest tokens at the form's first token, and lies between 0 and
-  1. Grew-TSE divides by the logarithm of the whole vocabulary, so that it cannot fall below about 0.57.
-- Incorrect forms that coincide are one form here: it counts once in the mean over the incorrect forms, and each of its
-  columns has its scores. Grew-TSE treats each column as a form of its own.
-- A row that cannot be scored is a row with an error; Grew-TSE stops and loses the rows before it.
-- In the summaries, the normalised difference is (U - G)/G and not rounded to a whole number, and sentence-level
-  differences exist (nan there).
+Differences from the values that Grew-TSE writes:
+- The complete sentence is tokenized, and the form is located by its characters; Grew-TSE tokenizes the form alone. The
+  tokenizer's special tokens ([CLS], BOS, ...) are included; Grew-TSE omits them.
+- A causal model also scores a form at the start of the sentence, and a sentence's first token if the model has a BOS.
+  A space before a form is not doubled.
+- A masked model scores a form of several subword tokens with its later tokens masked (Kauf & Ivanova 2023). Grew-TSE
+  omits them, so that the first token is predicted as if it were the complete word.
+- At sentence level, a masked model's score is its pseudo-log-likelihood, in bits, as for causal models. In Grew-TSE,
+  masks accumulate and all tokens are predicted at the first mask; its unit is nats, and bits for causal models.
+- Probabilities have no lower limit (1e-12 in Grew-TSE), no value is rounded, and "null" and "NA" are ordinary words.
+- certainty is 1 - H/ln 100, with H the entropy of the 100 most probable tokens at the form's first token; it is between
+  0 and 1. Grew-TSE divides by the logarithm of the vocabulary size, so that it is at least about 0.57.
+- Equal incorrect forms are one form: it counts once in the mean over the incorrect forms, and each of its columns has
+  its scores. Grew-TSE treats each column as a separate form.
+- A row that cannot be scored has an error; Grew-TSE stops and loses the preceding rows.
+- In the summaries, the normalized difference is (U - G)/G, not rounded to an integer, and sentence-level differences
+  have values (nan in Grew-TSE).
 """
 README += TEXT_NOTE
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
-    """{file name: content}; `pairs` are items with their result rows. A level that was not asked has no file."""
+    """Return {file name: content}; `pairs`: items with their result rows. A level without scores has no file."""
     levels = {"token": "evaluation.csv", "sentence": "evaluation_sentence.csv"}
     asked = {level: any(f"loglik_{level}:0" in row["values"] for _, row in pairs) for level in levels}
     return {levels[level]: _table(pairs, level) for level in levels if asked[level] or not any(asked.values())}
@@ -62,7 +62,7 @@ def _table(pairs: list[tuple[dict, dict]], level: str) -> str:
 
 
 def _scores(loglik: float | None, level: str) -> tuple[float | None, float | None]:
-    """(p_, I_) of a log-likelihood in nats."""
+    """Return (p_, I_) of a log-likelihood in nats."""
     if loglik is None:
         return None, None
     bits = -loglik / math.log(2)
@@ -70,7 +70,7 @@ def _scores(loglik: float | None, level: str) -> tuple[float | None, float | Non
 
 
 def _columns(item: dict) -> dict[str, int]:
-    """Return {form column: index of its form in the item's choices}; several columns where forms coincide."""
+    """Return {form column: index of its form in the item's choices}; equal forms have several columns."""
     names = json.loads(extra(item).get("form_columns", "[]"))
     if len(names) != len(item["choices"]):
         names = [f"form_{i}" for i in range(len(item["choices"]))]
@@ -82,7 +82,7 @@ _BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenom
 
 
 def pairs_csv(rows: list[dict]) -> str:
-    """Rows as a CSV file in Grew-TSE's columns, ours behind them."""
+    """Return rows as CSV text, with Grew-TSE's columns first and Vernacular's after them."""
     forms = _columns_of(rows, "form_ungrammatical")
     columns = ["sentence_id", "match_id", "form_grammatical", *_TEXTS, *forms]
     columns += [*_BESIDE, *_columns_of(rows, "ungrammatical_text")]
@@ -94,5 +94,5 @@ def pairs_csv(rows: list[dict]) -> str:
 
 
 def _columns_of(rows: list[dict], start: str) -> list[str]:
-    """The columns that begin so, as many as the row with most alternatives has."""
+    """Return the columns that begin with `start`, from the row that has the most of them."""
     return max(([name for name in row if name.startswith(start)] for row in rows), key=len, default=[start])

@@ -1,8 +1,8 @@
-"""Results in the layout of EleutherAI's lm-evaluation-harness, for the tools that read its results JSON.
+"""Results in the format of EleutherAI's lm-evaluation-harness, for tools that read its results JSON.
 
-A file per model (with adapter and revision): `results` by evaluation, a metric under "name,none" (no filter) and its
-standard error under "name_stderr,none". The harness keeps no intervals, so the standard error is half the 95 % interval
-over 1.96; each interval itself stands unrounded in results.csv. What has no value is "N/A", as the harness writes it.
+There is one file per model (with adapter and revision): `results` by evaluation, each metric as "name,none" (no filter)
+and its standard error as "name_stderr,none". lm-eval has no intervals, so the standard error is half the 95% interval
+divided by 1.96; the unrounded interval is in results.csv. A missing value is "N/A", as in lm-eval.
 """
 
 import json
@@ -22,12 +22,12 @@ _IDENTITY = ["model", "adapter", "model_revision"]
 
 
 def harness_results(long: pd.DataFrame) -> list[dict]:
-    """One harness-style result per model, from the rows over all items; `long` as `tables.collect` gives it."""
+    """Return one result per model in lm-eval's format, from the rows over all items of `long` (`tables.collect`)."""
     return [_one_model(rows) for rows in by_model(long)]
 
 
 def by_model(long: pd.DataFrame) -> list[list[dict]]:
-    """The rows over all items of each model (with adapter and revision), missing values None, models sorted by name."""
+    """Return the rows over all items of each model (with adapter and revision), by name; missing values: None."""
     whole = long[long["category"].fillna("") == ""].astype(object)
     models: dict[tuple, list[dict]] = {}
     for row in whole.where(whole.notna(), None).to_dict("records"):
@@ -36,8 +36,8 @@ def by_model(long: pd.DataFrame) -> list[list[dict]]:
 
 
 def write_harness(folder, long: pd.DataFrame) -> list[Path]:
-    """Write `results_{model}.json` per model into `folder`, names made safe and unique; returns the paths."""
-    Path(folder).mkdir(parents=True, exist_ok=True)  # there, and empty, where no model could be had
+    """Write `results_{model}.json` per model to `folder`, with portable and unique names; return the paths."""
+    Path(folder).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
     for result in harness_results(long):
         stem = "results_" + re.sub(r"[^\w.-]+", "__", plain_text(result["model_name"]))[:100]
@@ -50,7 +50,7 @@ def write_harness(folder, long: pd.DataFrame) -> list[Path]:
 
 
 def write_json(path, content: dict) -> Path:
-    """Write strict JSON, whole or not at all; half of a surrogate pair in a name becomes an escape."""
+    """Write strict JSON atomically; a lone surrogate in a name is escaped."""
     with replacing(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         temporary.write_bytes(text.encode("utf-8", "backslashreplace"))

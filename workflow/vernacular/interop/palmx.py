@@ -1,4 +1,4 @@
-"""PalmX 2025's predictions.csv, scores.txt and outputs_log.csv, from letters."""
+"""Result files in the format of PalmX 2025 (predictions.csv, scores.txt, outputs_log.csv), from letters."""
 
 import math
 from string import ascii_uppercase
@@ -7,28 +7,28 @@ from vernacular.core.tables import TEXT_NOTE, csv_text
 from vernacular.metrics.choice import probabilities
 
 README = """\
-Files in the layout of the PalmX 2025 evaluation script (predictions.csv, scores.txt, outputs_log.csv).
+Files in the format of the PalmX 2025 evaluation script (predictions.csv, scores.txt, outputs_log.csv).
 
-Where a number here differs from what the script would have written, this is why:
-- A tie is nobody's: `prediction` is empty. The script gives it to the first letter, A most of the time.
-- An item that could not be scored has no prediction and no scores. The script scores it -inf four times and predicts A;
-  that happens to it with tokenizers that pad on the left, for all but the longest prompt of a batch, and with prompts
-  that are cut at the model's length.
-- With SentencePiece tokenizers that write a lone blank before a letter tokenised by itself (Llama 2, Mistral) the
-  script scores that blank instead of the letter, so that all letters get one score and A wins. Here prompt and letter
-  are tokenised together and the letter is found by its characters.
-- The model's number type is chosen and recorded; the script's depends on the version of transformers.
-- accuracy is over the items that have a known answer and could be scored. Where no answer is known it is not available;
+Differences from the values that the script writes:
+- For a tie, `prediction` is empty. The script predicts the first of the tied letters, which is usually A.
+- An item that could not be scored has no prediction and no scores. The script assigns -inf to all four letters and
+  predicts A; this occurs with tokenizers that pad on the left, for all prompts of a batch except the longest one, and
+  with prompts that are truncated at the model's maximum length.
+- With SentencePiece tokenizers that insert a separate space token before a letter (Llama 2, Mistral), the script scores
+  this token instead of the letter, so that all letters have the same score and A is predicted. Here, prompt and letter
+  are tokenized together, and the letter is located by its characters.
+- The model's dtype is configured and recorded; that of the script depends on the version of transformers.
+- accuracy is over the items that have a known answer and could be scored. If no answer is known, it is not available;
   the script writes accuracy=0.000000.
-- Options beyond D have columns of their own; the script prints a fifth option as "5." and never scores it.
-- outputs_log.csv is written anew. The script adds to what an earlier run left, and reads the words "NA" and "None" as
-  missing.
+- Options after D have separate columns; the script prints a fifth option as "5." and never scores it.
+- outputs_log.csv is overwritten. The script appends to the output of earlier runs, and reads the words "NA" and "None"
+  as missing values.
 """
 README += TEXT_NOTE
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
-    """{file name: content}; `pairs` are items with their result rows, whose options stand in the letters' order."""
+    """Return {file name: content}; `pairs`: items with their result rows, whose options are in the letters' order."""
     letters = ascii_uppercase[: max([4, *(len(row["options"]) for _, row in pairs)])]
     known = [row["correct"] for _, row in pairs if row["correct"] is not None]
     accuracy = f"accuracy={sum(known) / len(known):.6f}" if known else "accuracy is not available: no answer is known"

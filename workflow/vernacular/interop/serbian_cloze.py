@@ -1,4 +1,4 @@
-"""The result lines of the Serbian cloze scripts (ClozeTaskEvaluation), from cloze."""
+"""Result lines in the format of the Serbian cloze scripts (ClozeTaskEvaluation), from cloze."""
 
 import json
 
@@ -6,27 +6,27 @@ from vernacular.metrics.choice import choose, correct_options
 from vernacular.metrics.schema import as_table, same_item
 
 README = """\
-Result lines in the layout of the Serbian cloze scripts: prompt, predicted, correct, is_correct.
+Result lines in the format of the Serbian cloze scripts: prompt, predicted, correct, is_correct.
 
-results.jsonl          the gap is filled with each candidate and the sentence scored.
-results_legacy.jsonl   only with `legacy: true`: the candidate follows the unfilled prompt, gap and full stop included,
-                       without a blank ("... kupila __ knjigu.novu"), as the scripts score it.
+results.jsonl          the gap is filled with each candidate, and the sentence is scored.
+results_legacy.jsonl   only with `legacy: true`: the candidate follows the unfilled prompt, including gap and full stop,
+                       without a space ("... kupila __ knjigu.novu"), as in the scripts.
 
-Where a line differs from what the scripts would have written, this is why:
-- The scripts never fill the gap: they ask how likely the candidate is after the whole sentence.
-- They find the candidate by the length of the prompt tokenised alone. Where its first letters join the full stop in one
-  token, those letters are not scored, and a candidate that is joined whole scores 0, the highest score there is. With
-  the Llama 3 tokenizer that holds for 48 of the 440 candidates, and each of the 23 items with such a candidate is
-  answered with it, whatever the model. Here the candidate is found by its characters, and one without a token of its
-  own is an error of that item.
-- A tie has no prediction (null) and is not correct. The scripts give it to the first candidate, which is the right one
-  in 106 of their 110 items.
+Differences from the lines that the scripts write:
+- The scripts do not fill the gap: they score the candidate after the complete sentence.
+- They locate the candidate by the length of the prompt tokenized alone. If its first letters are in one token with the
+  full stop, these letters are not scored, and a candidate that is completely in this token scores 0, the highest
+  possible score. With the Llama 3 tokenizer this affects 48 of the 440 candidates, and each of the 23 items with such a
+  candidate has it as prediction, whatever the model. Here, the candidate is located by its characters, and an item with
+  a candidate that has no separate token has an error.
+- A tie has no prediction (null) and is not correct. The scripts predict the first candidate, which is correct in 106 of
+  their 110 items.
 - An item that could not be scored has no prediction (null).
 """
 
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
-    """{file name: content}; `pairs` are items with their result rows."""
+    """Return {file name: content}; `pairs`: items with their result rows."""
     found = {"results.jsonl": "".join(_line(item, row["option_scores"]) for item, row in pairs)}
     if any("loglik_legacy:0" in row["values"] for _, row in pairs):
         found["results_legacy.jsonl"] = "".join(_line(item, _legacy(item, row)) for item, row in pairs)
@@ -51,11 +51,14 @@ def _legacy(item: dict, row: dict) -> list[float] | None:
 
 
 def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> str | None:
-    """The file's text for one evaluation; None where no item has a right answer that is known.
+    """Return the comparison of two models on one evaluation as JSON; None if no item has a known correct answer.
 
-    baseline, candidate: TASK_RESULTS (table or list of rows). `order`: item_id -> source_row, so that examples stand in
-    the order of the data set as there; by item_id without it. As in the result lines that `compat` writes, a tie and
-    an item that could not be scored have no prediction (null) and are not correct.
+    As in the result lines, a tie and an item that could not be scored have no prediction (null) and are not correct.
+
+    Args:
+        baseline: TASK_RESULTS, a table or list of rows.
+        candidate: TASK_RESULTS of the other model.
+        order: source_row by item_id, which sorts the examples as in the dataset; None: sorted by item_id.
     """
     before = {row["item_id"]: row for row in _rows(baseline)}
     pairs = [
@@ -100,7 +103,7 @@ def _right(row: dict) -> str | None:
 
 
 def _predicted(row: dict) -> str | None:
-    """The text of the chosen option; None for a tie between texts, and where nothing was chosen."""
+    """Return the text of the chosen option; None for a tie between different texts, and without a choice."""
     if row["predicted"] is None:
         return row["prediction"]
     texts = {row["options"][i] for i in row["predicted"]}

@@ -1,7 +1,7 @@
-"""Per-item results -> values with intervals: over all items, and per category.
+"""Aggregation of per-item results to values with intervals, over all items and per category.
 
-Wilson intervals for proportions, a cluster bootstrap for means and corpus statistics; clusters are the passages,
-sentences or pairs that items share.
+Intervals are Wilson intervals for proportions, and cluster bootstrap intervals for means and corpus statistics; a
+cluster is a passage, sentence or pair that items share.
 """
 
 import math
@@ -13,17 +13,17 @@ from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 from vernacular.types import Result
 
 MEAN_RESAMPLES = 10_000
-CORPUS_RESAMPLES = 2_000  # a corpus statistic is computed anew in each
+CORPUS_RESAMPLES = 2_000  # the corpus statistic is computed for each
 FEWEST_RESAMPLES = 1_000
-DRAWS = 50_000_000  # items drawn in all; beyond 5,000 items an interval is steady with fewer resamples
+DRAWS = 50_000_000  # items drawn in total; above 5,000 items, intervals are stable with fewer resamples
 
 
 def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
-    """Partial rows of METRICS for one evaluation; `category` is "" for all items.
+    """Return partial rows of METRICS for one evaluation; `category` is "" for all items.
 
-    A metric that no item has a value for is left out, unless no metric has any: then the headline ones stand with an
-    empty value, so that a failed evaluation shows. `chance` is the mean share of right options among those offered,
-    for accuracies. `n_ties` counts the ties of that very choice.
+    A metric without values is omitted, unless all metrics are: then the headline metrics have empty values, so that a
+    failed evaluation is visible. `chance` is the mean share of correct options among those offered, for accuracies.
+    `n_ties` counts the ties of the metric's own choice.
     """
     rows = [{**row, "values": dict(row["values"])} for row in rows]
     present = [metric for metric in metrics if any(_has(row, metric) for row in rows)]
@@ -44,7 +44,7 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
     used = [row for row in rows if _has(row, metric)]
     arrays = [np.array([row["values"][name] for row in used]) for name in _needs(metric)]
     value = float("nan")
-    with np.errstate(invalid="ignore"):  # of infinite surprisals a mean is no number, and is left empty
+    with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
         if used:
             value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
         low, high = _interval(metric, arrays, [row["cluster_id"] for row in used], seed)
@@ -89,7 +89,7 @@ def _has(row: dict, metric: Metric) -> bool:
 
 
 def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
-    """Ties of the metric's own choice where rows tell choices apart ("tie:" + metric), else of the row's choice."""
+    """Count the ties of the metric's own choice if rows record it ("tie:" + metric), else of the row's choice."""
     if not metric.proportion:
         return None
     if keyed:

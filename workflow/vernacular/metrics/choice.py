@@ -1,4 +1,4 @@
-"""The choice among options by their scores: a tie is its own outcome and never goes to the first option."""
+"""Choice among options by their scores; a tie is a separate outcome, not a choice of the first option."""
 
 import math
 from dataclasses import dataclass
@@ -6,30 +6,30 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-# Scores closer than this are equal (nats). Log-probabilities are stored as float32 and summed in float64, where one
-# text asked twice gives exactly the same number; different texts are rarely this close by accident.
+# Scores closer than this are equal (nats). Log-probabilities are stored as float32 and summed in float64, so that a
+# text scored twice has exactly the same sum; different texts are rarely this close by chance.
 TIE = 1e-6
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen and whether it was right."""
+    """The chosen options and whether the choice is correct."""
 
-    predicted: list[int]  # all options within TIE of the best; [] where nothing could be scored
-    correct: bool | None  # None: no right option known, or nothing predicted; a tie with a wrong option is False
+    predicted: list[int]  # all options within TIE of the best; [] if the options could not be scored
+    correct: bool | None  # None: no known gold, or nothing predicted; False for a tie with an incorrect option
 
     @property
     def tie(self) -> bool | None:
         return len(self.predicted) > 1 if self.predicted else None
 
     def outcome(self, name: str = "accuracy") -> dict[str, float]:
-        """Values of an item: {name: 0 or 1} where it is known, {"tie:" + name: 1} where several share the best."""
+        """Return an item's values: {name: 0 or 1} if correctness is known, {"tie:" + name: 1} if there is a tie."""
         values = {} if self.correct is None else {name: float(self.correct)}
         return values | ({f"tie:{name}": 1.0} if self.tie else {})
 
 
 def choose(scores: list[float] | None, right: list[int]) -> Choice:
-    """The option with the highest score; `right` are the indices of the right ones, empty where they are not known.
+    """Choose the option with the highest score; `right`: indices of the correct options, empty if unknown.
 
     >>> choose([-2.0, -1.0, -1.0], [1]).predicted, choose([-2.0, -1.0, -1.0], [1]).correct
     ([1, 2], False)
@@ -43,7 +43,7 @@ def choose(scores: list[float] | None, right: list[int]) -> Choice:
 
 
 def best(scores: list[float] | None) -> list[int]:
-    """Indices within TIE of the highest score; [] where there are none, or one of them is not a number."""
+    """Return the indices within TIE of the highest score; [] if there are no scores, or one of them is NaN."""
     if not scores or any(math.isnan(score) for score in scores):
         return []
     top = max(scores)
@@ -51,13 +51,13 @@ def best(scores: list[float] | None) -> list[int]:
 
 
 def probabilities(scores: list[float]) -> np.ndarray:
-    """(n,) the scores' softmax; NaN where all of them are minus infinity."""
+    """Return the softmax of the scores, (n,); NaN if all of them are minus infinity."""
     with np.errstate(invalid="ignore"):
         return softmax(scores)
 
 
 def correct_options(options: list[str], gold: list[int]) -> list[int]:
-    """Indices of the gold options and of any others of the same text: a duplicate of a correct option is correct.
+    """Return the indices of the gold options and of options with the same text, which are correct as well.
 
     >>> correct_options([" voza", "voz", "voza"], [0])
     [0, 2]
@@ -67,7 +67,7 @@ def correct_options(options: list[str], gold: list[int]) -> list[int]:
 
 
 def margin(scores: list[float | None], correct: list[int]) -> float | None:
-    """Best correct score minus best incorrect score, among those that are numbers; None where either is missing."""
+    """Return the best correct score minus the best incorrect one, ignoring NaN; None if either is missing."""
     known = [(i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)]
     good, bad = ([score for right, score in known if right is wanted] for wanted in (True, False))
     return max(good) - max(bad) if good and bad else None

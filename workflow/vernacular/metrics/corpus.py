@@ -1,4 +1,4 @@
-"""Numbers made of a whole set of items: every function takes float arrays (…, n), items last, and returns (…)."""
+"""Statistics over all items: functions from float arrays (…, n), items last, to arrays (…)."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ FOLDS = 10
 
 
 def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """100 * (bad - good) / max(good, bad) of mean surprisals, in percent (Simil-Eval; Rodríguez et al. 2025).
+    """Compute 100 * (bad - good) / max(good, bad) of mean surprisals, in percent (Simil-Eval; Rodríguez et al. 2025).
 
-    Unrounded, and a negative value is a value; 0 where both are 0, as there.
+    The result is not rounded, and may be negative; it is 0 if both are 0, as in Simil-Eval.
 
     >>> float(difsur(8.0, 10.0)), float(difsur(10.0, 8.0)), float(difsur(0.0, 0.0))
     (20.0, -20.0, 0.0)
@@ -19,12 +19,12 @@ def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
 
 
 def difsur_of_pairs(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """difsur of the means of paired surprisals."""
+    """Compute difsur of the means of paired surprisals."""
     return difsur(good.mean(-1), bad.mean(-1))
 
 
 def difsur_of_labels(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """difsur of the mean surprisals of acceptable (label 1) and unacceptable (label 0) sentences."""
+    """Compute difsur of the mean surprisals of acceptable (label 1) and unacceptable (label 0) sentences."""
     return difsur(mean_where(surprisal, label == 1), mean_where(surprisal, label == 0))
 
 
@@ -37,15 +37,15 @@ def bad_mean(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 
 def mean_where(values: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Mean of the values where `where` holds; NaN where it holds nowhere."""
+    """Return the mean of the values for which `where` is true; NaN if it is true for none."""
     with np.errstate(invalid="ignore"):
         return np.where(where, values, 0.0).sum(-1) / where.sum(-1)
 
 
 def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """P(an acceptable sentence is less surprising than an unacceptable one), ties counting half (Mann & Whitney 1947).
+    """Compute P(an acceptable sentence has a lower surprisal than an unacceptable one); ties count half.
 
-    NaN where one of the labels is missing.
+    Mann & Whitney (1947). NaN if one of the labels is missing.
 
     >>> float(auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 1, 0, 0])))
     0.875
@@ -58,7 +58,7 @@ def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 
 def midranks(values: np.ndarray) -> np.ndarray:
-    """(…, n) ranks from 1 on along the last axis; equal values share the mean of theirs, as in `scipy.stats.rankdata`.
+    """Return ranks from 1 along the last axis, (…, n); equal values have their mean rank (`scipy.stats.rankdata`).
 
     >>> midranks(np.array([3.0, 1.0, 3.0])).tolist()
     [2.5, 1.0, 2.5]
@@ -77,12 +77,12 @@ def midranks(values: np.ndarray) -> np.ndarray:
 
 
 def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarray) -> float:
-    """Matthews correlation of "surprisal at most t means acceptable", t chosen on the other folds. Arrays are (n,).
+    """Compute the cross-validated Matthews correlation of "surprisal at most t means acceptable". Arrays are (n,).
 
-    Each fold is judged by the threshold with the best correlation on the rest (the lowest of several), half way
-    between two values there; the correlation is that of all folds' judgements together. `fold` holds 0 … FOLDS-1.
-    Half way to an infinite surprisal is above all finite ones. NaN where all items are of one fold, which leaves none
-    to choose t on.
+    Each fold is classified with the threshold t that has the best correlation on the other folds (the lowest of
+    several), midway between two of their values; the correlation is that of the predictions of all folds. `fold` has
+    values 0 … FOLDS-1. The midpoint to an infinite surprisal is above all finite ones. NaN if all items are in one
+    fold, because no others are left to select t.
     """
     if (fold == fold[0]).all():
         return float("nan")
@@ -93,8 +93,8 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
     false = np.cumsum(train & ~good, axis=1)
     scores = matthews(hits, false, hits[:, -1:] - hits, false[:, -1:] - false)
     scores[:, :-1][:, value[1:] == value[:-1]] = -np.inf  # no threshold lies between equal values
-    scores[np.cumsum(train, axis=1) == 0] = -np.inf  # nor below all that it may be chosen on
-    cut = scores.round(12).argmax(axis=1)  # equal but for rounding is equal
+    scores[np.cumsum(train, axis=1) == 0] = -np.inf  # nor below all values of the other folds
+    cut = scores.round(12).argmax(axis=1)  # values that differ by rounding only are equal
     judged = np.zeros(len(value), dtype=bool)
     for each in np.unique(fold):
         above = np.flatnonzero(train[each, cut[each] + 1 :])
@@ -107,19 +107,19 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
 
 
 def matthews(tp, fp, fn, tn) -> np.ndarray:
-    """Matthews correlation coefficient of counts; 0 where a margin is empty (Chicco & Jurman 2020)."""
+    """Compute the Matthews correlation coefficient of counts; 0 if a margin is empty (Chicco & Jurman 2020)."""
     tp, fp, fn, tn = (np.asarray(count, float) for count in (tp, fp, fn, tn))
     below = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     return np.divide(tp * tn - fp * fn, below, out=np.zeros_like(below), where=below > 0)
 
 
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> np.ndarray:
-    """Share of the distance between confidence and accuracy over `bins` equal bins (Guo et al. 2017).
+    """Compute the expected calibration error over `bins` equal bins (Guo et al. 2017).
 
     >>> float(expected_calibration_error(np.array([0.95, 0.85]), np.array([1.0, 0.0])).round(6))
     0.45
     """
-    # a bin holds its upper end: (0, 0.1], (0.1, 0.2] …
+    # a bin includes its upper edge: (0, 0.1], (0.1, 0.2] …
     place = np.maximum(np.ceil(confidence * bins) - 1, 0)
     gap = confidence - correct
     total = sum(np.abs(np.where(place == each, gap, 0.0).sum(-1)) for each in range(bins))
@@ -127,6 +127,6 @@ def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins
 
 
 def most_common_share(position: np.ndarray) -> np.ndarray:
-    """Share of the most common of small whole numbers: what always answering with that position would get right."""
+    """Return the share of the most common position (small integers): the accuracy of always choosing it."""
     highest = int(position.max())
     return np.max([(position == each).mean(-1) for each in range(highest + 1)], axis=0)

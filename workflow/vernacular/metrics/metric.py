@@ -1,4 +1,4 @@
-"""What a metric is, and what it gives without any knowledge: by chance, or by always giving the most common answer."""
+"""The definition of a metric, and its baselines: chance level and majority baseline."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,32 +11,33 @@ from vernacular.metrics.schema import as_table
 
 @dataclass(frozen=True)
 class Metric:
-    """One number per evaluation, made of per-item values.
+    """One number per evaluation, computed from per-item values.
 
-    Without `corpus` it is the mean of the items' `values[name]` over the items that have it. With `corpus` it is
-    `corpus(*arrays)`, one float array (n items) per name in `needs`, items lacking any of them left out; arrays of
-    shape (resamples, n) give (resamples,) where `vectorised`, so that a bootstrap costs one call.
+    Without `corpus`, it is the mean of `values[name]` over the items that have it. With `corpus`, it is
+    `corpus(*arrays)`, with one float array (n items) per name in `needs`; items that lack one of them are excluded. If
+    `vectorised`, arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
     """
 
     name: str
     unit: str  # "share", "nats", "bits", "percent", "cosine", "score"
     higher_is_better: bool | None  # None: neither direction is better
-    family: str  # "similarity" or "surprisal": the spreadsheet it stands in
+    family: str  # "similarity" or "surprisal": the workbook that contains it
     proportion: bool = False  # per-item values are 0 or 1: Wilson interval
-    headline: bool = False  # stands in the leaderboard
+    headline: bool = False  # is shown in the leaderboard
     corpus: Callable[..., np.ndarray] | None = None
     needs: tuple[str, ...] = ()
     vectorised: bool = False
-    about: str = ""  # one line for the reader, with the paper or tool the formula comes from
+    about: str = ""  # one-line description, with the source of the formula
 
 
-CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name, whatever the items
+CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; independent of the items
 
 
 def chance_level(metric: str, chances: np.ndarray) -> float | None:
-    """Chance level of a metric over items; None where it has none. `chances` (n,): right options among those offered.
+    """Return the chance level of a metric over items, as in the column `chance` of the results; None if it has none.
 
-    As the column `chance` of the results: the mean share for accuracies, 0.5 for AUC, 0 for MCC.
+    It is the mean of `chances` (n,), the share of correct options among those offered, for accuracies; 0.5 for AUC; 0
+    for MCC.
     """
     if (kind := metric.partition("_")[0]) in CHANCE:
         return CHANCE[kind]
@@ -46,18 +47,18 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
 
 
 def chance_shares(rows) -> np.ndarray:
-    """(n,) share of correct options among those offered, per TASK_RESULTS row; NaN where there are none."""
+    """Return the share of correct options among those offered, (n,), per TASK_RESULTS row; NaN without options."""
     return np.array(
         [len(row["gold"]) / len(row["options"]) if row["options"] and row["gold"] else np.nan for row in rows]
     )
 
 
 def majority_baseline(of: str | None, rows) -> float | None:
-    """Accuracy of always giving the most common answer; None where that means nothing. `rows` are as TASK_RESULTS.
+    """Return the accuracy of always choosing the most common gold; None if it is undefined. `rows`: TASK_RESULTS.
 
-    `of` is what a protocol declares. "label": the more common label. "position": the position at which a right option
-    stands most often, in the order of the rows (that of the prompt for letters); None where the numbers of options
-    differ. In a minimal pair and among forms of a word the right one stands first by the layout of the items: None.
+    `of` is declared by the protocol. "label": the more common label. "position": the most common position of a correct
+    option, in the order of the rows (for letters, that of the prompt); None if the numbers of options differ. None in
+    minimal pairs and for target words, whose items always list the correct text first.
 
     >>> row = {"options": ["a", "b"], "values": {}}
     >>> rows = [row | {"item_id": str(i), "prompt": "", "gold": [int(i == 0)]} for i in range(4)]

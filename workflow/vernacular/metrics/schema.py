@@ -1,10 +1,10 @@
-"""What the metrics stage leaves: similarities and per-item results per evaluation, one table of values per model."""
+"""Schemas of the metrics stage: similarities and per-item results by evaluation, metric values by model."""
 
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
 
-# results/{model}/similarity/{evaluation}.parquet: the answer against every option, per similarity metric
+# results/{model}/similarity/{evaluation}.parquet: similarity of the response and each option, by metric
 SIMILARITIES = Kind(
     "similarities",
     pa.schema(
@@ -19,7 +19,7 @@ SIMILARITIES = Kind(
     place=3,
 )
 
-# results/{model}/tasks/{evaluation}.parquet: a row per item, with what is needed to read it
+# results/{model}/tasks/{evaluation}.parquet: a row per item, with its texts
 TASK_RESULTS = Kind(
     "task results",
     pa.schema(
@@ -27,16 +27,16 @@ TASK_RESULTS = Kind(
             ("item_id", pa.string()),
             ("cluster_id", pa.string()),
             ("category", pa.string()),
-            ("prompt", pa.string()),  # the item's own part of the prompt; the few-shot block is in the metadata
+            ("prompt", pa.string()),  # the item's part of the prompt; the few-shot prefix is in the metadata
             ("options", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
             ("option_scores", pa.list_(pa.float64())),  # log-likelihood (nats) or similarity of each option
-            ("prediction", pa.string()),  # chosen option, letter or generated answer
+            ("prediction", pa.string()),  # chosen option, letter or response
             ("predicted", pa.list_(pa.int32())),  # indices of the chosen options: several = a tie
-            ("correct", pa.bool_()),  # null: gold unknown, or nothing was predicted; a tie with a wrong option is false
+            ("correct", pa.bool_()),  # null: gold unknown, or no prediction; false for a tie with an incorrect option
             ("tie", pa.bool_()),
             ("values", pa.map_(pa.string(), pa.float64())),  # every per-item metric, by its name
-            ("flag", pa.string()),  # null where all went well
+            ("flag", pa.string()),  # null without a problem
         ]
     ),
     key=("item_id",),
@@ -44,14 +44,14 @@ TASK_RESULTS = Kind(
     place=3,
 )
 
-# results/{model}/metrics.parquet: the long table, one model's rows
+# results/{model}/metrics.parquet: one model's rows of the results, in long format
 METRICS = Kind(
     "metrics",
     pa.schema(
         [
             ("model", pa.string()),
-            ("adapter", pa.string()),  # where it comes from; null for a model of its own
-            ("base", pa.string()),  # the model an adapter belongs to, by its name here; null for a model of its own
+            ("adapter", pa.string()),  # its source; null for a model without adapter
+            ("base", pa.string()),  # name of the adapter's base model; null for a model without adapter
             ("evaluation", pa.string()),
             ("task", pa.string()),
             ("language", pa.string()),
@@ -61,17 +61,17 @@ METRICS = Kind(
             ("style", pa.string()),
             ("category", pa.string()),  # "" = all items
             ("metric", pa.string()),
-            ("value", pa.float64()),  # unrounded; null where no item could be scored
+            ("value", pa.float64()),  # unrounded; null if no item could be scored
             ("ci_low", pa.float64()),
             ("ci_high", pa.float64()),
-            ("n", pa.int64()),  # items the value is made of
+            ("n", pa.int64()),  # number of items from which the value is computed
             ("n_flagged", pa.int64()),  # items with a flag
             ("n_ties", pa.int64()),
             ("chance", pa.float64()),
-            ("majority", pa.float64()),  # share right for whoever always chooses the commonest gold; null where no such
+            ("majority", pa.float64()),  # accuracy of always choosing the most common gold; null if undefined
             ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
-            ("family", pa.string()),  # "similarity" or "surprisal": the spreadsheet it stands in
-            ("headline", pa.bool_()),  # stands in the leaderboard and in overviews
+            ("family", pa.string()),  # "similarity" or "surprisal": the workbook that contains it
+            ("headline", pa.bool_()),  # is shown in the leaderboard and in overviews
             ("higher_is_better", pa.bool_()),  # null: neither
             ("signature", pa.string()),  # metric, encoder and layer, versions
             ("model_revision", pa.string()),
@@ -85,7 +85,7 @@ METRICS = Kind(
 
 
 def as_table(rows) -> pa.Table:
-    """TASK_RESULTS rows, from a table or a list of dicts."""
+    """Return TASK_RESULTS rows as a table, from a table or a list of dicts."""
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)
 
 
@@ -94,5 +94,5 @@ RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # 
 
 
 def same_item(one: dict, other: dict) -> bool:
-    """Both sides were asked the same, and the same was right."""
+    """Return whether two rows have the same prompt, options and gold."""
     return all(one[name] == other[name] for name in ("prompt", "options", "gold"))

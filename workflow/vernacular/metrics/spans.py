@@ -1,4 +1,4 @@
-"""Requests joined to their scores: the log-likelihood of each scored text, by item and role."""
+"""Log-likelihoods of the scored texts, by item and role, from requests and their scores."""
 
 import math
 from collections.abc import Iterator
@@ -29,18 +29,18 @@ def per_length(logliks: list[float], texts: list[str], unit: str) -> list[float]
 class Span:
     """One scored text."""
 
-    text: str  # as scored, without its outer blanks
-    before: str  # the item's own part of the prompt in front of it
-    loglik: float | None  # nats, sum over its tokens in float64; None where it could not be scored
+    text: str  # as scored, without leading and trailing whitespace
+    before: str  # the part of the prompt before it that belongs to the item
+    loglik: float | None  # nats, sum over its tokens in float64; None if it could not be scored
     logprobs: tuple[float, ...]  # nats, one per scored token
     flag: str | None
-    score: dict | None  # the row of the scores file, where there is one
+    score: dict | None  # the row of the scores file, if there is one
 
     def per(self, unit: str) -> float | None:
-        """Log-likelihood in nats per "token", "char" or "byte" (UTF-8), or as it is for "sum".
+        """Return the log-likelihood in nats per "token", "char" or "byte" (UTF-8), or unnormalized for "sum".
 
-        Characters and bytes are those of the text without its outer blanks, as in lm-eval's acc_norm and acc_bytes;
-        tokens are those that were scored.
+        Characters and bytes are those of the text without leading and trailing whitespace, as in lm-eval's acc_norm and
+        acc_bytes; tokens are the scored ones.
         """
         if self.loglik is None:
             return None
@@ -49,10 +49,10 @@ class Span:
 
 
 def by_item(requests: list[Request], scores: list[Score]) -> dict[str, dict[str, Span]]:
-    """{item_id: {role: Span}} for every item that was asked, in the order of the requests.
+    """Return {item_id: {role: Span}} for every item with requests, in their order.
 
-    An item that could not be asked has the one role "unasked: reason". A request without a score is flagged, and so is
-    one whose log-probabilities are missing or not numbers: neither ever counts as 0.
+    A skipped item has a single role, "unasked: reason". A request without a score, or with log-probabilities that are
+    missing or NaN, has a flag and no log-likelihood; it never counts as 0.
     """
     found = {(score["item_id"], score["role"]): score for score in scores}
     spans: dict[str, dict[str, Span]] = {}
@@ -66,7 +66,7 @@ def _span(request: Request, score: dict | None) -> Span:
     whole = request["prefix"] + request["text"]
     text = whole[request["span_start"] : request["span_end"]].strip()
     before = whole[len(request["prefix"]) : request["span_start"]]
-    # a null stands for a first token without anything before it, which a model without BOS cannot score
+    # null: a first token that no token precedes, which a model without BOS cannot score
     logprobs = tuple(value for value in (score or {}).get("logprobs") or () if value is not None)
     if (reason := skipped_reason(request["role"])) is not None:
         loglik, flag = None, f"error: {reason}"
@@ -78,7 +78,7 @@ def _span(request: Request, score: dict | None) -> Span:
 
 
 def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None, str | None]:
-    """Their sum, None where they make no number, and the flag with what is wrong with them."""
+    """Return (sum of the log-probabilities, or None if it is undefined; the flag with the reason added)."""
     parts = ["error: empty" if part == "empty" else part for part in (flag or "").split("; ")]
     if any(part.startswith("error") for part in parts):
         return None, _joined(*parts)
@@ -86,7 +86,7 @@ def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None,
         return None, _joined(flag, "error: no token was scored")
     if any(math.isnan(value) or value == math.inf for value in logprobs):
         return None, _joined(flag, "error: log-probability is not a number")
-    if min(logprobs) == -math.inf:  # it still is the least likely of all; but no mean with it in it is a number
+    if min(logprobs) == -math.inf:  # valid as the least probable text, but no mean that includes it is finite
         return -math.inf, _joined(flag, "infinite surprisal")
     return math.fsum(logprobs), flag
 
@@ -96,7 +96,7 @@ def _joined(*flags: str | None) -> str:
 
 
 def logliks(spans: dict[str, Span], role: str, n: int, unit: str = "sum") -> list[float] | None:
-    """Log-likelihoods of the roles "{role}:0" … "{role}:n-1"; None if one of them is missing."""
+    """Return the log-likelihoods of the roles "{role}:0" … "{role}:n-1"; None if one of them is missing."""
     roles = [str(Role(role, i)) for i in range(n)]
     values = [spans[each].per(unit) if each in spans else None for each in roles]
     return None if any(value is None for value in values) else values
@@ -127,13 +127,13 @@ def by_unit(
 
 
 def flags(spans: dict[str, Span]) -> str | None:
-    """The different flags of an item's spans, joined."""
+    """Return the distinct flags of an item's spans, joined by "; "; None if there are none."""
     seen = dict.fromkeys(part.strip() for span in spans.values() if span.flag for part in span.flag.split(";"))
     return "; ".join(seen) or None
 
 
 def asked(items: list[Item], requests: list[Request], scores: list[Score]) -> Iterator[tuple[dict, dict[str, Span]]]:
-    """(item, its spans) for every item that has requests; demonstrations and held-out items have none."""
+    """Iterate over (item, its spans) for every item with requests; few-shot examples have none."""
     spans = by_item(requests, scores)
     return ((item, spans[item["item_id"]]) for item in items if item["item_id"] in spans)
 
@@ -149,7 +149,7 @@ def result(
     prediction: str | None = None,
     flag: str | None = None,
 ) -> dict:
-    """One row of the per-task results. Values that are None or NaN are left out: a missing number is not a 0."""
+    """Return a row of TASK_RESULTS. Values that are None or NaN are omitted: a missing value is not 0."""
     if prompt is None:
         prompt = "\n".join(part for part in (item["context"], item["question"]) if part)
     if prediction is None and choice and choice.predicted:
@@ -173,5 +173,5 @@ def result(
 
 
 def extra(item: Item) -> dict[str, str]:
-    """The item's `extra` column as a dict, whether it comes from Python or from Parquet (a list of pairs)."""
+    """Return the item's `extra` column as a dict; read from Parquet, it is a list of pairs."""
     return dict(item.get("extra") or ())

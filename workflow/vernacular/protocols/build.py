@@ -1,4 +1,4 @@
-"""items -> requests: everything an evaluation asks of a model, decided before any model is loaded."""
+"""Construction of an evaluation's requests from its items; no model is loaded."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
 def build(
     items: list[Item], task: dict, *, language: str, protocol: str, shots: int, seed: int, style: str, options: dict
 ) -> tuple[list[dict], dict]:
-    """The requests of one evaluation (rows per REQUESTS) and their metadata.
+    """Build the requests of one evaluation; return (rows per REQUESTS, metadata).
 
-    Metadata: `demonstrations` (their item ids, in prompt order), `held_out` (those of them that are items of the
-    evaluated set, and so not asked), `prefix` (the few-shot block), `unasked` (reason per item that cannot be asked),
-    `prompts` (fingerprint of the prompt lines). Raises ConfigError for a combination that makes no sense.
+    Metadata: `demonstrations` (item IDs of the few-shot examples, in prompt order), `held_out` (those of them that are
+    excluded from the evaluated items), `prefix` (the few-shot prefix), `unasked` (reason by skipped item), `prompts`
+    (fingerprint of the prompt lines). Raises ConfigError if the settings cannot be combined.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
     facts = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
@@ -48,13 +48,13 @@ def build(
 
 
 def evaluated_by(protocol: str) -> dict:
-    """What inference has to know of a protocol, as metadata of the requests."""
+    """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declared = PROTOCOLS[protocol]
     return {"causal_only": declared.causal_only, "request_kind": "generate" if declared.generates else "score"}
 
 
 def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:
-    """What the metadata says beside the evaluation's own name."""
+    """Return the metadata of the rows, in addition to the evaluation's settings."""
     return {
         "demonstrations": shown,
         "held_out": sorted(held_out),
@@ -67,23 +67,27 @@ def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setti
 def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) -> None:
     where = f"Task {task['task']}"
     if protocol not in PROTOCOLS:
-        raise ConfigError(f'{where}: there is no protocol "{protocol}".{closest(protocol, PROTOCOLS)}')
+        raise ConfigError(f'{where}: unknown protocol "{protocol}".{closest(protocol, PROTOCOLS)}')
     if protocol not in task.get("protocols", PROTOCOLS):
-        raise ConfigError(f'{where} cannot be asked as "{protocol}".{closest(protocol, task["protocols"])}')
+        raise ConfigError(f'{where}: does not support the protocol "{protocol}".{closest(protocol, task["protocols"])}')
     if task["prompt"] == "verbatim":
         verbatim.check(task, protocol=protocol, style=style)
     elif task["prompt"] not in LAYOUTS:
-        raise ConfigError(f'{where}: there is no prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
+        raise ConfigError(f'{where}: unknown prompt layout "{task["prompt"]}".{closest(task["prompt"], LAYOUTS)}')
     if style not in PROTOCOLS[protocol].styles:
-        raise ConfigError(f'{where}: {protocol} has no style "{style}".{closest(style, PROTOCOLS[protocol].styles)}')
+        raise ConfigError(
+            f'{where}: unknown style "{style}" of {protocol}.{closest(style, PROTOCOLS[protocol].styles)}'
+        )
     generation.check(task, style=style)
     if shots < 0 or (shots and not takes_shots(protocol, task["prompt"])):
-        raise ConfigError(f"{where}: {protocol} takes no demonstrations, found shots: {shots}; set it to 0.")
+        raise ConfigError(f"{where}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
     for name, value in options.items():
         if name not in OPTIONS:
-            raise ConfigError(f'{where}: there is no option "{name}".{closest(name, OPTIONS)}')
+            raise ConfigError(f'{where}: unknown option "{name}".{closest(name, OPTIONS)}')
         allowed = OPTIONS[name]
         if isinstance(allowed, tuple) and value not in allowed:
-            raise ConfigError(f"{where}: option {name} is {value!r}.{closest(value, allowed)}")
-        if isinstance(allowed, type) and type(value) is not allowed:  # exactly: True is no number of permutations
-            raise ConfigError(f"{where}: option {name} must be of type {allowed.__name__}, found {value!r}.")
+            raise ConfigError(f"{where}: option {name} has the invalid value {value!r}.{closest(value, allowed)}")
+        if (
+            isinstance(allowed, type) and type(value) is not allowed
+        ):  # not isinstance: True is not a number of permutations
+            raise ConfigError(f"{where}: expected {allowed.__name__} for option {name}, got {value!r}.")

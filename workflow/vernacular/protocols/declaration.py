@@ -1,7 +1,8 @@
-"""What a protocol is: the declaration in the `__init__.py` of its package, from which everything else is read.
+"""The declaration of a protocol, in the `__init__.py` of its package.
 
-A protocol is a package beside this module: `__init__.py` declares it as PROTOCOL, `requests.py` turns items into
-requests, and `metrics.py` turns outputs into per-item results. Neither imports the other. Nothing else names it.
+A protocol is a package in this directory: `__init__.py` declares it as PROTOCOL, `requests.py` converts items to
+requests, and `metrics.py` converts outputs to per-item results. Neither imports the other, and no other module names
+the protocol.
 """
 
 from collections.abc import Mapping
@@ -10,21 +11,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a task can be evaluated.
+    """A method of evaluation.
 
     Attributes:
-        generates: The model writes a text; otherwise spans are scored.
-        causal_only: A masked model cannot be evaluated.
-        few_shot: Solved examples can stand before the item, in the language's own prompt lines.
+        generates: The model generates text; otherwise, spans are scored.
+        causal_only: Masked models cannot be evaluated.
+        few_shot: Few-shot examples can precede the item, with the prompt lines of the language.
         styles: Names of the prompt styles; the first is the default.
-        tool_styles: Those of them that are another tool's prompts and do not use the language's prompt lines.
-        options: What the user may set in `evaluations:`: a type, or a tuple of the values allowed.
-        own_wording: A source that provides its own prompt text (lm-eval) can be evaluated so.
-        majority: What the majority baseline counts: "label", "position" of the correct option, or None.
-        external: How results from elsewhere are judged: as "options", a "word", a "text", or None where they cannot be.
-        letters: The prediction may be an option's letter.
+        tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
+        options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
+        own_wording: Supports tasks that provide their own prompt text (lm-eval).
+        majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
+        external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
+        letters: An external prediction may be an option's letter.
         by_length: External scores are also normalized by the length of the option, which is what was scored.
-        drawn: Kinds of the roles whose tokens the report draws; of several, the last if it was scored.
+        drawn: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
     """
 
     generates: bool = False

@@ -1,4 +1,4 @@
-"""One evaluation's per-item results and values, from what the model returned: no model is loaded here."""
+"""Per-item results and values of one evaluation, from the outputs of a model; no model is loaded."""
 
 from vernacular import __version__
 from vernacular.core.fingerprint import import_each
@@ -14,7 +14,7 @@ PROTOCOL_METRICS = {name: _MODULES[name] for name in PROTOCOLS}
 def evaluate(
     protocol: str, items: list[Item], requests: list[Request], answers: list[dict], similarities: list[dict]
 ) -> tuple[list[dict], list[Metric]]:
-    """(rows per TASK_RESULTS, the metrics they add up to). `answers` are scores, or generations with `similarities`."""
+    """Return (rows per TASK_RESULTS, their metrics). `answers` are scores, or generations with `similarities`."""
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
         return module.per_item(items, requests, answers, similarities), module.METRICS
@@ -22,16 +22,20 @@ def evaluate(
 
 
 def values(rows: list[dict], metrics: list[Metric], facts: dict, signatures: dict[str, str]) -> list[dict]:
-    """Rows per METRICS: what the items add up to, over all and by category.
+    """Return rows per METRICS: values over all items and by category.
 
-    facts: the columns that name the evaluation and the model. signatures: per similarity metric, from its encoder.
+    Args:
+        rows: Rows per TASK_RESULTS.
+        metrics: Metrics to aggregate.
+        facts: Columns that identify the evaluation and the model.
+        signatures: Signature by similarity metric, from its encoder.
     """
     found = aggregate(rows, metrics, seed=0, categories=True)
     return [{**facts, **row, "signature": signature(row["metric"], facts, signatures)} for row in found]
 
 
 def signature(metric: str, facts: dict, signatures: dict[str, str]) -> str:
-    """What has to be equal for two values to be compared: as sacrebleu prints it, `metric|key:value|…`.
+    """Return a signature `metric|key:value|…`, as in sacrebleu; values are comparable only if it is equal.
 
     >>> facts = {"protocol": "options", "shots": 5, "seed": 0, "style": "default"}
     >>> signature("accuracy", facts, {})  # doctest: +ELLIPSIS

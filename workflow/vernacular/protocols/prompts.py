@@ -1,7 +1,7 @@
-"""Prompts out of items: the lines of `workflow/prompts/{language}.yaml`, put in the order of the task's layout.
+"""Prompts of items: the lines of `workflow/prompts/{language}.yaml`, in the order of the task's layout.
 
-A prompt is the item's text, its options where they are shown, and a cue ("Resposta:") without a trailing blank; the
-answer follows after one blank. Demonstrations are such prompts with their answers, set apart by an empty line.
+A prompt is the item's text, its options if they are shown, and a cue ("Resposta:") without a trailing space; the answer
+follows after one space. Few-shot examples are such prompts with their answers, separated by an empty line.
 """
 
 import functools
@@ -16,7 +16,7 @@ from vernacular.types import Item
 
 FOLDER = WORKFLOW / "prompts"
 
-# each line of a prompts file and the text it takes; None: a cue or heading without one
+# each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
     "passage": "{context}",
     "question": "{question}",
@@ -32,7 +32,7 @@ LINES = {
     "complete": None,
 }
 
-# layout: (line that holds the context, cue before the answer); "" = the context stands bare, None = nothing follows it
+# layout: (line of the context, cue before the answer); "" = the context without a line, None = no cue
 LAYOUTS = {
     "question": ("passage", "answer"),
     "passage": ("passage", "answer"),
@@ -47,37 +47,37 @@ LAYOUTS = {
 }
 
 
-@functools.cache  # asked for each evaluation of a grid
+@functools.cache  # called for each evaluation of a grid
 def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
-    """The prompt lines of a language. Raises ConfigError if there are none, or a line is missing or malformed."""
+    """Return the prompt lines of a language. Raises ConfigError if they are not found, or a line is invalid."""
     path = Path(folder) / f"{language}.yaml"
     labels = prompt_lines(language, folder)
     if labels is None:
         have = ", ".join(sorted(file.stem for file in Path(folder).glob("*.yaml")))
         raise ConfigError(
-            f'there are no prompts for language "{language}" (there are for {have}).\n'
-            f"Copy one of them to {display_path(path)} and write its lines as a speaker of the language would."
+            f'prompts for the language "{language}" not found (available: {have}).\n'
+            f"Copy one of these files to {display_path(path)} and translate its lines."
         )
     if not isinstance(labels, dict):
-        raise ConfigError(f"{path}: expected one `line: text` a row.")
+        raise ConfigError(f"{path}: expected a mapping with one `line: text` per row.")
     for name, field in LINES.items():
         text = labels.get(name)
         if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"{path}: the line `{name}` is missing or empty.")
+            raise ConfigError(f"{path}: the line `{name}` is missing or empty. Add its text.")
         if field and text.count(field) != 1:
-            raise ConfigError(f"{path}: the line `{name}` must hold {field} once, found {text!r}.")
+            raise ConfigError(f"{path}: expected {field} once in the line `{name}`, got {text!r}.")
     return labels
 
 
 @functools.cache
 def prompt_lines(language: str, folder: Path = FOLDER) -> dict | None:
-    """What a language's prompts file says, comments and layout aside; None where there is no such file."""
+    """Return the content of a language's prompts file, without comments and formatting; None if it does not exist."""
     path = Path(folder) / f"{language}.yaml"
     return read(path)[0] if path.is_file() else None
 
 
 def query(item: Item, layout: str, labels: dict, shown: list[str] | None) -> str:
-    """The item as a prompt that ends in the cue of its layout; `shown` are the options in the order to show them."""
+    """Return an item's prompt, which ends in the cue of its layout; `shown`: the options, in display order."""
     where, cue = LAYOUTS[layout]
     lines = []
     if item["context"]:
@@ -93,34 +93,34 @@ def query(item: Item, layout: str, labels: dict, shown: list[str] | None) -> str
 
 
 def cue(layout: str, labels: dict) -> str:
-    """The cue alone: what an option follows when nothing is known of the question."""
+    """Return the cue alone, after which an option is scored without the question."""
     name = LAYOUTS[layout][1]
     return labels[name] if name else ""
 
 
 def answer_index(item: Item) -> int | None:
-    """The option a demonstration answers with: the best answer where the set names one, else the first right one."""
+    """Return the option that answers a few-shot example: the best answer if known, else the first correct one."""
     if item["target"] in item["choices"]:
         return item["choices"].index(item["target"])
     return item["gold"][0] if item["gold"] else None
 
 
 def answer(item: Item) -> str | None:
-    """The text a demonstration answers with; None where the right answer is not known."""
+    """Return the text that answers a few-shot example; None if the correct answer is unknown."""
     index = answer_index(item)
     return item["choices"][index] if index is not None else (item["target"] or None)
 
 
 def demonstration(prompt: str, reply: str, language: str) -> str:
-    """A prompt with its answer and the empty line that ends it."""
+    """Return a few-shot example: a prompt with its answer and an empty line."""
     return "".join(continue_with(prompt, reply, language)) + "\n\n"
 
 
 def shown_order(item: Item, layout: str, seed: int) -> list[int]:
-    """Indices of the options in the order to show them.
+    """Return the indices of the options in display order.
 
-    As upstream has them, but for `truth` items, whose right answers come first: those are shuffled per item by hash, so
-    that the order depends on the item, the seed and the options' texts and on nothing else.
+    It is the order of the dataset, except for `truth` items, which list correct answers first: their options are
+    shuffled by hash, so that the order depends on the item, the seed and the options' texts only.
     """
     order = list(range(len(item["choices"])))
     if layout == "truth":

@@ -1,4 +1,4 @@
-"""The protocols there are, found by their packages, and what an evaluation may set for each."""
+"""All protocols, found by their packages, and the settings of each."""
 
 from vernacular.core.fingerprint import import_each
 
@@ -14,16 +14,16 @@ OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowe
 
 
 def takes_shots(protocol: str, item_type: str) -> bool:
-    """Whether few-shot examples can stand before the item. In a source's own wording they always can."""
+    """Return whether few-shot examples can precede the item; with a task's own prompt text, they always can."""
     return PROTOCOLS[protocol].few_shot or item_type == "verbatim"
 
 
 def takes_prompt_lines(protocol: str, item_type: str, style: str) -> bool:
-    """Whether the language's prompt lines are used, rather than a wording of its own or none."""
+    """Return whether the prompt lines of the language are used, instead of other prompt text or none."""
     declared = PROTOCOLS[protocol]
     return declared.few_shot and item_type != "verbatim" and style not in declared.tool_styles
 
 
 def protocols_with(option: str) -> list[str]:
-    """Names of the protocols that read an option of `evaluations:`."""
+    """Return the names of the protocols with an option of `evaluations:`."""
     return [name for name, protocol in PROTOCOLS.items() if option in protocol.options]

@@ -1,7 +1,7 @@
-"""Rows of the requests file: a request is built here and nowhere else, so that its id always means its content.
+"""Rows of the requests file; all requests are built here, so that equal IDs imply equal content.
 
-The blank before a scored text belongs to the text: `"Answer:" + " A"` is scored from the blank on, because tokenizers
-glue a blank to the word that follows it. A context handed to these functions therefore never ends in a blank.
+The space before a scored text belongs to the text: `"Answer:" + " A"` is scored from the space on, because tokenizers
+join a space with the following word. A context passed to these functions therefore never ends in whitespace.
 """
 
 import re
@@ -14,20 +14,20 @@ from vernacular.types import Item, skipped_role
 
 @dataclass(frozen=True)
 class Setting:
-    """What all requests of one evaluation share."""
+    """Settings shared by all requests of one evaluation."""
 
     layout: str  # the task's `prompt` key: question, passage, story, …
     language: str
     seed: int
     style: str
-    options: dict = field(default_factory=dict)  # the protocol's own, see build.OPTIONS
-    labels: dict = field(default_factory=dict)  # prompt lines of the language; {} where the protocol needs none
-    demonstrations: tuple[str, ...] = ()  # the few-shot block, cut up
-    turns: tuple[dict, ...] = ()  # the few-shot block as chat turns
+    options: dict = field(default_factory=dict)  # the protocol's options, see registry.OPTIONS
+    labels: dict = field(default_factory=dict)  # prompt lines of the language; {} if the protocol uses none
+    demonstrations: tuple[str, ...] = ()  # the few-shot prefix, split into examples
+    turns: tuple[dict, ...] = ()  # the few-shot prefix as chat turns
 
     @cached_property
     def prefix(self) -> str:
-        """The few-shot block: one string, however many rows hold it."""
+        """The few-shot prefix: one string object, shared by all rows."""
         return "".join(self.demonstrations)
 
 
@@ -42,9 +42,9 @@ def scored(
     setting: Setting | None = None,
     user: str | None = None,
 ) -> dict:
-    """A request for the log-probability of `span`, read after the few-shot block and `before`, and followed by `after`.
+    """Return a request for the log-probability of `span` after the few-shot prefix and `before`, before `after`.
 
-    `setting` gives the few-shot block; without it there is none. `user` is the last chat turn, where chat makes sense.
+    `setting` provides the few-shot prefix; None: no prefix. `user` is the last chat turn, if chat is applicable.
     """
     prefix = setting.prefix if setting else ""
     start = len(prefix) + len(before)
@@ -63,7 +63,7 @@ def scored(
 
 
 def spanned(item: Item, role: str, text: str, start: int, *, setting: Setting) -> dict:
-    """A request for the log-probability of few-shot block and `text`, read as one string, from character `start` on."""
+    """Return a request for the log-probability of few-shot prefix + `text` from character `start` to its end."""
     return _row(
         item,
         role,
@@ -87,7 +87,7 @@ def generated(
     longest_answer: str | None = None,
     decoding: dict | None = None,
 ) -> dict:
-    """A request for a text that continues the few-shot block and `text`."""
+    """Return a request to generate a continuation of the few-shot prefix and `text`."""
     return _row(
         item,
         "answer",
@@ -104,7 +104,7 @@ def generated(
 
 
 def unasked(item: Item, reason: str) -> dict:
-    """A row with nothing to score, so that an item that cannot be asked is still counted, and its reason shown."""
+    """Return a row with an empty span, so that a skipped item is counted, and its reason reported."""
     return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)
 
 
@@ -113,7 +113,7 @@ def turn(role: str, content: str) -> dict:
 
 
 def pll_extra(setting: Setting, default: str = "original") -> list[str]:
-    """The extra that says how a masked model takes its pseudo-log-likelihood; a causal model does not read it."""
+    """Return the statistic that selects a masked model's pseudo-log-likelihood; causal models ignore it."""
     return [f"pll:{setting.options.get('pll', default)}"]
 
 
@@ -126,13 +126,13 @@ def _row(item: Item, role: str, **content) -> dict:
 
 GAP = re.compile(r"_{2,}")
 MASK = re.compile(r"\[MASK\]|<mask>|\[mask\]|<extra_id_0>|<\|mask\|>")
-_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}  # written without blanks between words
+_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}  # written without spaces between words
 _CLOSING = ".,;:!?…"
 _VOWELS = set("aeiouyáéíóúàèìòùâêôãõüаеиоуыэюяёіїє")
 
 
 def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
-    """(context, continuation): the continuation opens with the one blank between them, where the language has blanks.
+    """Return (context, continuation); the continuation begins with one space, if the language uses spaces.
 
     >>> continue_with("A casa é ", "grande.", "gl")
     ('A casa é', ' grande.')
@@ -143,10 +143,10 @@ def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
 
 
 def fill(text: str, gap: re.Match, word: str, *, capital: bool) -> tuple[str, str, str]:
-    """(before, word, after) of `text` with `word` in its `gap`; the blank before the gap belongs to the word.
+    """Return (before, word, after) of `text` with `word` in its `gap`; the space before the gap belongs to the word.
 
-    Closing punctuation that `word` brings along and the text repeats is left out. With `capital` a word that opens a
-    sentence gets a capital, for every candidate alike.
+    Closing punctuation of `word` that the text repeats is removed. With `capital`, a word at the beginning of a
+    sentence is capitalized, whatever the candidate.
 
     >>> text = "Ide u __."
     >>> fill(text, GAP.search(text), "školu.", capital=True)
@@ -163,7 +163,7 @@ def fill(text: str, gap: re.Match, word: str, *, capital: bool) -> tuple[str, st
 
 
 def _opens_sentence(before: str) -> bool:
-    """True after nothing, or after a sentence end that is neither an ordinal ("19.") nor a short form ("npr.")."""
+    """Return whether `before` is empty or ends a sentence; an ordinal ("19.") or abbreviation ("npr.") does not."""
     before = before.rstrip().rstrip("\"'«“„¿¡([—–-").rstrip()
     if not before or before[-1] in "!?…؟":
         return True
@@ -172,6 +172,6 @@ def _opens_sentence(before: str) -> bool:
 
 
 def one(pattern: re.Pattern, text: str) -> re.Match | None:
-    """The only match of `pattern` in `text`, or None where there is none or more than one."""
+    """Return the only match of `pattern` in `text`; None if there is none or more than one."""
     found = list(pattern.finditer(text))
     return found[0] if len(found) == 1 else None

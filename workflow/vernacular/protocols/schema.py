@@ -1,6 +1,6 @@
-"""requests: what the evaluated model is asked; `results/requests/{evaluation}.parquet`.
+"""Schema of the requests to the evaluated model, `results/requests/{evaluation}.parquet`.
 
-Metadata adds: evaluation, task, language, protocol, shots, seed, style, demonstrations (item ids), items_fingerprint.
+Metadata: evaluation, task, language, protocol, shots, seed, style, demonstrations (item IDs), items_fingerprint.
 """
 
 import pyarrow as pa
@@ -8,8 +8,8 @@ import pyarrow as pa
 from vernacular.core.artifacts import Kind
 from vernacular.types import Request
 
-# What a request costs, roughly: characters to a token in the languages of the tasks, and how many read tokens a
-# generated one costs.
+# Approximate cost of a request: characters per token in the languages of the tasks, and the cost of a generated token
+# in read tokens.
 CHARACTERS_PER_TOKEN = 3.5
 NEW_TOKEN = 20
 
@@ -32,11 +32,11 @@ REQUESTS = Kind(
             (
                 "request_id",
                 pa.string(),
-            ),  # hash of all below but item_id and role: a question is asked once
+            ),  # hash of all columns below except item_id and role; equal requests run once
             ("item_id", pa.string()),
-            ("role", pa.string()),  # what the answer is for: "choice:2", "good", "letters", "answer"
+            ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "answer"
             ("kind", pa.string()),  # "score" or "generate"
-            ("prefix", pa.string()),  # the few-shot block shared by the evaluation's requests; "" where there is none
+            ("prefix", pa.string()),  # the few-shot prefix shared by the evaluation's requests; "" without one
             ("text", pa.string()),  # the rest; the model reads prefix + text as one string
             ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
             ("span_end", pa.int32()),
@@ -44,11 +44,11 @@ REQUESTS = Kind(
             (
                 "turns",
                 pa.list_(TURN),
-            ),  # few-shot block and question as chat turns; null where chat makes no sense
-            ("demonstrations", pa.list_(pa.string())),  # the few-shot block cut up, so that a long item can shed some
+            ),  # few-shot prefix and query as chat turns; null if chat is not applicable
+            ("demonstrations", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
             ("stop", pa.list_(pa.string())),  # generation ends before the first of these
             ("max_new_tokens", pa.int32()),
-            ("longest_answer", pa.string()),  # generate as many tokens as this text needs, where max_new_tokens is null
+            ("longest_answer", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
             ("decoding", DECODING),  # null = greedy
         ]
     ),
@@ -58,17 +58,17 @@ REQUESTS = Kind(
 
 
 def generated_tokens(max_new_tokens: int | None, longest_answer: str | None) -> float:
-    """Estimate how many tokens are generated for a request; 0 for one that is scored, which has neither."""
+    """Estimate the number of tokens generated for a request; 0 for a score request, which has neither argument."""
     return max_new_tokens if max_new_tokens is not None else len(longest_answer or "") / CHARACTERS_PER_TOKEN
 
 
 def request_cost(characters: float, new_tokens: float) -> float:
-    """Estimate what it costs to read so many characters and generate so many tokens, in tokens read."""
+    """Estimate the cost of reading characters and generating tokens, in tokens read."""
     return characters / CHARACTERS_PER_TOKEN + NEW_TOKEN * new_tokens
 
 
 def request_size(requests: list[Request]) -> dict[str, float]:
-    """Return the characters to read and tokens to generate, from which `config.resources` estimates a job's time."""
+    """Return the numbers of characters to read and tokens to generate, for the time estimate of a job."""
     new = sum(generated_tokens(row["max_new_tokens"], row["longest_answer"]) for row in requests)
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
     return {"characters": read, "new_tokens": round(new)}

@@ -105,7 +105,10 @@ def build(
         write_piece(out, "provenance", provenance_piece)
         write_piece(out, "index", index | {"metrics": numbers.facts})
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return f"report: {len(models)} models × {len(evaluations)} evaluations, {size / 1e6:.1f} MB in {out}"
+    counts = (
+        f"{len(models)} model{'s' * (len(models) != 1)}, {len(evaluations)} evaluation{'s' * (len(evaluations) != 1)}"
+    )
+    return f"report: {counts}, {size / 1e6:.1f} MB in {out}"
 
 
 @contextlib.contextmanager
@@ -133,7 +136,7 @@ def _empty(out: Path) -> None:
     """Remove an earlier report. Raises ArtifactError, and removes nothing, if the directory holds anything else."""
     if out.exists() and any(out.iterdir()):
         if not (out / "js" / "core.js").exists():
-            raise ArtifactError(f"{out}: holds other files than a report page; name an empty folder.")
+            raise ArtifactError(f"{out}: contains files that are not of a report. Specify an empty directory.")
         shutil.rmtree(out)
 
 

@@ -6,7 +6,8 @@ in shape or position in addition to color, so that they can be distinguished wit
 
 import altair as alt
 
-OUTCOMES = ["right", "tie", "wrong", "not judged", "acceptable", "unacceptable"]
+VERDICTS = ["candidate better", "baseline better", "not significantly different"]
+OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"]
 
 
 def specifications() -> dict[str, dict]:
@@ -97,8 +98,7 @@ def _differences():
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=340))
     legend = alt.Legend(orient="top")
-    colour = alt.Color("verdict:N", title=None, legend=legend,
-                       scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"]))  # fmt: skip
+    colour = alt.Color("verdict:N", title=None, legend=legend, scale=alt.Scale(domain=VERDICTS))
     zero = alt.Chart(alt.NamedData("lines")).mark_rule().encode(x=alt.X("value:Q", axis=alt.Axis(orient="top")))
     interval = rows.mark_rule(strokeWidth=2).encode(
         y=y, x=alt.X("low:Q", title=None, axis=alt.Axis(orient="top")), x2="high:Q", color=colour
@@ -107,7 +107,6 @@ def _differences():
            alt.Tooltip("verdict:N")]  # fmt: skip
     points = rows.mark_point(filled=True, size=70, opacity=1).encode(
         y=y, x=alt.X("value:Q", title=None, axis=alt.Axis(orient="top")), color=colour, tooltip=tip,
-        shape=alt.Shape("verdict:N", title=None, legend=legend,
-                        scale=alt.Scale(domain=["candidate better", "baseline better", "not told apart"])),
+        shape=alt.Shape("verdict:N", title=None, legend=legend, scale=alt.Scale(domain=VERDICTS)),
     )  # fmt: skip
     return (zero + interval + points).properties(width="container")

@@ -59,7 +59,7 @@ def run(model: int, evaluation: int, facts: dict) -> dict:
         "dtype": machine.get("dtype"),
         "device": machine.get("device"),
         "quantization": machine.get("quantization"),
-        "code": "its own, trusted" if machine.get("remote_code") else None,
+        "code": "custom, trusted" if machine.get("remote_code") else None,
         "torch": machine.get("torch"),
         "transformers": machine.get("transformers"),
         "items": facts.get("items"),

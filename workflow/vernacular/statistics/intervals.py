@@ -31,7 +31,7 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
     (0.4902, 0.9433)
     """
     if not 0 <= successes <= n:
-        raise ValueError(f"successes must lie within 0..{n}, found {successes}.")
+        raise ValueError(f"expected successes within 0..{n}, got {successes}.")
     if n == 0:
         return _UNDEFINED
     if float(successes).is_integer():
@@ -115,9 +115,9 @@ def cluster_bootstrap(
     """
     arrays = [np.asarray(array, dtype=float) for array in arrays]
     if not arrays or any(array.shape != (len(arrays[0]),) for array in arrays):
-        raise ValueError(f"arrays must be one-dimensional and of one length, found {[a.shape for a in arrays]}.")
+        raise ValueError(f"expected one-dimensional arrays of one length, got {[a.shape for a in arrays]}.")
     if statistic is None and len(arrays) != 1:
-        raise ValueError(f"the mean is of one array, found {len(arrays)}.")
+        raise ValueError(f"expected one array for the mean, got {len(arrays)}.")
     codes = cluster_codes(clusters, len(arrays[0]))
     n_clusters = int(codes.max(initial=-1)) + 1
     if n_clusters < 2:
@@ -156,7 +156,7 @@ def cluster_codes(clusters, n: int) -> np.ndarray:
     if clusters is None:
         return np.arange(n)
     if len(clusters) != n:
-        raise ValueError(f"clusters must hold one label per item: {n} items, {len(clusters)} labels.")
+        raise ValueError(f"expected {n} cluster labels, one per item, got {len(clusters)}.")
     labels = dict.fromkeys(label for label in clusters if not _missing(label))
     known = {label: code for code, label in enumerate(labels)}
     new = itertools.count(len(known))

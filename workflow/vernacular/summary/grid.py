@@ -121,7 +121,7 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     if twice.any():
         row = long[twice].iloc[0]
         raise ArtifactError(
-            f"{row['model']}: two values of {row['metric']} in {row['evaluation']}; were the same results given twice?"
+            f"{row['model']}: two values of {row['metric']} in {row['evaluation']}. Specify each metrics file once."
         )
     order = ["task", "language", "protocol", "category", "metric", *_ORDER]
     return _with_order(long).sort_values(order, key=sortable, ignore_index=True)[METRICS.schema.names]
@@ -147,7 +147,7 @@ def grid(long: pd.DataFrame, *, by_language: bool = False) -> Grid:
     cells = np.full((len(runs), len(columns)), -1)
     cells[row_of, column_of] = whole
     if (cells >= 0).sum() != len(whole):
-        raise ArtifactError("a run has two values of one metric in one task and language; see results.csv.")
+        raise ArtifactError("two values of one metric for the same run, task and language; see results.csv.")
     several = columns.groupby("task", dropna=False)["protocol"].transform("nunique") > 1
     columns["label"] = columns["task"].where(~several, columns["task"] + " · " + columns["protocol"])
     return Grid(runs, columns, cells)

@@ -31,12 +31,12 @@ def in_words(row: dict) -> str:
     """Describe a COMPARISONS row in a sentence, for readers who do not use p-values.
 
     "mine is better than base by 3.1 points (95 % interval +1.2 points to +5.0 points)."
-    "No significant difference (+0.4 points); 500 items would have shown one of 4.2 points or more."
+    "No significant difference (+0.4 points); minimum detectable difference with 500 items: 4.2 points."
     """
     baseline, candidate = plain_text(row["baseline"])[:80], plain_text(row["candidate"])[:80]
     unit, difference = row["unit"], _number(row["difference"])
     if difference is None:
-        return f"Not comparable: {row['note'] or 'no item has a value on both sides'}."
+        return f"Not comparable: {row['note'] or 'no item has a value for both models'}."
     if row["better"]:
         ahead, behind = (candidate, baseline) if row["better"] == "candidate" else (baseline, candidate)
         way = "better" if row["higher_is_better"] is not False else "better (lower)"
@@ -48,9 +48,10 @@ def in_words(row: dict) -> str:
         text = f"Not tested: {change(difference, unit)}."
     else:
         least = _number(row["smallest_difference"])
-        would = f"; {row['n']} items would have shown one of {_size(least, unit)} or more" if least is not None else ""
-        text = f"No significant difference ({change(difference, unit)}){would}."
-    return text if not row["note"] else f"{text} {row['note']}"
+        items = "1 item" if row["n"] == 1 else f"{row['n']} items"
+        detectable = f"; minimum detectable difference with {items}: {_size(least, unit)}" if least is not None else ""
+        text = f"No significant difference ({change(difference, unit)}){detectable}."
+    return text if not row["note"] else f"{text} Note: {row['note'].rstrip('.')}."
 
 
 def _interval(row: dict, turned: bool = False) -> str:
@@ -89,49 +90,55 @@ _COMPARISONS = [
     _Column("seed", "seed", 7, form="0"),
     _Column("style", "style", 12),
     _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
-    _Column("in words", in_words, 80),
-    _Column("baseline value", "baseline_value", 10, "over the items that both sides have", "unit"),
-    _Column("candidate value", "candidate_value", 10, "over the items that both sides have", "unit"),
-    _Column("difference", "difference", 11, "candidate - baseline; of a share in percentage points", "difference"),
+    _Column("interpretation", in_words, 80),
+    _Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
+    _Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
+    _Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
     _Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     _Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    _Column("p", "p_value", 9, "of the paired test named in the column test", "0.0000"),
-    _Column("p (Holm)", "p_holm", 9, "corrected for all headline comparisons of this pair of models", "0.0000"),
-    _Column("tests", "family", 7, "how many comparisons p (Holm) is corrected for", "0"),
+    _Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
+    _Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
+    _Column("tests", "family", 7, "number of comparisons in the Holm correction", "0"),
     _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
-    _Column("items", "n", 8, "items that both sides have a value for", "0"),
-    _Column("only candidate right", "only_candidate", 10, form="0"),
-    _Column("only baseline right", "only_baseline", 10, form="0"),
-    _Column("both right", "both_right", 8, form="0"),
-    _Column("both wrong", "both_wrong", 8, form="0"),
-    _Column("net gain", "net_gain", 8, "only candidate right - only baseline right", "+0;-0;0"),
+    _Column("items", "n", 8, "items with a value for both models", "0"),
+    _Column("only candidate correct", "only_candidate", 10, form="0"),
+    _Column("only baseline correct", "only_baseline", 10, form="0"),
+    _Column("both correct", "both_right", 8, form="0"),
+    _Column("both incorrect", "both_wrong", 8, form="0"),
+    _Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
     _Column(
-        "smallest difference",
+        "minimum detectable difference",
         "smallest_difference",
         12,
-        "what so many items would have shown with a power of 0.8",
+        "detectable with this number of items at a power of 0.8",
         "unit",
     ),
     _Column("test", "test", 26),
 ]
 
 _OVERALL = [
-    _Column("scope", "scope", 10, "a language, or all of them"),
-    _Column("rank", "rank", 7, "1 + how many models are significantly better: models may share a rank", "0"),
+    _Column("scope", "scope", 10, "a language, or all languages"),
+    _Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
     _Column("model", "model", 34),
     _Column(
         "mean above chance",
         "mean",
         12,
-        "mean of (value - chance) / (1 - chance) over the evaluations that every model of the scope has: 0 is chance, "
-        "100 % is perfect",
+        "mean of (value - chance) / (1 - chance) over the evaluations available for every model of the scope: 0 is "
+        "chance, 100 % is all correct",
         "0.0%",
     ),
     _Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
     _Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
-    _Column("win rate", "win_rate", 10, "share of (other model, evaluation) in which it is ahead, a tie half", "0.0%"),
-    _Column("evaluations", "n_evaluations", 12, "that the mean is over", "0"),
-    _Column("left out", "left_out", 10, "evaluations that some model lacks, or without a chance level", "0"),
+    _Column(
+        "win rate",
+        "win_rate",
+        10,
+        "share of (other model, evaluation) pairs that the model leads; a tie counts half",
+        "0.0%",
+    ),
+    _Column("evaluations", "n_evaluations", 12, "number of evaluations in the mean", "0"),
+    _Column("excluded", "left_out", 10, "evaluations not available for every model, or without a chance level", "0"),
 ]
 
 
@@ -144,14 +151,14 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
     _write(sheet, _COMPARISONS, rows, frozen=3)
     for line, row in enumerate(rows, 2):
         if row["significant"]:
-            for title in ("difference", "in words"):
+            for title in ("difference", "interpretation"):
                 sheet.cell(line, 1 + [column.title for column in _COMPARISONS].index(title)).font = BOLD
 
 
 def write_across(sheet: Worksheet, overall: list[dict]) -> None:
     """Write aggregates (OVERALL rows): all languages first, then each language, by rank; means on a blue scale."""
     if not overall:
-        put_text(sheet, 1, 1, "No results across tasks.")
+        put_text(sheet, 1, 1, "No aggregates over tasks.")
         return
     last = float("inf")
 

@@ -12,7 +12,7 @@ from vernacular.summary.sheet import LEGEND
 
 _DERIVED = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
-    "data sets": ["task", "language", "dataset_revision"],
+    "datasets": ["task", "language", "dataset_revision"],
     "metrics": ["metric", "unit", "higher_is_better", "family", "signature"],
 }
 
@@ -23,7 +23,7 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
     A value of `provenance` may be one value, a dict (a row per key) or a list of dicts (a table); deeper values are
     written as text.
     """
-    sections = {"how to read this": LEGEND}
+    sections = {"legend": LEGEND}
     for title, columns in _DERIVED.items():
         rows = long[columns].drop_duplicates().sort_values(columns, key=sortable)
         sections[title] = rows.to_dict("records")
@@ -111,7 +111,7 @@ def notes_of(told: dict) -> list[dict]:
             if key in facts:
                 note(evaluation, kind, facts[key])
         for metric, reason in facts.get("without", {}).items():
-            note(evaluation, "unavailable", f"no {metric}: {reason}")
+            note(evaluation, "unavailable", f"{metric} not computed: {reason}")
         dataset = facts.get("dataset", {})
         for key, kind in (("dropped", "left out"), ("repaired", "repaired")):
             for reason, count in dataset.get("rows", {}).get(key, {}).items():
@@ -127,9 +127,9 @@ def notes_of(told: dict) -> list[dict]:
             note(evaluation, "fallback", str(fallback))
     models = [facts.get("inference", {}).get("model", {}) for facts in told["evaluations"].values()]
     if any(model.get("remote_code") for model in models):
-        note(None, "trusted code", "code of the model's own was run (trust_remote_code)")
+        note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
     if unused := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
-        text = f"weights that its architecture has no place for, {unused['first']} the first of them"
+        text = f"weights in the checkpoint that the architecture does not use; the first is {unused['first']}"
         note(None, "unused weights", text, unused["count"])
     return found
 
@@ -153,7 +153,7 @@ def mixed_engines(models: list[dict]) -> list[dict]:
     for of_version in versions.values():
         if len(of_version) > 1:
             ways.setdefault(tuple(map(tuple, of_version.values())), []).append(_way(of_version))
-    text = "computed by different versions, so that differences between these models may be due to them: "
+    text = "computed with different versions, which may cause differences between these models: "
     return [
         {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + of_way[0], "count": len(of_way)}
         for of_way in ways.values()

@@ -104,20 +104,20 @@ def _rule(standing: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
     if judged.all():
         return "Best: by paired tests on the same items (Holm)."
     if judged.any():
-        return "Best: by paired tests among the runs asked alike, by their own intervals for the others."
+        return "Best: by paired tests for runs with the same settings, by each value's own interval for the others."
     return "Best: by each value's own interval (no paired tests)."
 
 
 LEGEND = [
     "● bold green: the best value of its column.",
-    "○ green: not told apart from the best. Where models were compared item by item: no significant difference (paired "
-    "test, Holm over the column). Elsewhere: its own 95 % interval holds the best value. The comment on a column's "
-    "title says which.",
-    "Grey: its 95 % interval holds the chance level or the majority baseline (always choosing the commonest answer).",
-    "Blue: the bluer the better; shares from chance to 100 %, all else from the column's worst to its best.",
-    "↑ higher is better, ↓ lower is better, neither: no value is marked.",
-    "Intervals and numbers of items: in the comments on the sheets of the languages.",
-    "n/a: asked, but no item could be scored. Empty: not asked, or not possible (then the sheet provenance says why).",
+    "○ green: not significantly different from the best. If models were compared item by item: paired test, Holm "
+    "correction over the column. Otherwise: the 95 % interval of the value includes the best value. The comment on the "
+    "column heading names the method.",
+    "Gray: the 95 % interval includes the chance level or the majority baseline (always the most frequent answer).",
+    "Blue: darker is better; shares from chance to 100 %, other units from the worst to the best value of the column.",
+    "↑ higher is better, ↓ lower is better; without an arrow, no value is marked.",
+    "Intervals and numbers of items: in the comments on the language sheets.",
+    "n/a: evaluated, but no item could be scored. Empty: not requested or not possible (reason: sheet provenance).",
 ]
 
 _RUN_TITLES = {"model_revision": "revision"}

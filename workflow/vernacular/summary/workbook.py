@@ -48,7 +48,7 @@ def write_leaderboard(
     """
     extra = {}
     if overall is not None:
-        extra["across tasks"] = lambda sheet: write_across(sheet, overall)
+        extra["overall"] = lambda sheet: write_across(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
     return _write(path, "Leaderboard", headline(long), provenance, standings, extra)

@@ -58,7 +58,9 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
         tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
         for evaluation, table in tables.items():
             if evaluation in found:
-                raise DataError(f"{display_path(file)}: a second file with results of {evaluation}; name one of them.")
+                raise DataError(
+                    f"{display_path(file)}: second file with results of {evaluation}. Specify one of the files."
+                )
             found[evaluation] = table
         notes += said
     if not found:
@@ -75,24 +77,24 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
         table = None
     if table is None or _edited(table):
         raise DataError(
-            f"{display_path(file)}: damaged, or no per-item results of this version of the workflow; name a model's "
-            "folder of results, or a CSV with item_id and correct."
+            f"{display_path(file)}: damaged, or not per-item results of this version of the workflow. Specify a "
+            "model's results directory, or a CSV file with the columns item_id and correct."
         )
     evaluation = note.get("evaluation", file.stem)
     if evaluation not in references:
-        return {}, [f"{display_path(file)}: {evaluation} is none of the evaluations.{closest(evaluation, references)}"]
+        return {}, [f'{display_path(file)}: unknown evaluation "{evaluation}".{closest(evaluation, references)}']
     ours = _keys(references[evaluation].rows)
     theirs = _keys(table)
     if not theirs:
-        return {}, [f"{display_path(file)}: no item in it, so it is not joined."]
+        return {}, [f"{display_path(file)}: no items found; not used."]
     same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
     possible = min(len(ours), len(theirs))
     told = f"{display_path(file)}: {same} of {len(theirs)} items match {evaluation}"
     if same / possible < LEAST:
-        return {}, [f"{told}: fewer than {LEAST:.0%}, so it is not joined. Were the data or the prompts others?"]
+        return {}, [f"{told}: fewer than {LEAST:.0%}; not used. The data or the prompts may differ."]
     solved = [note.get("demonstrations"), references[evaluation].demonstrations]
     if None not in solved and solved[0] != solved[1]:
-        told += "; other examples were solved before its prompts"
+        told += "; different few-shot examples"
     return {evaluation: table}, [told]
 
 
@@ -111,7 +113,7 @@ def _keys(table: pa.Table) -> dict[str, tuple]:
 def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     first = next((row for _, row in rows_in(file)), None)
     if not first:
-        raise DataError(f"{display_path(file)}: no results in it.")
+        raise DataError(f"{display_path(file)}: no results found.")
     sampled = is_sample(first)
     shots = shots_of(file) if sampled else None
     named = {None: samples_in(file)} if sampled else answers_in(file)
@@ -121,7 +123,7 @@ def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
         found, said = _joined(file, evaluation, answers, references, shots, sampled)
         if both := sorted(found.keys() & tables.keys()):
             raise DataError(
-                f"{display_path(file)}: evaluation: {both[0]} stands in some lines, and others are of it too."
+                f'{display_path(file)}: evaluation: some lines specify "{both[0]}", and other lines match it too.'
             )
         tables |= found
         notes += said
@@ -138,16 +140,16 @@ def _joined(
         matched = match(answers, reference.items, prompts)
         told = _told(file, name, matched)
         if matched.share < LEAST:
-            refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}, so it is not joined."))
+            refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}; not used."))
             continue
         tables[name], judged = _rows(matched, reference)
-        notes.append(told + judged + ("; with how many demonstrations is not known" * (sampled and shots is None)))
+        notes.append(told + judged + ("; number of few-shot examples unknown" * (sampled and shots is None)))
     if not tables and refused:
         notes = [max(refused)[1]]
     elif not tables:
-        count = "1 answer is" if len(answers) == 1 else f"{len(answers)} answers are"
-        of_kind = "of this kind" if shots is None else f"of this kind with {shots} demonstrations"
-        notes = [f"{display_path(file)}: no evaluation asks for answers {of_kind}, so {count} not joined."]
+        count = "1 result" if len(answers) == 1 else f"{len(answers)} results"
+        shown = "" if shots is None else f" ({shots}-shot)"
+        notes = [f"{display_path(file)}: no evaluation matches results of this type{shown}; {count} not used."]
     return tables, notes
 
 
@@ -163,11 +165,13 @@ def _candidates(
             if shots in (None, reference.shots) and reference.protocol in fitting
         ]
     if evaluation not in references:
-        raise DataError(f"{display_path(file)}: evaluation: found {evaluation!r}.{closest(evaluation, references)}")
+        raise DataError(
+            f'{display_path(file)}: evaluation: unknown evaluation "{evaluation}".{closest(evaluation, references)}'
+        )
     if references[evaluation].protocol not in JUDGED:
         raise DataError(
-            f"{display_path(file)}: {evaluation}: results of {references[evaluation].protocol} can only be joined as "
-            "Parquet."
+            f"{display_path(file)}: {evaluation}: results of the protocol {references[evaluation].protocol} are only "
+            "supported as Parquet."
         )
     return [evaluation]
 
@@ -188,10 +192,12 @@ def _judged_as(*kinds: str) -> tuple[str, ...]:
 
 
 def _told(file: Path, evaluation: str, matched: Matched) -> str:
-    rest = {"of no item": matched.unmatched, "of several": matched.ambiguous, "repeated": matched.repeated}
+    rest = {"unmatched": matched.unmatched, "ambiguous": matched.ambiguous, "repeated": matched.repeated}
     more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
-    told = f"{display_path(file)}: {len(matched.answers)} of {matched.n_answers} answers match "
-    return f"{told}the {matched.n_items} items of {evaluation}" + (f" ({more})" if more else "")
+    told = f"{display_path(file)}: {len(matched.answers)} of {matched.n_answers} results match "
+    return f"{told}the {'1 item' if matched.n_items == 1 else f'{matched.n_items} items'} of {evaluation}" + (
+        f" ({more})" if more else ""
+    )
 
 
 def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
@@ -202,7 +208,7 @@ def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
         counts["unread"] += row["flag"] is not None
         counts["otherwise"] += otherwise
         rows.append(row)
-    said = f"; {counts['unread']} could not be read" if counts["unread"] else ""
+    said = f"; {counts['unread']} unreadable" if counts["unread"] else ""
     if counts["otherwise"]:
-        said += f"; {counts['otherwise']} are judged otherwise by the file itself (a tie is not right here)"
+        said += f"; {counts['otherwise']} classified differently by the file (here, a tie is incorrect)"
     return as_table(rows), said

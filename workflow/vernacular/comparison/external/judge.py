@@ -35,7 +35,7 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
     else:
         _of_options(row, answer, protocol)
     if not row["values"] and row["flag"] is None:
-        row["flag"] = "error: no answer that can be judged"
+        row["flag"] = "error: no output that can be classified"
     judged = row["values"].get("exact_match" if external == "text" else "accuracy")
     return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
 
@@ -64,7 +64,7 @@ def _of_options(row: dict, answer: Answer, protocol: str) -> None:
     if answer.scores is not None:
         scores = _in_our_order(row["options"], answer)
         if scores is None:
-            row["flag"] = "error: its options are not ours"
+            row["flag"] = "error: options differ from those of the item"
             return
         choice = choose(scores, right)
         row["option_scores"] = scores

@@ -22,7 +22,7 @@ def samples_in(path: Path) -> list[Answer]:
     answers, chosen = [], None
     for where, row in rows_in(path):
         if not is_sample(row):
-            raise DataError(f"{where}: no sample of lm-eval: doc, arguments or filtered_resps is missing.")
+            raise DataError(f"{where}: not an lm-eval sample: doc, arguments or filtered_resps not found.")
         chosen = chosen if answers else row.get("filter")
         if row.get("filter") == chosen:
             answers.append(_answer(where, row))
@@ -54,7 +54,7 @@ def _answer(where: str, row: dict) -> Answer:
         raise DataError(f"{where}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
     own = _own(row, "acc")
     if len(pairs) > len(asked):
-        raise DataError(f"{where}: {len(pairs)} responses to {len(asked)} requests.")
+        raise DataError(f"{where}: expected one response per request, got {len(pairs)} for {len(asked)} requests.")
     # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
     if len(asked) % 2 == 0 and {context for context, _ in asked[len(asked) // 2 :]} == {""} != {asked[0][0]}:
         asked = asked[: len(asked) // 2]
@@ -77,7 +77,7 @@ def _requests(where: str, arguments) -> list[tuple]:
             arguments = [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
         if isinstance(arguments, list) and all(isinstance(each, list) and each for each in arguments):
             return [(str(each[0]), each[1]) if len(each) > 1 else ("", each[0]) for each in arguments]
-    raise DataError(f"{where}: arguments: expected what was asked, as lm-eval writes it.")
+    raise DataError(f"{where}: arguments: expected the requests in the format of lm-eval.")
 
 
 def _leaves(value) -> list[str]:

@@ -64,9 +64,9 @@ def rows_in(path: Path) -> Iterator[tuple[str, dict]]:
 def _check_columns(where: str, row: dict) -> None:
     found = ", ".join(map(str, row))
     if "item_id" not in row and not any(name in row for name in TEXTS):
-        raise DataError(f"{where}: no item: none of the columns item_id, {', '.join(TEXTS)}; found: {found}.")
+        raise DataError(f"{where}: no item: expected one of the columns item_id, {', '.join(TEXTS)}, got {found}.")
     if "prediction" not in row and "correct" not in row:
-        raise DataError(f"{where}: no answer: neither a column prediction nor correct; found: {found}.")
+        raise DataError(f"{where}: no output: expected a column prediction or correct, got {found}.")
 
 
 def _options(cell) -> list[str]:
@@ -80,7 +80,7 @@ def _truth(where: str, cell) -> bool | None:
     if not text:
         return None
     if text not in _TRUTH:
-        raise DataError(f"{where}: correct: found {cell!r}, expected 1 or 0, true or false, or nothing.")
+        raise DataError(f"{where}: correct: expected 1, 0, true, false or an empty value, got {cell!r}.")
     return _TRUTH[text]
 
 
@@ -94,18 +94,18 @@ def files_in(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise DataError(f"{display_path(path)}: there is no such file or folder.")
+        raise DataError(f"{display_path(path)}: file or directory not found.")
     parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
     samples = sorted(path.rglob("samples_*.jsonl"))
     others = [each for pattern in ("*.csv", "*.tsv", "*.jsonl") for each in sorted(path.glob(pattern))]
     kinds = [files for files in (parquet, samples, [each for each in others if each not in samples]) if files]
     if not kinds:
         raise DataError(
-            f"{display_path(path)}: no results in this folder (.parquet, samples_*.jsonl, .csv, .tsv, .jsonl)."
+            f"{display_path(path)}: no results found (expected .parquet, samples_*.jsonl, .csv, .tsv or .jsonl)."
         )
     if len(kinds) > 1:
         names = " and ".join(files[0].name for files in kinds)
         raise DataError(
-            f"{display_path(path)}: holds results of several kinds ({names}); name a file, or put them apart."
+            f"{display_path(path)}: results of several types ({names}). Specify one file, or separate them."
         )
     return kinds[0]

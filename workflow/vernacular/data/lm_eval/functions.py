@@ -38,7 +38,7 @@ def load(mark: dict, folder: Path) -> Callable:
         module = _from_file(path, file_fingerprint(path))
     function = getattr(module, attribute, None)
     if not callable(function):
-        raise ConfigError(f"!function {name}: {getattr(module, '__file__', module_name)} has no such function.")
+        raise ConfigError(f"!function {name}: function not found in {getattr(module, '__file__', module_name)}.")
     return function
 
 
@@ -46,7 +46,7 @@ def _installed(module_name: str, name: str):
     try:
         return importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError) as error:  # also for an empty name, or one that starts with a dot
-        raise ConfigError(f"!function {name}: there is no module for it beside the file ({error}).") from None
+        raise ConfigError(f"!function {name}: module not found next to the task file ({error}).") from None
 
 
 @functools.cache
@@ -138,4 +138,4 @@ class _StandIn(types.ModuleType):
         return _StandIn(f"{self.__name__}.{name}")
 
     def __call__(self, *args, **kwargs):
-        raise ConfigError(f"a trusted function needs {self.__name__}, which is not installed in this environment.")
+        raise ConfigError(f"a trusted function requires {self.__name__}, which is not installed in this environment.")

@@ -51,7 +51,7 @@ def lay_out(
     tabular = _tabular(provenance)
     processed = _processed(rows, settings["process_docs"], folder, tabular)
     if not processed:
-        raise DataError(f"{settings['file']}: process_docs leaves no row.")
+        raise DataError(f"{settings['file']}: process_docs returns no rows.")
     few_docs = settings["few"]["process_docs"]
     if settings["few_split"] is None:
         pool = shots
@@ -65,7 +65,7 @@ def lay_out(
         items, counts = _items(processed, how)
         examples, example_counts = _examples(pool, how)
     except CannotLayOut as reason:
-        raise DataError(f"{settings['file']}: its first row cannot be laid out ({reason}).") from None
+        raise DataError(f"{settings['file']}: the first row cannot be rendered ({reason}).") from None
     except TimeLimitExceeded:
         raise DataError(
             f"{settings['file']}: its templates take more than {templates.SECONDS} seconds for {_AT_ONCE} rows."
@@ -86,7 +86,7 @@ def _items(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
             first_dropped.setdefault(str(worded), number)
             continue
         if not (worded.gold or worded.targets or worded.target is not None):
-            repaired["answer not among the options: not known"] += 1
+            repaired["answer not among the options: treated as unknown"] += 1
         extra = {"before": worded.before, "delimiter": settings["target_delimiter"], "row": _hash(row), "ask": ask}
         if worded.continuation is not None:
             extra |= {"continuation": worded.continuation, "prefix": worded.prefix}
@@ -104,7 +104,7 @@ def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]
         extra = {"row": _hash(row)}
         if isinstance(text, CannotLayOut):
             extra["cannot"], text = str(text), ""
-            repaired[f"cannot be shown: {extra['cannot']}"] += 1
+            repaired[f"few-shot example cannot be rendered: {extra['cannot']}"] += 1
         content = {"context": text, "question": "", "choices": [], "gold": [], "target": None}
         items.append(_item(number, content, extra, demonstration=True))
     return _unique(items, Counter(), repaired)

@@ -105,7 +105,7 @@ def _generation(content: dict, path: Path) -> dict:
     lengths = [given.pop(name, None) for name in names]
     sampled, temperature = given.pop("do_sample", None), float(given.pop("temperature", None) or 0)
     if sampled or (sampled is None and temperature > 0):
-        raise unsupported(path, "generation_kwargs.do_sample", "the answer is decoded greedily")
+        raise unsupported(path, "generation_kwargs.do_sample", "outputs are decoded greedily")
     if given:
         raise unsupported(path, f"generation_kwargs.{next(iter(given))}")
     return {
@@ -128,7 +128,7 @@ def _exact(content: dict, path: Path) -> dict:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             at = f"{display_path(path)}: metric_list.exact_match.regexes_to_ignore"
-            raise ConfigError(f'{at}: "{pattern}" is no regular expression ({error}).') from None
+            raise ConfigError(f'{at}: "{pattern}" is not a regular expression ({error}).') from None
     return given
 
 
@@ -137,7 +137,7 @@ def _filters(content: dict, path: Path) -> list[str]:
     names = [step["function"] for pipeline in pipelines[:1] for step in pipeline["filter"]]
     for name in names:
         if name not in _FILTERS:
-            raise unsupported(path, f"filter_list: the filter {name}", f"known are {', '.join(_FILTERS)}")
+            raise unsupported(path, f"filter_list: the filter {name}", f"supported: {', '.join(_FILTERS)}")
     if len(pipelines) > 1:
         raise unsupported(path, "filter_list with several pipelines")
     return [name for name in names if name != "take_first"]  # there is only one output
@@ -148,13 +148,14 @@ def _notes(content: dict, path: Path) -> list[str]:
     notes = []
     absent = dict.fromkeys(name for entry in content.get("metric_list") or () if (name := _metric(entry)))
     if absent := [name for name in absent if name not in _NUMBERS]:
-        notes.append(f"{source_name(path)}: its metrics {', '.join(absent)} are not computed as lm-eval does.")
+        metrics = f"metric {absent[0]} is" if len(absent) == 1 else f"metrics {', '.join(absent)} are"
+        notes.append(f"{source_name(path)}: its {metrics} not computed as in lm-eval.")
     if results := content.get("process_results"):
         name = results["function"] if is_function(results) else results
         if content.get("output_type") == "multiple_choice":
-            use = "only tells which options are right; its acc may be our probability (TruthfulQA's MC2)"
+            use = "only determines the correct options; its acc may be Vernacular's probability (TruthfulQA's MC2)"
         else:
-            use = "is not run; the metrics are our own"
+            use = "is not run; Vernacular's metrics are computed instead"
         notes.append(f"{source_name(path)}: process_results ({name}) {use}.")
     return notes
 
@@ -169,20 +170,20 @@ def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
         if key not in _IDLE and value not in (None, False, "", [], {}):
             raise unsupported(path, key)
     if content.get("unsafe_code"):
-        raise unsupported(path, "unsafe_code", "a model's answer is never run")
+        raise unsupported(path, "unsafe_code", "generated code is never run")
     if (content.get("repeats") or 1) != 1:
         raise unsupported(path, "repeats")
     kind = content.get("output_type", "generate_until")
     if kind not in PROTOCOLS:
-        raise unsupported(path, f"output_type: {kind}", f"known are {', '.join(PROTOCOLS)}")
+        raise unsupported(path, f"output_type: {kind}", f"supported: {', '.join(PROTOCOLS)}")
     few = content.get("fewshot_config") or {}
     for key in few:
         if key not in _FEW:
             raise unsupported(path, f"fewshot_config.{key}")
     if few.get("sampler", "default") not in ("default", "first_n"):
-        raise unsupported(path, "fewshot_config.sampler", "known are default and first_n")
+        raise unsupported(path, "fewshot_config.sampler", "supported: default and first_n")
     if few.get("samples") is not None and not isinstance(few["samples"], list):
-        raise unsupported(path, "fewshot_config.samples", "only a list of rows")
+        raise unsupported(path, "fewshot_config.samples", "supported: a list of rows")
     needed = ("doc_to_text", "doc_to_target", *(["doc_to_choice"] if kind == "multiple_choice" else []))
     for key in needed:
         if content.get(key) is None:
@@ -198,13 +199,13 @@ def _check_keys(content: dict, path: Path, *, trusted: bool) -> None:
 def _check_field(key: str, value, path: Path, *, trusted: bool) -> None:
     if is_function(value) and not trusted:
         raise ConfigError(
-            f"{display_path(path)}: {key} is the function {value['function']}, which is Python that would be run "
-            "here.\nIf you trust it, add trust_functions: true beside lm-eval: in the source."
+            f"{display_path(path)}: {key} is the Python function {value['function']}, which would be run on this "
+            "machine.\nIf you trust it, set trust_functions: true in the source, next to lm-eval."
         )
     if key.endswith(("process_docs", "process_results")) and isinstance(value, str):
-        raise ConfigError(f"{display_path(path)}: {key}: found text, expected !function module.name without quotes.")
+        raise ConfigError(f"{display_path(path)}: {key}: expected !function module.name without quotes, got text.")
     if isinstance(value, str) and (wrong := templates.check(value)):
-        raise ConfigError(f"{display_path(path)}: {key} is no Jinja template ({wrong}).")
+        raise ConfigError(f"{display_path(path)}: {key} is not a valid Jinja template ({wrong}).")
 
 
 def _plain(value):
@@ -227,4 +228,4 @@ def _portable(value, folder: Path, path: Path):
     if value is None or isinstance(value, str | int | float):
         return value
     kind = type(value).__name__
-    raise ConfigError(f"{display_path(path)}: found {value}, which YAML takes for a {kind}; put it in quotes.")
+    raise ConfigError(f"{display_path(path)}: expected text, got {value} (for YAML a {kind}); put it in quotes.")

@@ -31,7 +31,7 @@ def read(name: str, folder: Path) -> tuple[dict, Path]:
     path = find(name, folder)
     content = _read(path, (), {})
     if "group" in content or isinstance(content.get("task"), list):
-        raise ConfigError(f"{display_path(path)}: is a group of tasks, not one; name one of them.{_members(content)}")
+        raise ConfigError(f"{display_path(path)}: is a group of tasks; give one of its tasks.{_members(content)}")
     return content, path
 
 
@@ -42,11 +42,11 @@ def find(name: str, folder: Path) -> Path:
     if is_file(path):
         return path
     if "/" in name or name.endswith((".yaml", ".yml")):
-        raise ConfigError(f"{display_path(path)}: there is no such task file of lm-eval.")
+        raise ConfigError(f"{display_path(path)}: lm-eval task file not found.")
     root = installed()
     if root is None:
         raise ConfigError(
-            f'lm-eval task "{name}": lm_eval is not installed beside this workflow; '
+            f'lm-eval task "{name}": lm_eval is not installed in this environment; '
             "install it, or give the path of the task's YAML file."
         )
     return _by_name(name, root)
@@ -70,13 +70,13 @@ def _by_name(name: str, root: Path) -> Path:
             return path
     for path in [path for path, names in every.items() if name in names["group"]]:
         content = _read(path, (), {})
-        raise ConfigError(f'lm-eval task "{name}": is a group of tasks, not one; name one of them.{_members(content)}')
+        raise ConfigError(f'lm-eval task "{name}": is a group of tasks; give one of its tasks.{_members(content)}')
     members = sorted({task for names in every.values() if name in names["tag"] for task in names["task"]})
     if members:
-        listed = f"It holds {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
-        raise ConfigError(f'lm-eval task "{name}": is a tag of several tasks; name one of them. {listed}')
+        listed = f"Tasks: {', '.join(members[:8])}{', …' if len(members) > 8 else ''}."
+        raise ConfigError(f'lm-eval task "{name}": is a tag of several tasks; give one of its tasks. {listed}')
     known = [task for names in every.values() for task in names["task"]]
-    raise ConfigError(f'lm-eval task "{name}": the installed lm_eval has no such task.{closest(name, known)}')
+    raise ConfigError(f'lm-eval task "{name}": not found in the installed lm_eval.{closest(name, known)}')
 
 
 @functools.cache
@@ -100,9 +100,9 @@ def _read(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
     """Return a file's content; `above` are the files that include it, `seen` the contents of all files read so far."""
     path = path.resolve()
     if path in above:
-        raise ConfigError(f"{display_path(path)}: includes itself, by way of {display_path(above[-1])}.")
+        raise ConfigError(f"{display_path(path)}: includes itself, through {display_path(above[-1])}.")
     if len(above) > _DEEPEST:
-        raise ConfigError(f"{display_path(path)}: included by way of more than {_DEEPEST} files.")
+        raise ConfigError(f"{display_path(path)}: included through more than {_DEEPEST} files.")
     if path not in seen:
         seen[path] = _with_included(path, above, seen)
     return dict(seen[path])
@@ -111,12 +111,12 @@ def _read(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
 def _with_included(path: Path, above: tuple[Path, ...], seen: dict[Path, dict]) -> dict:
     content = _load(path)
     if not isinstance(content, dict):
-        raise ConfigError(f"{display_path(path)}: not a task file of lm-eval (expected `key: value` lines).")
+        raise ConfigError(f"{display_path(path)}: is not an lm-eval task file (expected `key: value` lines).")
     included = content.pop("include", [])
     merged: dict = {}
     for name in included if isinstance(included, list) else [included]:
         if not isinstance(name, str) or not is_file(other := path.parent / name):
-            raise ConfigError(f"{display_path(path)}: include: there is no file {name}.")
+            raise ConfigError(f"{display_path(path)}: include: file not found: {name}.")
         found = _read(other, (*above, path), seen)
         found.pop("task_list", None)  # applies to that file only
         merged |= found
@@ -158,7 +158,7 @@ def _members(content: dict) -> str:
     if not isinstance(tasks, list):
         return ""
     names = [str(t.get("task") or t.get("group")) if isinstance(t, dict) else str(t) for t in tasks if t]
-    return f" It holds {', '.join(names[:8])}{', …' if len(names) > 8 else ''}."
+    return f" Tasks: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}."
 
 
 _FORMATS = ("json", "csv", "parquet")  # builders of `datasets` that read files
@@ -179,15 +179,15 @@ def source_of(content: dict, path: Path, *, few_shot: str | None) -> dict:
         raise unsupported(path, f"dataset_kwargs.{next(iter(options))}")
     test = first_split(content, "test", "validation")
     if test is None:
-        raise ConfigError(f'{display_path(path)}: has neither "test_split" nor "validation_split" to evaluate.')
+        raise ConfigError(f'{display_path(path)}: the key "test_split" or "validation_split" is missing.')
     if where in _FORMATS:
         return _files(files_by_split, test, few_shot, where, path)
     if files_by_split is not None:
-        raise unsupported(path, "dataset_kwargs.data_files", f"beside dataset_path: {where}")
+        raise unsupported(path, "dataset_kwargs.data_files", f"with dataset_path: {where}")
     if Path(where).is_absolute() or where.startswith("."):
-        raise unsupported(path, f"dataset_path: {where}", "a folder; name its files with data_files")
+        raise unsupported(path, f"dataset_path: {where}", "a directory; list its files in data_files")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", where):
-        raise unsupported(path, f"dataset_path: {where}", "a data set on the Hub is written owner/name")
+        raise unsupported(path, f"dataset_path: {where}", "expected owner/name of a dataset on the Hub")
     given = {
         "hub": where,
         "config": content.get("dataset_name"),
@@ -206,25 +206,25 @@ def _files(given, test: str, few: str | None, form: str, path: Path) -> dict:
         names = by_split.get(split)
         names = names if isinstance(names, list) else [names]
         if len(names) != 1 or not isinstance(names[0], str) or "*" in names[0]:
-            raise unsupported(path, "dataset_kwargs.data_files", f"one file is needed for the split {split}")
+            raise unsupported(path, "dataset_kwargs.data_files", f"expected one file for the split {split}")
         found[split] = names[0]
     hub = "hf://datasets/"
     if all(name.startswith(hub) for name in found.values()):
         parts = {split: name.removeprefix(hub).split("/", 2) for split, name in found.items()}
         owners = {"/".join(part[:2]) for part in parts.values()}
         if len(owners) != 1 or any(len(part) != 3 for part in parts.values()):
-            raise unsupported(path, "dataset_kwargs.data_files", "files of one repository are needed")
+            raise unsupported(path, "dataset_kwargs.data_files", "expected files of one repository")
         repository, _, revision = owners.pop().partition("@")
         source = {"hub": repository, "files": {split: part[2] for split, part in parts.items()}, "split": test}
         return source | ({"few_shot": few} if few else {}) | ({"revision": revision} if revision else {})
     if found[test].startswith(("http://", "https://")):
         if few not in (None, test):
-            raise unsupported(path, "dataset_kwargs.data_files", "a web address for each of two splits")
+            raise unsupported(path, "dataset_kwargs.data_files", "a URL for each of two splits")
         return {"url": found[test], "format": form, "split": test}
     try:
         here = {split: str((path.parent / Path(name).expanduser()).resolve()) for split, name in found.items()}
     except (RuntimeError, ValueError, OSError):  # home of an unknown user, null character, loop of symlinks
-        raise unsupported(path, "dataset_kwargs.data_files", "no name of a file here") from None
+        raise unsupported(path, "dataset_kwargs.data_files", "not a valid file name on this system") from None
     return {"file": here[test], "format": form, "split": test} | (
         {"few_shot": here[few]} if few != test and few else {}
     )

@@ -46,12 +46,12 @@ def check(template: str) -> str | None:
             read = _JINJA.parse(template)
             _template(template)
     except TimeLimitExceeded:
-        return f"it takes more than {SECONDS} seconds to read"
+        return f"parsing takes more than {SECONDS} seconds"
     except jinja2.TemplateError as error:
         return first_line(error)
     except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:  # Python's own limits
         return f"too deep or too long: {type(error).__name__}"
-    return "it wants another file, and a template stands alone" if read.find(_OTHER_FILES) else None
+    return "other files cannot be included or imported" if read.find(_OTHER_FILES) else None
 
 
 def render(template: str, row: dict) -> str:
@@ -61,9 +61,9 @@ def render(template: str, row: dict) -> str:
     except jinja2.TemplateError as error:
         raise CannotLayOut(f"template: {error}") from None
     except MemoryError:
-        raise CannotLayOut("template: it wants more memory than it may have") from None
+        raise CannotLayOut("template: memory limit exceeded") from None
     except RecursionError:
-        raise CannotLayOut("template: it calls itself without end") from None
+        raise CannotLayOut("template: recursion limit exceeded") from None
     except ODD_ROW as error:  # for example, `list.index(x)` for an x not in the list
         raise CannotLayOut(f"template: {type(error).__name__}: {error}") from None
 
@@ -74,7 +74,7 @@ def resolved(field: str | None, row: dict) -> str:
         return ""
     found = row[field] if field in row else render(field, row)
     if not isinstance(found, str):
-        raise CannotLayOut(f"the column {field} is not text")
+        raise CannotLayOut(f"column {field} is not text")
     return found
 
 
@@ -121,16 +121,16 @@ def options(field, row: dict, columns) -> list[str]:
         try:
             found = ast.literal_eval(render(field, row))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise CannotLayOut("doc_to_choice gives no list") from None
+            raise CannotLayOut("doc_to_choice is not a list") from None
     if not isinstance(found, list) or not all(isinstance(choice, str) for choice in found):
-        raise CannotLayOut("doc_to_choice gives no list of texts")
+        raise CannotLayOut("doc_to_choice is not a list of texts")
     return found
 
 
 def column(name: str, row: dict):
     """Return a column of a row; raise CannotLayOut if it is missing, as it may be in another split."""
     if name not in row:
-        raise CannotLayOut(f"there is no column {name}")
+        raise CannotLayOut(f"column {name} not found")
     return row[name]
 
 
@@ -138,7 +138,7 @@ def _number(digits: str) -> int | str:
     try:
         return ast.literal_eval(digits)
     except (SyntaxError, ValueError):  # "007", or digits that are not a Python literal ("²")
-        raise CannotLayOut("a number that Python does not read as one") from None
+        raise CannotLayOut("digits that are not a Python number") from None
 
 
 def _called(function, row: dict):

@@ -75,9 +75,9 @@ def evaluated(how: Wording, row: dict) -> Worded:
     choices = templates.options(how.fields["doc_to_choice"], row, how.columns) if _has_choices(how) else []
     if how.several_contexts:
         if settings["output_type"] != "multiple_choice":
-            raise CannotLayOut("doc_to_text is a number, which only multiple_choice can ask")
+            raise CannotLayOut("doc_to_text is a number, which only multiple_choice supports")
         if not isinstance(question, int) or not isinstance(right, str | int | float):
-            raise CannotLayOut("doc_to_text is no number, or doc_to_target no text, as in the first row")
+            raise CannotLayOut("doc_to_text is not a number or doc_to_target is not text, unlike in the first row")
         continuation = f"{settings['target_delimiter']}{right}"
         return Worded(before, "", choices, _indices(question, choices), None, continuation, prefix, [])
     if not isinstance(question, str):
@@ -99,10 +99,10 @@ def evaluated(how: Wording, row: dict) -> Worded:
         gold = _indices(right, choices)
         return Worded(before, query, choices, gold, None, None, "", [choices[i] for i in gold])
     if isinstance(right, list) and not how.several_right:
-        raise CannotLayOut("doc_to_target is a list, unlike in the first row, which decides for all")
+        raise CannotLayOut("doc_to_target is a list, unlike in the first row, which determines the type")
     targets = right if isinstance(right, list) else [str(right)]
     if not all(isinstance(one, str) for one in targets):
-        raise CannotLayOut("doc_to_target lists what is not text, and so equals no answer")
+        raise CannotLayOut("doc_to_target is a list with values that are not text, which no output can equal")
     return Worded(before, query, [], [], targets[0] if targets else None, None, "", targets)
 
 
@@ -148,7 +148,7 @@ def _right_by_results(results: Callable, row: dict, choices: list[str]) -> list[
         except templates.ODD_ROW as error:
             raise CannotLayOut(f"process_results: {type(error).__name__}: {error}") from None
         if share not in (0.0, 1.0):
-            raise CannotLayOut("process_results gives a certain answer neither 0 nor 1")
+            raise CannotLayOut("process_results gives an acc other than 0 or 1 if one option has probability 1")
         right += [i] if share else []
     return right
 

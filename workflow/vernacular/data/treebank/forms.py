@@ -26,7 +26,7 @@ class Inflections:
         try:
             text = Path(path).read_text("utf-8-sig")
         except FileNotFoundError:
-            raise DataError(f"{name}: there is no such file.") from None
+            raise DataError(f"{name}: file not found.") from None
         except UnicodeDecodeError as error:
             raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
         except OSError as error:
@@ -53,7 +53,7 @@ class Inflections:
 
     def _add(self, lemma: str, form: str, tags: str) -> None:
         if not form or form == "-" or " " in form:
-            return self._skip("no single word")
+            return self._skip("not a single word")
         first, *rest = tags.strip().split(";")
         kind = _table()["upos"].get(first)
         feats = features(rest) if kind else None

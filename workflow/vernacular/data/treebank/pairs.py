@@ -13,8 +13,8 @@ MASK = "[MASK]"
 MULTIWORD = "inside a multiword token"
 NO_FORM = "no form with the swapped feature"
 NO_LEMMA = "no lemma"
-NO_SWAP = "has the value to swap to already"
-SYNCRETIC = "syncretic: right and wrong form are spelt alike"
+NO_SWAP = "already has the value to swap to"
+SYNCRETIC = "syncretic: correct and incorrect form are spelled alike"
 
 
 @dataclass

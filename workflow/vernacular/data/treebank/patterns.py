@@ -27,14 +27,14 @@ def load_pattern(name: str, folder=".", *, where: str = "") -> dict:
     validate.check(content, lines, validate.schema(_SCHEMA), path)
     if content["pattern"] != path.stem:
         at = validate.place(path, lines, ("pattern",))
-        raise ConfigError(f'{at}: found "{content["pattern"]}", expected the file\'s name, "{path.stem}".')
+        raise ConfigError(f'{at}: expected the file\'s name, "{path.stem}", got "{content["pattern"]}".')
     if isinstance(content["target"], str) is not ("grew" in content):
         at = validate.place(path, lines, ("target",))
         wanted = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
         raise ConfigError(f"{at}: expected {wanted}.")
     if "grew" in content and (extra := content.keys() & {"related", "without"}):
         at = validate.place(path, lines, (min(extra),))
-        raise ConfigError(f"{at}: beside grew there is no {min(extra)}; say it in the request.")
+        raise ConfigError(f"{at}: not supported with grew; express it in the request.")
     named = _named(content, path, lines)
     return {
         "pattern": content["pattern"],
@@ -72,9 +72,10 @@ def _path(name: str, folder: Path, where: str) -> Path:
         path = Path(name).expanduser()
         return path if path.is_absolute() else folder / path
     if name not in ready_patterns():
-        before = f"{where}: found" if where else "There is no ready pattern"
-        after = ", expected the name of a ready pattern or a file (….yaml)." if where else "."
-        raise ConfigError(f'{before} "{name}"{after}{closest(name, ready_patterns())}')
+        hint = closest(name, ready_patterns())
+        if not where:
+            raise ConfigError(f'included pattern "{name}" not found.{hint}')
+        raise ConfigError(f'{where}: expected the name of an included pattern or a file (….yaml), got "{name}".{hint}')
     return READY / f"{name}.yaml"
 
 
@@ -88,11 +89,11 @@ def _named(content: dict, path, lines) -> dict:
             of = spec.get("of", "target")
             if of not in names:
                 at = validate.place(path, lines, (key, i, "of"))
-                raise ConfigError(f'{at}: no word before it is called "{of}".{closest(of, names)}')
+                raise ConfigError(f'{at}: no earlier word has the name "{of}".{closest(of, names)}')
             name = spec.get("name", f"{key}_{i + 1}")
             if name in names:
                 at = validate.place(path, lines, (key, i, "name"))
-                raise ConfigError(f'{at}: another word is called "{name}" already.')
+                raise ConfigError(f'{at}: duplicate name "{name}".')
             result[key].append({**spec, "name": name, "of": of})
             if key == "related":  # a forbidden word cannot be referred to
                 names.append(name)
@@ -138,10 +139,10 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
     """
     if "treebank" not in source:
         if odd := [key for key in ("pattern", "forms") if key in source]:
-            raise ConfigError(f"{where}: {odd[0]} belongs to a treebank, and this source names none.")
+            raise ConfigError(f"{where}: {odd[0]} requires the key treebank in the same source.")
         return source
     if prompt not in COLUMNS:
-        raise ConfigError(f'{where}: a treebank makes no items of prompt "{prompt}".{closest("", COLUMNS)}')
+        raise ConfigError(f'{where}: treebanks do not support prompt "{prompt}".{closest("", COLUMNS)}')
     if "pattern" not in source:
         raise ConfigError(f'{where}: the key "pattern" is missing.{closest("", ready_patterns())}')
     named = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
@@ -149,7 +150,7 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
     for key in ("treebank", "forms"):
         for entry in _listed(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
-                raise ConfigError(f"{where}: an entry of {key} has either url or file.")
+                raise ConfigError(f"{where}: each entry of {key} requires either url or file.")
     # the features of forms depend on the table of tags
     tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
     return {**source, **tags, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}

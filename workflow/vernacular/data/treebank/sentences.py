@@ -67,7 +67,7 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
                 where = f"{name}, sentence {number} (it ends before line {lines.count + 1})"
                 yield _sentence(_parsed(block, where), where, f"{path.name.split('.')[0]}.{number}", path.name)
     except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file.") from None
+        raise DataError(f"{name}: file not found.") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except (OSError, EOFError, zlib.error) as error:
@@ -112,7 +112,7 @@ def _parsed(block: str, where: str) -> TokenList:
     try:
         tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
     except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
-        raise DataError(f"{where}: not CoNLL-U ({first_line(error)})") from None
+        raise DataError(f"{where}: not CoNLL-U ({first_line(error)}).") from None
     for texts in (tokens.metadata, *tokens) if hidden else ():
         texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
     return tokens
@@ -125,14 +125,14 @@ def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Senten
     inside = 0  # id of the last word of the current multiword token
     for token in tokens:
         if len(token) < len(DEFAULT_FIELDS):
-            raise DataError(f"{where}: a line has {len(token)} columns, CoNLL-U has {len(DEFAULT_FIELDS)}.")
+            raise DataError(f"{where}: expected {len(DEFAULT_FIELDS)} columns in each line, got {len(token)}.")
         number = token["id"]
         if isinstance(number, tuple) and number[1] == ".":
             continue  # an empty node (8.1) is not part of the text
         if isinstance(number, tuple):
             inside = number[2]
         elif number is None:
-            raise DataError(f"{where}: a line has no ID.")
+            raise DataError(f"{where}: a line without an ID.")
         span = (None, None)
         if isinstance(number, tuple) or number > inside:
             span = (at, at + len(token["form"]))
@@ -141,7 +141,7 @@ def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Senten
             at = span[1] + len(blank)
         if isinstance(number, int):
             if number in words:
-                raise DataError(f"{where}: two words have the ID {number}.")
+                raise DataError(f"{where}: duplicate ID {number}.")
             head = token["head"]
             words[number] = Word(
                 number, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],

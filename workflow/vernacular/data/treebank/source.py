@@ -31,7 +31,7 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     names = {file["path"]: file["name"] for file in treebanks + forms}
     found = extract([f["path"] for f in treebanks], source["pattern"], [f["path"] for f in forms], names)
     if not found.rows:
-        raise DataError(f"{called(source)}: not one pair; {_nothing(found)}.")
+        raise DataError(f"{called(source)}: no pairs found; {_nothing(found)}.")
     warnings = [
         f"{f['name']}: not pinned; to pin it, write {{url: …, sha256: {f['sha256']}}}."
         for f in treebanks + forms
@@ -39,11 +39,14 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     ]
     if found.mismatches:
         warnings.append(
-            f"{called(source)}: {len(found.mismatches)} sentences whose `# text` is not their tokens put together "
-            f"({', '.join(found.mismatches[:3])}…); the tokens count."
+            f"{called(source)}: {_sentence_count(len(found.mismatches))} with a `# text` that differs from the "
+            f"tokens ({', '.join(found.mismatches[:3])}{', …' if len(found.mismatches) > 3 else ''}); "
+            "the tokens are used."
         )
     for name, reasons in found.unused.items():
-        warnings += [f"{name}: lines left out ({reason}): {n}." for reason, n in reasons.items()]
+        warnings += [
+            f"{name}: {n} {'line' if n == 1 else 'lines'} dropped ({reason})." for reason, n in reasons.items()
+        ]
     return (
         _sentences(found.rows) if source["each"] == "sentence" else found.rows,
         [],
@@ -62,10 +65,14 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     )
 
 
+def _sentence_count(count: int) -> str:
+    return "1 sentence" if count == 1 else f"{count} sentences"
+
+
 def _nothing(found) -> str:
     return "; ".join(
-        f"{p.pattern['pattern']}: {p.targets} words fit the target, {p.related} of them match"
-        + "".join(f", {n} {reason}" for reason, n in p.left_out.items())
+        f"{p.pattern['pattern']}: {p.targets} {'word' if p.targets == 1 else 'words'} matched the target, "
+        f"{p.related} with related words" + "".join(f", {n} {reason}" for reason, n in p.left_out.items())
         for p in found.pairs
     )
 
@@ -88,12 +95,14 @@ def _had(entry: dict) -> dict:
     try:
         digest = file_fingerprint(path)
     except FileNotFoundError:
-        raise DataError(f"{display_path(path)}: there is no such file.") from None
+        raise DataError(f"{display_path(path)}: file not found.") from None
     except OSError as error:
         raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
         stated = entry["sha256"]
-        raise DataError(f"{display_path(path)}: wrong checksum (sha256 {digest}, the task file says {stated}).")
+        raise DataError(
+            f"{display_path(path)}: checksum mismatch (expected sha256 {stated} as in the task file, got {digest})."
+        )
     return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
@@ -169,8 +178,8 @@ def _numbered(sentences: list[Sentence]) -> list[Sentence]:
 
 
 _OURS = (
-    "Patterns of ours need neither: constraints on upos, xpos, lemma, form, deprel and feats of a target, on its head, "
-    "child, sibling or any word, their order, distance and agreement, and on words that must not be there."
+    "Vernacular's own patterns require neither: constraints on upos, xpos, lemma, form, deprel and feats of a target, "
+    "on its head, child, sibling or any word, on their order, distance and agreement, and on words that must not exist."
 )
 
 
@@ -189,15 +198,15 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         ids = corpus.get_sent_ids()
         answers = corpus.search(grewpy.Request(pattern["grew"]))
     except grewpy.grew.GrewError as error:
-        raise DataError(f"Pattern {pattern['pattern']}: GREW refuses the request: {_said(error)}") from None
+        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({_said(error)}).") from None
     if len(ids) != len(sentences) or len(set(ids)) != len(ids):
-        raise DataError(f"Pattern {pattern['pattern']}: GREW needs a sent_id of its own for every sentence.")
+        raise DataError(f"pattern {pattern['pattern']}: GREW requires a unique sent_id for every sentence.")
     places = {name: number for number, name in enumerate(ids)}
     found: dict[tuple[int, int], Match] = {}
     for answer in answers:
         place, nodes = places[answer["sent_id"]], answer["matching"]["nodes"]
         if pattern["target"] not in nodes:
-            raise DataError(f'Pattern {pattern["pattern"]}: its request has no node "{pattern["target"]}".')
+            raise DataError(f'pattern {pattern["pattern"]}: node "{pattern["target"]}" not found in the request.')
         known = sentences[place].words
         words = {name: known[int(node)] for name, node in nodes.items() if node.isdecimal() and int(node) in known}
         target = words.pop(pattern["target"], None)
@@ -213,7 +222,7 @@ def _grewpy(pattern: dict):
     except (ImportError, OSError, SystemExit, ValueError) as error:
         missing = "grewpy" if isinstance(error, ImportError) else "its backend, grewpy_backend,"
         raise DataError(
-            f"Pattern {pattern['pattern']} is a GREW request, and {missing} is not installed (see grew.fr).\n{_OURS}"
+            f"pattern {pattern['pattern']}: is a GREW request, but {missing} is not installed (see grew.fr).\n{_OURS}"
         ) from None
     return grewpy
 

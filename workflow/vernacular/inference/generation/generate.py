@@ -122,7 +122,7 @@ class _Run:
         self.oom_retries += 1
         if len(batch) > 1:
             return None
-        message = "out of memory, even alone"
+        message = "out of memory in a batch of one prompt"
         return [{"raw": None, "answer": None, "finish_reason": None, "n_tokens": 0, "error": message}]
 
 

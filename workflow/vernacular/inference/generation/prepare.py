@@ -71,14 +71,14 @@ def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
         try:
             ids = prompt_ids(loaded, text, templated=chat)
         except CannotAlign as error:
-            return replace(empty, error=f"the tokenizer tells no offsets, and {error}"), True
+            return replace(empty, error=f"the tokenizer provides no offsets, and {error}"), True
         if not ids:
             return replace(empty, error="the prompt is empty"), True
         if max(ids) >= loaded.n_embeddings:
-            return replace(empty, error="a token is beyond the model's vocabulary"), True
+            return replace(empty, error="a token is outside the model's vocabulary"), True
         if len(ids) + new <= room:
             return replace(empty, ids=ids, rendered=text if chat else None), True
-        too_long = f"{len(ids)} tokens of prompt and {new} to generate do not fit into the model's {room}"
+        too_long = f"expected at most {room} tokens, got {len(ids)} of the prompt and {new} to generate"
         return replace(empty, error=too_long), False
 
     prompt, n_dropped = fit_to_length(row, attempt)
@@ -98,7 +98,7 @@ def new_tokens(loaded: LoadedModel, row: dict) -> int:
 def check_can_generate(loaded: LoadedModel) -> None:
     """Raise ModelError if the model is a masked language model."""
     if loaded.kind != "causal":
-        raise ModelError(f"model {loaded.record['name']} is a masked language model and cannot generate text.")
+        raise ModelError(f"model {loaded.record['name']} is a masked language model, which cannot generate text.")
 
 
 _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained

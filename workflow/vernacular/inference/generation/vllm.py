@@ -65,7 +65,7 @@ def _engine(loaded: LoadedModel):
     except ImportError:
         name = loaded.record["name"]
         raise ModelError(
-            f"model {name}: engine is vllm, which is not installed: `pip install vernacular[vllm]`."
+            f"model {name}: the engine vllm is not installed. Install it with `pip install vernacular[vllm]`."
         ) from None
     key = loaded.record["fingerprint"]
     if key not in _engines:

@@ -60,7 +60,7 @@ def lay_out(
             parts = [part for part in shares.get(question.evaluation, []) if part.rows]
             answers = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in answers:
-                reason = f"{store_root} does not hold its outputs any more. Run snakemake again to compute them."
+                reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
                 lost[question.evaluation] = reason
                 why, empty = {"unavailable": reason}, question.kind.schema.empty_table()
                 made_of = artifacts.made_of(why, question.path)

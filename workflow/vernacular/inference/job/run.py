@@ -77,7 +77,7 @@ def run_group(
 
 def _given_up(given_up: dict, base: str, name: str, evaluation: str) -> str | None:
     if reason := given_up.get((base, None)):
-        return reason if base == name else f"its base {base} cannot be had: {reason}"
+        return reason if base == name else f"its base {base} is unavailable: {reason}"
     return given_up.get((name, None)) or given_up.get((name, evaluation))
 
 
@@ -121,7 +121,7 @@ def _ask_one(base, record: ModelRecord, wanted: list[Question], store: Store, st
 
 def _of_base(base: dict, record: ModelRecord, error: ModelError) -> str:
     """Return the reason why a model is unavailable if its base could not be loaded."""
-    return str(error) if record is base else f"its base {base['name']} cannot be had: {error}"
+    return str(error) if record is base else f"its base {base['name']} is unavailable: {error}"
 
 
 def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:

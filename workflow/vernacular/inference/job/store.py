@@ -60,13 +60,13 @@ class Store:
             if files.identity(path) == identity:  # otherwise, it was replaced while it was read
                 break
         if damage:
-            log.warning("store: %s It is computed again.", damage)
+            log.warning("store: %s The evaluation is computed again.", damage)
         return found
 
     def _read(self, path: Path, key: str, kind: Kind) -> tuple[pa.Table, dict]:
         note = artifacts.metadata(path, anywhere=True)  # identified by its key instead of its path
         if note.get("store_key") != key:
-            raise ArtifactError(f"{path}: holds another evaluation ({note.get('store_key')}).")
+            raise ArtifactError(f"{path}: expected the evaluation {key}, got {note.get('store_key')}.")
         return artifacts.read(path, kind, anywhere=True), note
 
     def put(self, key: str, kind: Kind, table: pa.Table, metadata: dict) -> Path:
@@ -182,14 +182,14 @@ class Journal:
             return self._drop(part, f"unreadable ({error.strerror or error})")
         digest, body = content[:32], content[32:]
         if hashlib.sha256(body).digest() != digest:
-            return self._drop(part, "torn or damaged")
+            return self._drop(part, "incomplete or damaged")
         found = json.loads(zlib.decompress(body))
         if found["key"] != self.key:
-            return self._drop(part, "of another evaluation")
+            return self._drop(part, "from another evaluation")
         return found["batches"]
 
     def _drop(self, part: Path, why: str) -> dict:
-        note = f"journal part {part.name} is {why}: dropped, its batches are computed again"
+        note = f"journal part {part.name} is {why} and was dropped. Its batches are computed again."
         log.warning("store: %s", note)
         self.notes.append(note)
         return {}

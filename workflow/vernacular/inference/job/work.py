@@ -72,7 +72,7 @@ def impossible(record: ModelRecord, note: dict) -> dict | None:
     if reason := record.get("unavailable"):
         return {"unavailable": reason}
     if record["kind"] == "masked" and note["causal_only"]:
-        return {"not_applicable": f"{note['protocol']} needs a causal model; {record['name']} is a masked one"}
+        return {"not_applicable": f"{note['protocol']} requires a causal model, and {record['name']} is a masked model"}
     return None
 
 
@@ -132,13 +132,11 @@ OPTIONS = (
 ENTRIES = {
     "scores": (
         "vernacular.inference.scoring.score",
-        "vernacular.inference.model.load",
         "vernacular.inference.model.base",
     ),
     "generations": (
         "vernacular.inference.generation.generate",
         "vernacular.inference.generation.vllm",
-        "vernacular.inference.model.load",
         "vernacular.inference.model.base",
     ),
 }

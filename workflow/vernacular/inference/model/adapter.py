@@ -78,15 +78,14 @@ def _put_on(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
                 loaded.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=loaded.device))
     except ODD_FILES as error:
         if is_out_of_memory(error):
-            raise ModelError(f"model {name}: its adapter does not fit in memory beside the base.") from error
+            raise ModelError(f"model {name}: its adapter does not fit in memory in addition to the base.") from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {loaded.device} failed: {reason(error, record)}") from error
-        raise ModelError(f"{where} cannot be put on {record['base']}: {reason(error, adapter)}") from error
-    for keys, what in ((unexpected, "has no place in"), (missing, "is missing for")):
+        raise ModelError(f"{where} cannot be applied to {record['base']}: {reason(error, adapter)}") from error
+    for keys, what in ((unexpected, "have no counterpart in the base"), (missing, "were not found in its files")):
         if keys:
             raise ModelError(
-                f"{where} does not fit {record['base']}: "
-                f"{len(keys)} of its weights ({sorted(keys)[0]}, …) {what} the base."
+                f"{where} does not fit {record['base']}: {len(keys)} of its weights ({sorted(keys)[0]}, …) {what}."
             )
     return peft
 

@@ -58,14 +58,16 @@ class Base:
             self._load()
         elif self._user is not None:
             if not self.shared:
-                raise ValueError(f"{self.record['name']} was loaded for one model, and is asked for another.")
+                raise ValueError(
+                    f"{self.record['name']} was loaded for a single model, and another model was requested."
+                )
             if changed := self._state.differences(state_of(self.loaded.model)):
                 self._load_again(changed)
         self._user = None
 
     def _load_again(self, changed: list[str]) -> None:
-        name, count = self.record["name"], f"{len(changed)} of its parts ({changed[0]}, …)"
-        log.warning("model %s: %s changed %s; loading it again", name, self._user, count)
+        name, count = self.record["name"], f"{len(changed)} of the base's tensors and modules ({changed[0]}, …)"
+        log.warning("model %s: %s changed %s. Loading the base again.", name, self._user, count)
         self.reloads.append({"after": self._user, "changed": len(changed), "first": changed[0]})
         self.loaded = None
         gc.collect()  # modules and PEFT's modules are in reference cycles
@@ -81,7 +83,7 @@ class Base:
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
                     f"model {self.record['name']}: {self.record['folder']} changed while the job ran: {len(changed)} "
-                    f"tensors ({changed[0]}, …) differ from those loaded before. Run again."
+                    f"of its tensors ({changed[0]}, …) differ from those loaded before. Run snakemake again."
                 )
             self._state = self._state or state
         if self.reloads:

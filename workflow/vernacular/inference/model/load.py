@@ -46,8 +46,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     folder = Path(record["folder"])
     if not folder.is_dir():
         raise ModelError(
-            f"model {name}: there is no folder {folder}. If it was deleted, delete resources/models/{name}.json too, "
-            "and the next run fetches it again."
+            f"model {name}: directory not found: {folder}. If it was deleted, delete resources/models/{name}.json as "
+            "well and run snakemake again."
         )
     inputs.verify(record)
     source = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
@@ -65,14 +65,15 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     model, report = _read_weights(name, folder, record, device, device_map, source)
     if missing := sorted(report.get("missing_keys") or []):
         raise ModelError(
-            f"model {name}: {folder} lacks {len(missing)} weights that a {record['kind']} {type(model).__name__} needs "
-            f"({missing[0]}, …); it would be scored with random numbers. Is it a {record['kind']} language model?"
+            f"model {name}: {len(missing)} of the weights of a {type(model).__name__} not found in {folder} "
+            f"({missing[0]}, …); the model may not be a {record['kind']} language model. Set its kind, or use a "
+            "complete checkpoint."
         )
     if mismatched := sorted(report.get("mismatched_keys") or []):
         key, found, wanted = mismatched[0]
         raise ModelError(
-            f"model {name}: {len(mismatched)} weights in {folder} have another shape than its config.json says "
-            f"({key}: {_shape(found)}, and {_shape(wanted)} by the config)."
+            f"model {name}: {len(mismatched)} of the weights in {folder} do not match its config.json ({key}: expected "
+            f"shape {_shape(wanted)}, got {_shape(found)}). Correct the config or the weights."
         )
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
@@ -86,7 +87,7 @@ def _check_options(name: str, record: ModelRecord) -> None:
     for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
         value = record.get(key, "auto")
         if value not in allowed:
-            raise ModelError(f'model {name}: {key} is "{value}".{closest(value, allowed)}')
+            raise ModelError(f'model {name}: {key} has the invalid value "{value}".{closest(value, allowed)}')
 
 
 def _place(name: str, record: ModelRecord) -> tuple[str, str | None]:
@@ -95,9 +96,9 @@ def _place(name: str, record: ModelRecord) -> tuple[str, str | None]:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise MachineError(f"model {name}: device is cuda, and this machine has no CUDA device that torch can use.")
+        raise MachineError(f"model {name}: device is cuda, but torch found no CUDA device on this machine.")
     if device == "mps" and not torch.backends.mps.is_available():
-        raise MachineError(f"model {name}: device is mps, and this machine has none that torch can use.")
+        raise MachineError(f"model {name}: device is mps, but torch found no MPS device on this machine.")
     many = device == "cuda" and torch.cuda.device_count() > 1
     return device, "auto" if many or (device == "cuda" and record.get("quantization")) else None
 
@@ -126,8 +127,8 @@ def _read_weights(name, folder, record, device, device_map, source) -> tuple[Any
     except ODD_FILES as error:
         if is_out_of_memory(error):
             raise MachineError(
-                f"model {name} does not fit in the memory of {device}: choose dtype bfloat16, a quantization, "
-                "or more devices."
+                f"model {name} does not fit in the memory of {device}. Set dtype: bfloat16 or a quantization, "
+                "or use more devices."
             ) from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {device} failed: {reason(error, record)}") from error
@@ -142,7 +143,7 @@ def _refuse_bidirectional(name: str, record: ModelRecord, model) -> None:
     architectures = getattr(config, "architectures", None) or []
     masked = any(a.endswith("ForMaskedLM") for a in architectures)
     if record["kind"] == "causal" and masked and not getattr(config, "is_decoder", False):
-        raise ModelError(f'model {name} is a masked language model ({architectures[0]}): set kind to "masked".')
+        raise ModelError(f"model {name} is a masked language model ({architectures[0]}). Set kind: masked.")
 
 
 def _quantization(options: dict):

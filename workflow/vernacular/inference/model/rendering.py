@@ -34,7 +34,9 @@ def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
     wanted = loaded.option("chat", "auto")
     has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
     if wanted is True and not has_template:
-        raise ModelError(f"model {loaded.record['name']}: chat is true, and its tokenizer has no chat template.")
+        raise ModelError(
+            f"model {loaded.record['name']}: chat is true, but its tokenizer has no chat template. Set chat: auto."
+        )
     return bool(turns) and (has_template and kind == "generate" if wanted == "auto" else bool(wanted))
 
 
@@ -55,9 +57,9 @@ def render(loaded: LoadedModel, turns: list[dict]) -> str:
                 messages, chat_template=template, tokenize=False, add_generation_prompt=True, date_string=""
             )
     except TimeLimitExceeded:
-        raise ModelError(f"model {name}: its chat template has not come to an end in {_SECONDS} seconds.") from None
+        raise ModelError(f"model {name}: its chat template did not finish within {_SECONDS} seconds.") from None
     except _REFUSALS as error:
-        raise ModelError(f"model {name}: its chat template refuses these turns: {first_line(error)}") from error
+        raise ModelError(f"model {name}: its chat template failed: {first_line(error)}") from error
 
 
 def render_continuation(loaded: LoadedModel, turns: list[dict], continuation: str) -> tuple[str, int]:

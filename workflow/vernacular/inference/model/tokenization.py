@@ -53,11 +53,13 @@ def bos_policy(loaded: LoadedModel) -> str:
     """
     policy, name = loaded.option("bos", "auto"), loaded.record["name"]
     if policy not in BOS_POLICIES:
-        raise ModelError(f'model {name}: bos is "{policy}"; allowed: {", ".join(BOS_POLICIES)}.')
+        raise ModelError(
+            f'model {name}: expected {", ".join(BOS_POLICIES[:-1])} or {BOS_POLICIES[-1]} as bos, got "{policy}".'
+        )
     if policy == "always" and loaded.bos_id is None:
-        raise ModelError(f"model {name}: bos is always, and its tokenizer has no BOS token; try eos, or auto.")
+        raise ModelError(f"model {name}: bos is always, but its tokenizer has no BOS token. Set bos: eos or auto.")
     if policy == "eos" and loaded.eos_id is None:
-        raise ModelError(f"model {name}: bos is eos, and its tokenizer has no EOS token.")
+        raise ModelError(f"model {name}: bos is eos, but its tokenizer has no EOS token. Set bos: auto.")
     return policy
 
 
@@ -80,7 +82,7 @@ def encode(loaded: LoadedModel, text: str, *, specials: bool = True, aligned: bo
     whole = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if specials else plain
     lead = next((i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain), None)
     if lead is None:
-        raise CannotAlign("its special tokens change the others")
+        raise CannotAlign("its special tokens change the other tokens")
     tail = len(whole) - lead - len(plain)
     words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
     return Encoded(whole, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
@@ -136,11 +138,11 @@ def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int
         decoded = tokenizer.decode(ids[:count], skip_special_tokens=False, clean_up_tokenization_spaces=False)
         decoded = decoded.rstrip("\ufffd") if count < len(ids) else decoded
         if not text.startswith(decoded) or len(decoded) < end:
-            raise CannotAlign(f"its tokens decode to {decoded[-20:]!r} where the text has {text[end : end + 20]!r}")
+            raise CannotAlign(f"its tokens decode to {decoded[-20:]!r} instead of {text[end : end + 20]!r}")
         offsets.append((end, max(len(decoded), min(end + 1, len(text)))))
         end = len(decoded)
     if end != len(text):
-        raise CannotAlign(f"its tokens do not give back the text's end, {text[end:][:20]!r}")
+        raise CannotAlign(f"its tokens do not reproduce the end of the text, {text[end:][:20]!r}")
     return offsets
 
 

@@ -105,12 +105,14 @@ def _shrink(counters: Counters, batch, asked, length) -> set[str]:
     counters.oom_retries += 1
     if batch.divisible and (budget := halved(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
         counters.budget = budget
-        log.warning("out of memory at %d tokens: going on with %d", batch.tokens, counters.budget)
+        log.warning(
+            "out of memory at %d tokens; continuing with at most %d tokens per batch", batch.tokens, counters.budget
+        )
         return set()
     longest = max(map(length, _askers(asked)))  # the others can be computed without these
     lost = {who for who in _askers(asked) if length(who) == longest}
     counters.given_up += sorted(lost)
-    log.warning("out of memory at %d tokens: giving up %d requests", batch.tokens, len(lost))
+    log.warning("out of memory at %d tokens; number of requests skipped: %d", batch.tokens, len(lost))
     return lost
 
 

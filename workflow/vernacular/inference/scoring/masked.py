@@ -78,7 +78,9 @@ def ask_masked(
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
     if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
-        raise ModelError(f"model {loaded.record['name']}: its tokenizer's mask token is beyond the model's vocabulary.")
+        raise ModelError(
+            f"model {loaded.record['name']}: its tokenizer's mask token is outside the model's vocabulary."
+        )
     copies = {request.request_id: copies_of(loaded, request) for request in requests}
     everything = merged(copies, set(copies))
     counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in everything))
@@ -182,12 +184,10 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | 
     values, reference = (torch.tensor(numbers, dtype=torch.float64) for numbers in (found.logprobs, alone))
     outcome = agreement(values, reference, loaded.dtype, few=True)
     if not outcome.compared:
-        raise ModelError(
-            f"model {loaded.record['name']}: {NOTHING_BUT_NAN}: nan nats for every token tried. {MEND_NAN}"
-        )
+        raise ModelError(f"model {loaded.record['name']}: {NOTHING_BUT_NAN}. {MEND_NAN}")
     if not outcome.agrees:
         raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch and of one text alone differ by "
-            f"{outcome.largest:.2g} nats."
+            f"model {loaded.record['name']}: scores in a batch and of a single text differ by "
+            f"{outcome.largest:.2g} nats. Try dtype: float32."
         )
     return outcome.largest

@@ -60,7 +60,7 @@ def prepare(loaded: LoadedModel, row: Request) -> Prepared:
     if not found.failed and (too_many := _excess(loaded, found)) > 0:
         _cut(loaded, found, too_many)
     if found.ids and max(found.ids) >= loaded.n_embeddings:
-        found.flags.append("error: a token is beyond the model's vocabulary")
+        found.flags.append("error: a token is outside the model's vocabulary")
         found.stop = found.first
     found.span = found.ids[found.first : found.stop]
     unknown = loaded.tokenizer.unk_token_id
@@ -79,7 +79,7 @@ def _tokenized(loaded: LoadedModel, row: Request) -> Prepared:
     try:
         encoded = encode(loaded, text, specials=rendered is None)
     except CannotAlign as error:
-        found.flags.append(f"error: the tokenizer tells no offsets, and {error}")
+        found.flags.append(f"error: the tokenizer provides no offsets, and {error}")
         return found
     _locate(loaded, found, encoded, text, start, end)
     return found
@@ -116,7 +116,7 @@ def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, en
         found.flags.append("empty")
     elif loaded.kind == "causal" and found.stop == 1 and "word_end" not in found.extras:
         found.stop = found.first
-        found.flags.append("error: the only token has nothing before it to be predicted from")
+        found.flags.append("error: no token precedes the only token, so it cannot be predicted")
 
 
 def _excess(loaded: LoadedModel, found: Prepared) -> int:
@@ -140,7 +140,7 @@ def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:
     right = max(0, len(found.ids) - found.tail - found.stop)
     if too_many > left + right:
         size = found.stop - found.first
-        found.flags.append(f"error: a span of {size} tokens does not fit in {loaded.max_length}")
+        found.flags.append(f"error: expected a span of at most {loaded.max_length} tokens, got {size}")
         found.stop = found.first
         return
     from_left = min(left, too_many)

@@ -50,7 +50,7 @@ def score(
     for kind in requests["kind"].unique().to_pylist():
         if kind != "score":
             wrong = requests["request_id"][requests["kind"].to_pylist().index(kind)]
-            raise ArtifactError(f"request {wrong}: its kind is {kind}, and only score can be scored.")
+            raise ArtifactError(f'request {wrong}: expected kind "score", got "{kind}".')
     journal = MemoryJournal() if journal is None else journal
     scorer = _Scorer(loaded, journal, strategy or "auto", progress)
     cut = portions(requests, masked=loaded.kind == "masked")
@@ -119,7 +119,7 @@ class _Scorer:
             who = row["request_id"]
             content = hash(str([value for name, value in row.items() if name not in ("item_id", "role")]))
             if self.contents.setdefault(who, content) != content:
-                raise ArtifactError(f"request {who}: two rows with this id ask different things.")
+                raise ArtifactError(f"request {who}: two rows with this ID have different content.")
             if who in prepared:
                 continue
             request = prepared[who] = prepare(self.loaded, row)
@@ -154,7 +154,9 @@ class _Scorer:
         # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
         if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
             self.counters.add(ask_causal(self.loaded, spoilt, strategy="plain", budget=self.counters.budget, **how))
-            engine["fallback"].append(f"plain: the model returned NaN where {len(spoilt)} requests were asked")
+            engine["fallback"].append(
+                f"plain: the model returned NaN; number of requests computed again: {len(spoilt)}"
+            )
 
     def _count(self, prepared) -> None:
         causal = self.loaded.kind == "causal"

@@ -21,7 +21,9 @@ def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int
     Raises ModelError if `wanted` is unknown, or no strategy reproduces the scores of single texts.
     """
     if wanted not in ("auto", *STRATEGIES):
-        raise ModelError(f'strategy is "{wanted}"; allowed: auto, {", ".join(STRATEGIES)}.')
+        raise ModelError(
+            f'expected auto, {", ".join(STRATEGIES[:-1])} or {STRATEGIES[-1]} as strategy, got "{wanted}".'
+        )
     facts = {"strategy_asked": wanted, "fallback": [], "self_check": {}, "head": "rows"}
     if not paths:
         return "plain", {**facts, "strategy": "plain"}
@@ -46,8 +48,8 @@ def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int
         raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
     if not result.agrees:
         raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch disagree with one text at a time ({result.reason}); "
-            "its numbers would depend on the batch. Try dtype float32."
+            f"model {loaded.record['name']}: scores in a batch differ from those of single texts ({result.reason}), "
+            "so they would depend on the batch. Try dtype: float32."
         )
     return "plain", {**facts, "strategy": "plain", "head": "whole"}
 
@@ -72,8 +74,8 @@ _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
 _SHORTEST_CHECK = 64  # tokens of a text
-NOTHING_BUT_NAN = "the model returns no numbers"
-MEND_NAN = "Its weights are damaged, or too large for float16: try dtype bfloat16 or float32."
+NOTHING_BUT_NAN = "the model returns NaN for all tested tokens"
+MEND_NAN = "Its weights are damaged, or too large for float16. Try dtype: bfloat16 or float32."
 _SHARE = 0.05  # fraction of the evaluation's tokens that the check may recompute
 
 
@@ -100,17 +102,17 @@ def incapable(loaded: LoadedModel, strategy: str) -> str | None:
     parameters = inspect.signature(loaded.body.forward).parameters
     kinds = set(getattr(config, "layer_types", None) or ())
     if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
-        return f"{type(model).__name__} keeps a state instead of keys and values"
+        return f"{type(model).__name__} has a recurrent state instead of cached keys and values"
     if other := sorted(kinds - _ATTENTION):
         return f"{type(model).__name__} has {other[0]} layers"
     if strategy == "prefix":
         return None
     if "position_ids" not in parameters or getattr(config, "alibi", False):
-        return f"{type(model).__name__} takes its positions from the order of tokens"
+        return f"{type(model).__name__} derives positions from the order of the tokens"
     if config.model_type in _COUNTS_ROWS:
-        return f"{type(model).__name__} has local layers that count rows"
+        return f"{type(model).__name__} has local attention layers that count rows instead of positions"
     if config._attn_implementation not in ("sdpa", "eager"):
-        return f"{config._attn_implementation} takes no mask of ours"
+        return f"{config._attn_implementation} does not support a custom attention mask"
     return None
 
 
@@ -146,7 +148,9 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int,
     if found is not None:
         return _judged(loaded, strategy, found, length)
     if (shorter := halved(length, _SHORTEST_CHECK)) is None:
-        raise ModelError(f"model {loaded.record['name']}: no memory for a text of {length} tokens on {loaded.device}.")
+        raise ModelError(
+            f"model {loaded.record['name']}: out of memory for a text of {length} tokens on {loaded.device}."
+        )
     return _compare(loaded, strategy, paths, shorter, whole_head)
 
 
@@ -165,8 +169,8 @@ def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]]
         return Check(strategy, True, None, length)
     outcome = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
     if not outcome.compared:
-        return Check(strategy, False, None, length, f"{NOTHING_BUT_NAN}: nan nats for every token tried")
-    reason = None if outcome.agrees else f"differs from one text at a time by {outcome.deviation:.2g} nats a token"
+        return Check(strategy, False, None, length, NOTHING_BUT_NAN)
+    reason = None if outcome.agrees else f"differs from single texts by {outcome.deviation:.2g} nats per token"
     return Check(strategy, outcome.agrees, outcome.largest if isfinite(outcome.largest) else None, length, reason)
 
 

@@ -1,7 +1,7 @@
-"""How Simil-Eval reads and measures answers, its faults included.
+"""Answer parser and metric options of Simil-Eval, including its errors.
 
-It compares an answer with the whitespace around it, weights BERTScore by idf, and takes the evaluated model itself as
-the encoder of the cosine, which is why its cosines compare no two models.
+It compares answers including surrounding whitespace, weights BERTScore by idf, and uses the evaluated model itself as
+the encoder of the cosine, so that cosines of different models are not comparable.
 """
 
 import re
@@ -22,12 +22,12 @@ def strip(text: str) -> str:
 def parse(request: Request, generation: dict) -> str:
     """Return the answer as Simil-Eval extracts it from prompt and completion (`get_generated_answer`, sim_steps.py).
 
-    The prompt ends in the stem of a label ("RESPOST"), which the model is to finish ("A: the answer"). From the last
-    line upwards, the first one that begins with the stem is the answer's; everything up to its *last* colon goes.
-    Its faults are kept, for the sake of the numbers that were published with it: a colon inside the answer cuts it
+    The prompt ends in the stem of a label ("RESPOST"), which the model is expected to complete ("A: the answer"). The
+    answer is on the last line that begins with the stem; everything up to its *last* colon is removed. The errors of
+    the parser are reproduced, for comparison with published values: a colon inside the answer truncates it
     ("RESPOSTA: razón 3:1" → "1"), a label without a colon is itself the answer, a second label that the model begins
-    wins over the first, and an answer on a line of its own is lost. A chat model's text stands after a literal
-    "RESPOST.*: ", as that tool saves it.
+    replaces the first, and an answer on a separate line is lost. The text of a chat model follows a literal
+    "RESPOST.*: ", as that tool stores it.
 
     >>> parse({"prefix": "", "text": "PREGUNTA: x\\nRESPOST"}, {"rendered": None, "raw": "A: razón 3:1"})
     '1'
@@ -41,13 +41,13 @@ def parse(request: Request, generation: dict) -> str:
 
 
 def is_prompt(request: Request) -> bool:
-    """Whether a request is in Simil-Eval's style: it ends in the middle of a label and is sampled, as no other.
+    """Return whether a request is in Simil-Eval's style: it ends inside a label, and decoding is by sampling.
 
-    (A text to be continued may end in "RESUM" too, but the answer to it is never sampled.)
+    A text to be continued may also end in "RESUM", but its decoding is greedy.
     """
     return bool(request.get("decoding")) and label_stem(request["text"]) in STEMS
 
 
 def label_stem(text: str) -> str:
-    """The unfinished label at the end of a Simil-Eval prompt: "RESPOST", "CONTINUAC" or "RESUM"."""
+    """Return the incomplete label at the end of a Simil-Eval prompt: "RESPOST", "CONTINUAC" or "RESUM"."""
     return text[max(text.rfind("\n"), text.rfind(" ")) + 1 :]

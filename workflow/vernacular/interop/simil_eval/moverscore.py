@@ -1,8 +1,8 @@
-"""MoverScore as Simil-Eval computes it (after moverscore_v2.py): its tokens and their weights.
+"""Tokens and token weights of MoverScore in Simil-Eval (after moverscore_v2.py).
 
-The text is lower-cased and, by BERT tokenizers, stripped of accents even for a cased model. Literal "[CLS]" and "[SEP]"
-around it, which to other vocabularies than BERT's are unknown tokens, both have weight. Pieces with "##" and ASCII
-punctuation have none, so that the sub-words of RoBERTa count and those of BERT do not.
+The text is lower-cased, and BERT tokenizers also strip accents, even for a cased model. It is surrounded by literal
+"[CLS]" and "[SEP]", which are unknown tokens in vocabularies other than BERT's; both have weight. Tokens with "##" and
+ASCII punctuation have none, so that later subword tokens count for RoBERTa but not for BERT.
 """
 
 import string
@@ -24,8 +24,8 @@ def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
         ids = encoder.tokenizer.convert_tokens_to_ids(pieces)
         if None in ids:
             raise ModelError(
-                f"{encoder.name}: its vocabulary has neither [CLS] and [SEP] nor a token for unknown words, "
-                'so it has no moverscore of the variant "simil-eval".'
+                f"{encoder.name}: [CLS] and [SEP], or a token for unknown words, not found in its vocabulary; the "
+                'variant "simil-eval" of moverscore requires them. Use another encoder.'
             )
         found.append(Tokens(ids, pieces, [""] * len(ids), [None] * len(ids), tokens.truncated))
     return found

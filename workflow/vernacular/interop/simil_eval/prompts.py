@@ -1,9 +1,9 @@
-"""The prompts and decoding of Simil-Eval, to the byte.
+"""Exact prompts and decoding parameters of Simil-Eval.
 
-One set of Galician labels for every language, sixteen spaces that its source code's indentation left in the prompts,
-spaces before some line ends, and an unfinished label ("RESPOST") for the model to complete: all of it is reproduced, so
-that its users can compare with earlier results. Only the shuffle of `truth` options and the sampling differ: they are
-seeded here.
+All properties are reproduced, for comparison with earlier results: one set of Galician labels for every language,
+sixteen spaces from the indentation of its source code, spaces before some line ends, and an incomplete label
+("RESPOST") that the model is expected to complete. Only the shuffle of `truth` options and the sampling differ: here,
+they are seeded.
 """
 
 from vernacular.core.errors import ConfigError
@@ -21,9 +21,9 @@ def check(task: dict, style: str) -> None:
     """Raise ConfigError if Simil-Eval has no prompt for the items of a task."""
     where = f"Task {task['task']}"
     if task["prompt"] not in LAYOUTS:
-        raise ConfigError(f"{where}: Simil-Eval has no prompt for it (layout {task['prompt']}); choose another style.")
+        raise ConfigError(f"{where}: Simil-Eval has no prompt of the layout {task['prompt']}. Use another style.")
     if style == "simil-eval-open" and task["prompt"] == "summary":
-        raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries; choose `simil-eval`.")
+        raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries. Use the style simil-eval.")
 
 
 def demonstrate(item: Item, setting: Setting, shown: list[str] | None) -> tuple[str, list[dict]]:
@@ -34,7 +34,7 @@ def demonstrate(item: Item, setting: Setting, shown: list[str] | None) -> tuple[
 def requests(item: Item, setting: Setting, shown: list[str] | None) -> list[Request]:
     """Return one generate request with Simil-Eval's sampling; `shown` are the options in the order to show them."""
     text = prompt(item, setting.layout, shown, None)
-    full = setting.prefix + text  # one user message, however many few-shot examples it holds
+    full = setting.prefix + text  # one user message, including all few-shot examples
     request = generated(
         item,
         text,
@@ -65,7 +65,7 @@ def prompt(item: Item, layout: str, shown: list[str] | None, reply: str | None) 
         return f"CONTEXTO: {question} \n{_IN}PREGUNTA: {question}\n" + _end(_IN, "RESPOST", "A", reply)
     if layout == "summary":
         return f"TEXTO: {context} \n" + _end(_IN, "RESUM", "O", reply)
-    raise ConfigError(f'Simil-Eval has no prompt of layout "{layout}"; its style knows {", ".join(LAYOUTS)}.')
+    raise ConfigError(f'expected a layout of Simil-Eval ({", ".join(LAYOUTS)}), got "{layout}".')
 
 
 def max_new_tokens(layout: str) -> int:

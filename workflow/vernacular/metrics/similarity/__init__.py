@@ -1,1 +1,1 @@
-"""How similar an answer is to each option, by a fixed encoder: `compute.similarities`."""
+"""Similarity of responses and options, by a fixed encoder: `compute.similarities`."""

@@ -1,4 +1,4 @@
-"""Which text of a generation is the answer: the generated line, or in a tool's style what its own parser extracts."""
+"""Extraction of the answer from a generation: the generated line, or the output of a tool's own parser."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ TOOLS = {style: tool for tool in import_each("vernacular/interop/*/answers.py").
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one item, and what is to be said of it."""
+    """The answer to one item, with its flag."""
 
-    text: str  # "" where the model gave none, None where the generation itself failed
+    text: str  # "" if the response is empty, None if the generation failed
     flag: str | None  # the generation's own flag, and "empty answer"
 
 
 def given(requests: list[Request], generations: list[Generation]) -> dict[str, Answer]:
-    """`item_id` → Answer, from rows of REQUESTS and GENERATIONS with role "answer" (or the item's only generation).
+    """Return {item_id: Answer}, from rows of REQUESTS and GENERATIONS with role "answer", or an item's only generation.
 
-    Answers to a tool's prompts are parsed as that tool does. A generation flagged "error: …" has no answer (text None):
-    it is not the model's silence but our failure.
+    Responses to a tool's prompts are parsed as in that tool. A generation with the flag "error: …" has no answer (text
+    None), in contrast to an empty response.
     """
     asked = {(r["item_id"], r["role"]): r for r in requests}
     answers = {}

@@ -1,8 +1,9 @@
-"""BERTScore F1 (Zhang et al. 2020, https://arxiv.org/abs/1904.09675), with the bert-score package's own matching.
+"""BERTScore F1 (Zhang et al. 2020, https://arxiv.org/abs/1904.09675), with the matching of the bert-score package.
 
 Each token is matched to the most similar one of the other text; precision is the mean over the answer's tokens, recall
-over the option's, F1 their harmonic mean; `idf` and rescaling are the package's own. Two things differ from calling it:
-texts are embedded once for all the pairs they stand in, and a pair's number does not depend on whom it is scored with.
+over the option's, and F1 their harmonic mean; `idf` and rescaling are those of the package. There are two differences
+from a call of the package: each text is embedded once for all its pairs, and a pair's score is independent of the other
+pairs in its batch.
 """
 
 import csv
@@ -22,9 +23,9 @@ from vernacular.types import ModelRecord
 
 
 def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
-    """The layer asked for, else the one bert-score tuned for this encoder, else three quarters of the way up.
+    """Return the layer of the record, else the one that bert-score tuned for the encoder, else 3/4 of its layers.
 
-    Three quarters is where its tuned layers lie: 9 of 12, 18 of 24.
+    3/4 is typical of the tuned layers: 9 of 12, 18 of 24.
     """
     if record.get("layer") is not None:
         return record["layer"]
@@ -33,7 +34,7 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 
 
 def idf_table(documents: list[Tokens]) -> dict[int, float]:
-    """Token id → ln((M + 1) / (df + 1)) over M texts, as bert_score and moverscore_v2 count it; unseen: ln(M + 1)."""
+    """Return {token ID: ln((M + 1) / (df + 1))} over M texts, as in bert_score and moverscore_v2; unseen: ln(M + 1)."""
     counts = Counter(token for tokens in documents for token in set(tokens.ids))
     table = _Unseen(math.log(len(documents) + 1))
     table.update({token: math.log((len(documents) + 1) / (n + 1)) for token, n in counts.items()})
@@ -41,7 +42,7 @@ def idf_table(documents: list[Tokens]) -> dict[int, float]:
 
 
 class _Unseen(dict):
-    """A dict whose missing keys have one value."""
+    """A dict with a default value."""
 
     def __init__(self, value: float):
         super().__init__()
@@ -52,7 +53,7 @@ class _Unseen(dict):
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[int]) -> np.ndarray:
-    """float64 [n_tokens]: idf, or 1 but 0 for the ids `unweighted` (the tokenizer's [CLS] and [SEP]), as bert_score."""
+    """Return float64 [n_tokens]: idf, or 1 except 0 for the IDs `unweighted` ([CLS] and [SEP]), as in bert_score."""
     if idf is not None:
         return np.array([idf[i] for i in tokens.ids])
     return np.array([float(i not in unweighted) for i in tokens.ids])
@@ -60,14 +61,14 @@ def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[
 
 @torch.inference_mode()
 def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.ndarray:
-    """F1 of each (answer, option), float64 [n_pairs]; NaN where a text has no token with weight, or NaN vectors.
+    """Compute F1 of each (answer, option), float64 [n_pairs]; NaN if a text has no token with weight, or NaN vectors.
 
     `vectors` and `weights` map a text to float32 [n_tokens, hidden] and float64 [n_tokens].
     """
     scores = np.full(len(pairs), np.nan)
     sound = {t for t in {t for pair in pairs for t in pair} if weights[t].sum() > 0 and _have_directions(vectors[t])}
-    # a batch holds pairs of one size, because the package lets a token match the padding, with a similarity of 0,
-    # where all that it has of the other text is less similar than that
+    # a batch contains pairs of one size, because the package matches a token to the padding, with a similarity of 0, if
+    # all tokens of the other text have negative similarities
     sizes: dict[tuple[int, ...], list[int]] = {}
     for i, pair in enumerate(pairs):
         if sound.issuperset(pair):
@@ -81,20 +82,20 @@ def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.
 
 
 def _have_directions(vectors: np.ndarray) -> bool:
-    """No NaN, infinity or vector of zeros: the package would make an F1 of 0.0 of them."""
+    """Return whether all vectors are finite and nonzero; otherwise, the package would return an F1 of 0.0."""
     norms = np.linalg.norm(vectors, axis=1)
     return bool(np.isfinite(norms).all() and norms.all())
 
 
 def _stacked(texts, vectors, weights):
-    """Embeddings [batch, length, hidden], mask and weights [batch, length], for `greedy_cos_idf` to take and change."""
+    """Return embeddings [batch, length, hidden], mask and weights [batch, length]; `greedy_cos_idf` modifies them."""
     embeddings = torch.from_numpy(np.stack([vectors[t] for t in texts]))
     idf = torch.from_numpy(np.stack([weights[t] for t in texts])).float()
     return embeddings, torch.ones_like(idf), idf
 
 
 def baseline(record: ModelRecord, language: str | None, layer: int) -> float | None:
-    """The F1 of unrelated sentences that the package ships for this encoder and language; None where it has none."""
+    """Return the package's F1 of unrelated sentences for this encoder and language; None if it has none."""
     folder = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
     for name in (record["name"], record["name"].rsplit("/", 1)[-1]):
         path = folder / f"{name}.tsv"
@@ -105,7 +106,7 @@ def baseline(record: ModelRecord, language: str | None, layer: int) -> float | N
 
 
 def signature(record: ModelRecord, *, layer: int, idf: bool, rescaled: bool | None) -> str:
-    """What the numbers depend on, in the order of bert_score's own hash; `rescaled` None: asked for, no baseline."""
+    """Return what the scores depend on, in the order of bert_score's hash; `rescaled` None: requested, no baseline."""
     rescaling = {True: "yes", False: "no", None: "no (no baseline)"}[rescaled]
     return (
         f"bertscore|encoder:{described(record)}|layer:{layer}|idf:{'yes' if idf else 'no'}|rescaled:{rescaling}"

@@ -1,7 +1,7 @@
-"""Similarities of one evaluation: items and generations in, one row per item and metric out.
+"""Similarities of one evaluation, computed from items and generations: one row per item and metric.
 
-Generated texts, options and references are pooled first, so that each distinct text meets each encoder once; nothing
-here knows the evaluated model, so another metric or encoder never costs a generation.
+Generated texts, options and references are collected first, so that each encoder embeds each distinct text once.
+Nothing depends on the evaluated model itself, so another metric or encoder requires no new generations.
 """
 
 import math
@@ -31,17 +31,26 @@ def similarities(
     language: str | None = None,
     threads: int = 1,
 ) -> tuple[list[dict], dict]:
-    """Rows per SIMILARITIES, and metadata: `signatures` and `encoders` per metric, `without`, and counts.
+    """Compute the similarities of one evaluation.
 
-    items, generations, requests: rows of ITEMS, GENERATIONS and REQUESTS (a tool's answer parser may read the prompt);
-    style: that of the prompts. metrics: names, or dicts of `metric` and options: `variant` (moverscore; see
-    `moverscore.VARIANTS`), `idf` (moverscore, bertscore), `rescale` (bertscore). encoders: a record of the model verb
-    per metric name, and under "default" for those not named.
+    Args:
+        items: Rows of ITEMS.
+        generations: Rows of GENERATIONS.
+        metrics: Names, or dicts of `metric` and options: `variant` (moverscore; see `moverscore.VARIANTS`), `idf`
+            (moverscore, bertscore), `rescale` (bertscore).
+        encoders: Record of the encoder by metric name; "default" for all others.
+        requests: Rows of REQUESTS; a tool's answer parser may read the prompt.
+        style: Prompt style.
 
-    An item's similarities stand in the order of its choices, or are the one to its target where it has none. An empty
-    answer or option is similar to nothing: null, never 0.0. A metric whose encoder cannot be had or used has no rows;
-    `without` says why, by metric. Raises ConfigError for a metric or option we do not have, MachineError where this
-    machine cannot hold the encoder.
+    Returns:
+        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, `without`, and counts. An item's
+        similarities are in the order of its choices; an item without choices has one, to its target. For an empty
+        answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and its
+        reason is in `without`.
+
+    Raises:
+        ConfigError: A metric or option is unknown.
+        MachineError: The encoder does not fit in memory.
     """
     torch.set_num_threads(threads)
     wanted = [_wanted(metric) for metric in metrics]
@@ -49,7 +58,7 @@ def similarities(
     tool = answers.TOOLS.get(style)
     strip = tool.strip if tool else str.strip
     options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in given}
-    pairs = {  # a dict for its order and uniqueness
+    pairs = {  # a dict: ordered and unique
         (strip(given[item].text), strip(option)): None
         for item, texts in options.items()
         for option in texts
@@ -67,7 +76,7 @@ def similarities(
         except MachineError:
             raise
         except ModelError as error:
-            if len(group) > 1:  # what one of them asks of the encoder may not concern the others
+            if len(group) > 1:  # the error may be specific to one metric, such as a missing layer
                 for spec in group:
                     measure([spec])
             else:
@@ -91,7 +100,7 @@ def similarities(
 
 
 def options_of(item: Item) -> list[str]:
-    """The texts an answer is compared with: the choices, or the target alone where there are none."""
+    """Return the texts with which an answer is compared: the choices, or the target if there are none."""
     if item["choices"]:
         return list(item["choices"])
     return [] if item["target"] is None else [item["target"]]
@@ -102,7 +111,7 @@ def _says_something(text: str | None) -> bool:
 
 
 def _wanted(metric: str | dict) -> dict:
-    """A metric with all its options."""
+    """Return a metric with all its options. Raises ConfigError if it or an option is unknown."""
     asked = {"metric": metric} if isinstance(metric, str) else dict(metric)
     allowed = {
         "cosine": {},
@@ -111,13 +120,15 @@ def _wanted(metric: str | dict) -> dict:
     }
     name = asked.pop("metric")
     if name not in allowed:
-        raise ConfigError(f'similarity metric "{name}" does not exist.{closest(name, METRICS)}')
+        raise ConfigError(f'unknown similarity metric "{name}".{closest(name, METRICS)}')
     for option in asked:
         if option not in allowed[name]:
-            raise ConfigError(f'similarity metric {name} has no option "{option}".{closest(option, allowed[name])}')
+            raise ConfigError(
+                f'unknown option "{option}" of the similarity metric {name}.{closest(option, allowed[name])}'
+            )
     if asked.get("variant", "default") not in moverscore.VARIANTS:
         raise ConfigError(
-            f'moverscore has no variant "{asked["variant"]}".{closest(asked["variant"], moverscore.VARIANTS)}'
+            f'unknown variant "{asked["variant"]}" of moverscore.{closest(asked["variant"], moverscore.VARIANTS)}'
         )
     return {"metric": name} | allowed[name] | asked
 
@@ -125,7 +136,7 @@ def _wanted(metric: str | dict) -> dict:
 def _record(encoders: dict[str, dict], metric: str) -> dict:
     record = encoders.get(metric) or encoders.get("default")
     if record is None:
-        raise ConfigError(f'similarity metric "{metric}" has no encoder; set similarity.encoders.default.')
+        raise ConfigError(f'no encoder is set for the similarity metric "{metric}". Set similarity.encoders.default.')
     return record
 
 
@@ -140,10 +151,10 @@ def _counts(given, options, pairs) -> dict:
 
 
 def _measured(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
-    """Metric name → (float64 [n_pairs], facts) of metrics that share an encoder; raises ModelError."""
+    """Return {metric name: (float64 [n_pairs], metadata)} of metrics that share an encoder; raises ModelError."""
     record = records[group[0]["metric"]]
     if reason := record.get("unavailable"):
-        raise ModelError(f"{record['name']}: this encoder cannot be had: {reason}")
+        raise ModelError(f"{record['name']}: encoder unavailable: {reason}")
     inputs.verify(record)
     try:
         with library_errors(), tokenizer_panics(record), bounded_build(record):
@@ -152,8 +163,8 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
             else:
                 results = token_metrics(group, pairs, documents, records, language, threads)
     except LibraryError as error:
-        raise ModelError(f"{record['name']}: this encoder cannot be used: {error}.") from error
-    inputs.verify(record)  # what was written while the encoder was read
+        raise ModelError(f"{record['name']}: the encoder cannot be used: {error}.") from error
+    inputs.verify(record)  # detects files written while the encoder was read
     return results
 
 
@@ -166,5 +177,5 @@ def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
     facts["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
     try:
         return cosine.cosine(encoder, pairs, prefix), facts
-    except ModelError as error:  # sentence-transformers' model does not know its name
+    except ModelError as error:  # raised without the encoder's name
         raise ModelError(f"{record['name']}: {error}") from None

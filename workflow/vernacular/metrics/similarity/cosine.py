@@ -1,8 +1,8 @@
 """Cosine of sentence embeddings, by sentence-transformers (Reimers & Gurevych 2019).
 
-The encoder is fixed by the config, so that models are measured with one ruler. A plain transformers folder (the
-evaluated model itself, in a style that prescribes it) is mean-pooled under the attention mask, over the tokens of the
-text itself: a chat template applies only where the encoder's own modules.json says so.
+The encoder is fixed by the config, so that the values of different models are comparable. A transformers directory
+without modules.json (the evaluated model itself, in a style that requires it) is mean-pooled under the attention mask,
+over the tokens of the text itself; a chat template is applied only if the encoder's modules.json specifies one.
 """
 
 import functools
@@ -23,19 +23,19 @@ from vernacular.types import ModelRecord
 
 
 def load(record: ModelRecord) -> SentenceTransformer:
-    """The encoder a record of the encoder verb names.
+    """Load the encoder of a record.
 
-    Raises ModelError where its folder cannot be loaded or lacks weights, MachineError where memory is short.
+    Raises ModelError if its directory cannot be loaded or lacks weights, MachineError if memory does not suffice.
     """
     adapter = (record.get("adapter") or {}).get("folder")
     return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), adapter)
 
 
-@functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
+@functools.lru_cache(maxsize=2)  # most evaluations of a model share one
 def _load(folder: str, name: str, allow_pickle: bool, adapter: str | None) -> SentenceTransformer:
     options = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
-        # sentence-transformers keeps to itself which weights were missing; on "meta" nothing is read
+        # sentence-transformers does not report missing weights; on "meta", no weights are read
         _, report = AutoModel.from_pretrained(
             folder,
             device_map="meta",
@@ -52,20 +52,20 @@ def _load(folder: str, name: str, allow_pickle: bool, adapter: str | None) -> Se
         raise cannot_load(name, error, allow_pickle) from error
     refuse_random(name, report)
     if encoder.tokenizer.pad_token_id is None:
-        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # masked out of the mean, so any token will do
+        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # excluded from the mean, so any token is suitable
     return encoder
 
 
 def _mean_pooled(folder: str, adapter: str | None, options: dict) -> SentenceTransformer:
-    """Build the encoder of a folder without modules.json: each text as it is, mean over its tokens, specials included.
+    """Build the encoder of a directory without modules.json: unchanged text, mean over its tokens and special tokens.
 
     The modules are built explicitly: by default, sentence-transformers pools a causal model by its last token, and
-    since version 6 it renders each text as a chat message where the tokenizer has a chat template.
+    since version 6 it renders each text as a chat message if the tokenizer has a chat template.
     """
     whole = Transformer(folder, model_kwargs=options, processor_kwargs={"local_files_only": True})
     whole.modality_config = {name: entry for name, entry in whole.modality_config.items() if name != "message"}
     whole.input_formatter.supported_modalities = list(whole.modality_config)
-    # padding on the left moves a text's positions by the length of the longest text in its batch
+    # padding on the left shifts positions by the length of the longest text in the batch
     whole.tokenizer.padding_side = "right"
     if adapter:
         whole.model = _adapted(folder, adapter, options)
@@ -73,23 +73,23 @@ def _mean_pooled(folder: str, adapter: str | None, options: dict) -> SentenceTra
 
 
 def _adapted(folder: str, adapter: str, options: dict) -> torch.nn.Module:
-    """The body of an evaluated model with its adapter on; an adapter fits the whole model, head included."""
+    """Return the body of an evaluated model with its adapter, which fits the complete model, including the head."""
     base = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
-    put_on(base, adapter, allow_pickle=True)  # one without permission has no record
+    put_on(base, adapter, allow_pickle=True)  # allowed: otherwise, there would be no record
     return base.get_decoder().eval()
 
 
 def prefix_of(record: ModelRecord, encoder: SentenceTransformer) -> str:
-    """What stands before each text: the record's `prefix`, else what the encoder's own files say ("query: " for E5)."""
+    """Return the prefix of each text: that of the record, else that of the encoder's files ("query: " for E5)."""
     if record.get("prefix") is not None:
         return record["prefix"]
     return encoder.prompts.get(encoder.default_prompt_name) or ""
 
 
 def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: str = "") -> np.ndarray:
-    """Cosine of each pair of texts (at least one), float64 [n_pairs], in [-1, 1]; each distinct text is embedded once.
+    """Compute the cosine of each pair of texts (at least one), float64 [n_pairs], in [-1, 1].
 
-    `prefix` stands before each text and is part of what is embedded.
+    Each distinct text is embedded once, with `prefix` before it.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
     found = _kept(encoder, prefix).all(texts, functools.partial(_embed, encoder, prefix))
@@ -106,8 +106,8 @@ def _kept(encoder: SentenceTransformer, prefix: str) -> EmbeddingCache:
 
 
 def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[np.ndarray]:
-    """float64 [hidden] per text."""
-    # few on a CPU, where larger batches leave the cache
+    """Return float64 [hidden] per text. Raises ModelError, without the encoder's name."""
+    # small on a CPU, so that activations fit in the cache
     size = 256 if encoder.device.type == "cuda" else 16
     try:
         vectors = encoder.encode(texts, prompt=prefix, batch_size=size, show_progress_bar=False)
@@ -119,19 +119,19 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
 
 
 def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = "") -> int:
-    """How many texts are longer than the encoder reads."""
+    """Return the number of texts that exceed the encoder's maximum length."""
     limit = encoder.max_seq_length or encoder.tokenizer.model_max_length
     encoded = encoder.tokenizer([prefix + text for text in texts])["input_ids"]
     return sum(len(ids) > limit for ids in encoded)
 
 
 def signature(record: ModelRecord, prefix: str) -> str:
-    """What the numbers depend on: `cosine|encoder:…|prefix:…|sentence-transformers:…`."""
+    """Return what the values depend on: `cosine|encoder:…|prefix:…|sentence-transformers:…`."""
     return (
         f"cosine|encoder:{described(record)}|prefix:{prefix!r}|sentence-transformers:{version('sentence-transformers')}"
     )
 
 
 def described(record: ModelRecord) -> str:
-    """An encoder as signatures name it: `name@revision`, or the start of its fingerprint where it has no revision."""
+    """Return an encoder's label in signatures: `name@revision`, or the start of its fingerprint without a revision."""
     return f"{record['name']}@{(record.get('revision') or record.get('fingerprint') or 'unknown')[:12]}"

@@ -1,7 +1,7 @@
-"""Contextual token embeddings for MoverScore and BERTScore: each distinct text goes through the encoder once.
+"""Contextual token embeddings for MoverScore and BERTScore; each distinct text is embedded once.
 
-Texts are tokenised by the encoder's own tokenizer, special tokens included, sorted by length and padded in batches
-under a token budget; what comes back is unpadded, one `Encoded` per text.
+Texts are tokenized by the encoder's own tokenizer, including special tokens, sorted by length and padded in batches
+under a token budget; the embeddings are returned without padding.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -19,30 +19,30 @@ from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
 from vernacular.types import ModelRecord
 
-# Padded tokens in one forward. On a CPU batches of 512 take half the time that batches of 8192 do (12 layers of 384):
-# their activations stay in the cache. A GPU wants many.
+# Padded tokens per forward pass. On a CPU, batches of 512 take half the time of batches of 8192 (12 layers of width
+# 384), because their activations fit in the cache; a GPU is faster with large batches.
 TOKEN_BUDGET = {"cpu": 512, "cuda": 16_384}
-BEYOND = "this encoder's tokenizer has tokens that are beyond its model's vocabulary."
-NO_NUMBERS = "this encoder returns no numbers (nan): its weights are damaged."
+BEYOND = "the encoder's tokenizer has tokens that are outside its model's vocabulary."
+NO_NUMBERS = "the encoder returns NaN or infinity; its weights are damaged. Download it again."
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """One text in the encoder's tokens, n of them, special ones included."""
+    """The n tokens of one text, including special tokens."""
 
     ids: list[int]
-    pieces: list[str]  # as the vocabulary writes them: "##ar", "▁casa"
-    surfaces: list[str]  # the characters each covers, "" for special tokens
-    words: list[int | None]  # the word (pre-token) each belongs to, None for special tokens
+    pieces: list[str]  # as in the vocabulary: "##ar", "▁casa"
+    surfaces: list[str]  # characters of each token; "" for special tokens
+    words: list[int | None]  # index of each token's word (pre-token); None for special tokens
     truncated: bool
 
 
 class TokenEncoder:
-    """A local encoder and the hidden states of the layers asked for.
+    """A local encoder that returns the hidden states of requested layers.
 
-    `record` is what the encoder verb writes: name, folder, revision, layer, and allow_pickle where a person allowed it.
-    Raises ModelError where the folder cannot be loaded, lacks weights, or has a tokenizer that cannot tell which
-    characters a token covers; MachineError where memory is short.
+    `record` is written by the command `encoder`: name, folder, revision, layer, allow_pickle. Raises ModelError if the
+    directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if memory does
+    not suffice.
     """
 
     def __init__(self, record: ModelRecord):
@@ -61,22 +61,24 @@ class TokenEncoder:
             raise cannot_load(self.name, error, record.get("allow_pickle", False)) from error
         refuse_random(self.name, report)
         if not self.tokenizer.is_fast:
-            raise ModelError(f"{self.name}: its tokenizer gives no character offsets, so it cannot measure similarity.")
+            raise ModelError(
+                f"{self.name}: its tokenizer provides no character offsets, which similarity metrics require."
+            )
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
         self.n_layers = model.config.num_hidden_layers
-        self._kept: dict[tuple[int, ...], EmbeddingCache] = {}  # by the layers asked for
+        self._kept: dict[tuple[int, ...], EmbeddingCache] = {}  # by the requested layers
 
     @cached_property
     def max_tokens(self) -> int:
-        """The longest text the model can read, special tokens included."""
-        limits = [self.tokenizer.model_max_length]  # 1e30 where the tokenizer does not know
+        """Maximum number of tokens of a text, including special tokens."""
+        limits = [self.tokenizer.model_max_length]  # 1e30 if the tokenizer does not define it
         positions = next((m for n, m in self.model.named_modules() if n.endswith("position_embeddings")), None)
         if isinstance(positions, torch.nn.Embedding):
-            # RoBERTa counts its positions from the padding index on
+            # positions of RoBERTa start after the padding index
             first = 0 if positions.padding_idx is None else positions.padding_idx + 1
             limits.append(positions.num_embeddings - first)
         elif limit := getattr(self.model.config, "max_position_embeddings", None):
@@ -85,14 +87,14 @@ class TokenEncoder:
 
     @cached_property
     def _closing_norm(self):
-        """The norm after the last layer of pre-norm encoders (ModernBERT, GPT-2): `hidden_states[:-1]` lack it."""
+        """The final norm of pre-norm encoders (ModernBERT, GPT-2), which `hidden_states[:-1]` lack."""
         found = (getattr(self.model, name, None) for name in ("final_norm", "ln_f", "norm"))
         return next((norm for norm in found if norm is not None), None)
 
     def tokenize(self, texts: list[str], *, lower_case: bool = False) -> list[Tokens]:
-        """Each text in tokens. `lower_case` adds BERT's lower-casing to a cased BERT tokenizer.
+        """Tokenize each text. `lower_case` adds BERT's lower-casing to a cased BERT tokenizer.
 
-        Lower-casing strips accents too, unless the tokenizer's own file forbids it, as `do_lower_case=True` does.
+        Lower-casing also strips accents, unless the tokenizer's file disables this, as with `do_lower_case=True`.
         """
         if not texts:
             return []
@@ -123,14 +125,14 @@ class TokenEncoder:
         return found
 
     def embed(self, rows: list[list[int]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
-        """Token ids → {layer: float32 [n_tokens, hidden]} per row; layer 0 is the input embedding, as in bert_score.
+        """Return {layer: float32 [n_tokens, hidden]} for each row of token IDs; layer 0 is the input embedding.
 
-        Rows that this encoder embedded before come from its `EmbeddingCache`; do not write into what is returned.
-        Raises ModelError for a layer the encoder has not.
+        Layers are numbered as in bert_score. Rows embedded before are taken from the `EmbeddingCache`: do not modify
+        the returned arrays. Raises ModelError if a layer does not exist.
         """
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
-                raise ModelError(f"{self.name}: has layers 0 to {self.n_layers}, and layer {layer} was asked for.")
+                raise ModelError(f"{self.name}: expected a layer from 0 to {self.n_layers}, got {layer}.")
         kept = self._kept.setdefault(
             layers, EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
         )
@@ -159,7 +161,7 @@ class TokenEncoder:
 
     @torch.inference_mode()
     def _hidden_states(self, ids, mask, layers) -> dict[int, np.ndarray]:
-        """{layer: [batch, length, hidden]}"""
+        """Return {layer: [batch, length, hidden]}."""
         try:
             states = self.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
         except IndexError:
@@ -175,23 +177,23 @@ class TokenEncoder:
 
 
 def cannot_load(name: str, error: Exception, allow_pickle: bool) -> ModelError:
-    """What to raise for an encoder that could not be loaded: another machine may hold it, or nothing can read it."""
+    """Return the error for an encoder that could not be loaded: MachineError if memory does not suffice."""
     if is_out_of_memory(error):
-        return MachineError(f"{name}: this encoder does not fit in memory.")
+        return MachineError(f"{name}: the encoder does not fit in memory.")
     said = reason(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
-    return ModelError(f"{name}: this encoder cannot be loaded ({said}).")
+    return ModelError(f"{name}: the encoder cannot be loaded ({said}).")
 
 
 def refuse_random(name: str, report: dict) -> None:
-    """Raise ModelError where weights were made up. No metric reads those of BERT's pooler, which few files have."""
+    """Raise ModelError if weights are missing, except those of BERT's pooler, which no metric uses."""
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise ModelError(
-            f"{name}: this encoder lacks {len(missing)} weights ({missing[0]}, …); they would be random numbers."
+            f"{name}: {len(missing)} of the encoder's weights not found ({missing[0]}, …). Use a complete checkpoint."
         )
 
 
 def _batches(order: list[int], lengths: list[int], budget: int):
-    """Runs of `order` (shortest first) whose padded size stays under the budget; a row longer than it goes alone."""
+    """Yield runs of `order` (shortest first) with a padded size within the budget, or of one row that exceeds it."""
     batch: list[int] = []
     for i in order:
         if batch and (len(batch) + 1) * lengths[i] > budget:

@@ -1,16 +1,16 @@
-"""MoverScore (Zhao et al. 2019, https://aclanthology.org/D19-1053): the cost of turning one text into another.
+"""MoverScore (Zhao et al. 2019, https://aclanthology.org/D19-1053): an earth mover's distance between two texts.
 
-Tokens are points on the unit sphere (contextual embeddings of the encoder's last layer), each with a weight; the cost
+Tokens are points on the unit sphere (contextual embeddings of the encoder's last layer), each with a weight. The cost
 of moving one onto another is their Euclidean distance, and
 
     MoverScore = 1 / (1 + EMD),
 
-1 for the same text, with the exact earth mover's distance by POT. By hand: [a] with weight 1 against [a, b] with
-weights ½, a ⊥ b: half the mass stays, half travels √2, EMD = √2/2, score = 1 / 1.7071 = 0.5858.
+which is 1 for equal texts; POT computes the exact distance. Example: [a] with weight 1 and [a, b] with weights ½,
+a ⊥ b: half the mass is moved by √2, so EMD = √2/2 and the score is 1 / 1.7071 = 0.5858.
 
-Variants differ in the tokens and in what has weight. In the `default` one it is every word's first piece that is not
-punctuation, words and pieces by the tokenizer's own account, casing as the model was trained. Special tokens have none
-(as under the paper's idf, where [CLS] is in every text). Variants of other tools are found in `interop/`.
+Variants differ in their tokens and weights. In the `default` variant, the first subword token of every word that is not
+punctuation has weight; words and tokens are those of the tokenizer, with the casing of its training. Special tokens
+have none (as with the paper's idf, because [CLS] is in every text). Variants of other tools are in `interop/`.
 """
 
 import string
@@ -30,12 +30,12 @@ from vernacular.types import ModelRecord
 
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
-    """Default variant: the tokens of the texts without surrounding whitespace, as bert_score has them too."""
+    """Tokenize texts without surrounding whitespace, as bert_score does (default variant)."""
     return encoder.tokenize([text.strip() for text in texts])
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
-    """Default variant: float64 [n_tokens]; 0 for special tokens, punctuation and the rest of a word, else idf or 1."""
+    """Return float64 [n_tokens]: 0 for special tokens, punctuation and later tokens of a word, else idf or 1."""
     weights = np.zeros(len(tokens.ids))
     seen = set()
     for i, (surface, word) in enumerate(zip(tokens.surfaces, tokens.words, strict=True)):
@@ -47,12 +47,12 @@ def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.nda
 
 
 def is_punctuation(surface: str) -> bool:
-    """No letter, digit or symbol beyond ASCII's: blanks, "«", "…", "+"; an emoji is not."""
+    """Return whether a token consists of whitespace, ASCII symbols and Unicode punctuation ("«", "…"); no emoji."""
     return all(c.isspace() or c in string.punctuation or unicodedata.category(c)[0] == "P" for c in surface)
 
 
 class Variant(NamedTuple):
-    """What a variant makes of texts."""
+    """Tokenization and token weights of a variant."""
 
     tokenize: Callable[[TokenEncoder, list[str]], list[Tokens]]
     weigh: Callable[..., np.ndarray]  # tokens and idf or None -> [n_tokens]
@@ -65,17 +65,18 @@ VARIANTS = {"default": Variant(tokenize, token_weights)} | {
 
 
 def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndarray:
-    """MoverScore of each pair of texts, float64 [n_pairs]; NaN where a text has no token with weight, or NaN vectors.
+    """Compute the MoverScore of each pair of texts, float64 [n_pairs].
 
-    `vectors` and `weights` map a text to [n_tokens, hidden] and [n_tokens]. Raises ArithmeticError if the exact solver
-    gives up, which it does not on texts that fit an encoder.
+    `vectors` and `weights` map a text to [n_tokens, hidden] and [n_tokens]. The score is NaN if a text has no token
+    with weight, or NaN vectors. Raises ArithmeticError if the exact solver does not converge, which does not happen for
+    texts that fit an encoder.
     """
     clouds = {text: _cloud(vectors[text], weights[text]) for text in {t for pair in pairs for t in pair}}
 
     def score(pair):
         return _score(clouds[pair[0]], clouds[pair[1]])
 
-    # the solver leaves the interpreter's lock, but below some thousand flows the Python around it is what takes time
+    # the solver releases the GIL, but below about a thousand flows the Python code around it dominates
     large = sum(len(clouds[a][0]) * len(clouds[b][0]) for a, b in pairs) > 2000 * len(pairs)
     if large and threads > 1:
         with ThreadPoolExecutor(threads) as pool:
@@ -84,10 +85,10 @@ def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndar
 
 
 def _cloud(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that have weight: unit vectors [k, hidden] and weights [k] that sum to 1, in float64."""
+    """Return the tokens with weight: unit vectors [k, hidden] and weights [k] that sum to 1, in float64."""
     kept = weights > 0
     points = vectors[kept].astype(np.float64)
-    with np.errstate(invalid="ignore"):  # a vector of nothing but zeros has no direction
+    with np.errstate(invalid="ignore"):  # a zero vector has no direction
         points /= np.linalg.norm(points, axis=1, keepdims=True)
     return points, weights[kept] / weights.sum()
 
@@ -107,7 +108,7 @@ def _score(one, other) -> float:
 
 
 def signature(record: ModelRecord, *, variant: str, idf: bool) -> str:
-    """What the numbers depend on: `moverscore|variant:…|encoder:…|layer:last|idf:…|pot:…|transformers:…`."""
+    """Return what the scores depend on: `moverscore|variant:…|encoder:…|layer:last|idf:…|pot:…|transformers:…`."""
     return (
         f"moverscore|variant:{variant}|encoder:{described(record)}|layer:last|idf:{'yes' if idf else 'no'}"
         f"|pot:{version('pot')}|transformers:{version('transformers')}"

@@ -1,4 +1,4 @@
-"""MoverScore and BERTScore of many pairs of texts: metrics that share an encoder share one pass through it."""
+"""MoverScore and BERTScore of many pairs of texts; metrics with the same encoder share one pass through it."""
 
 import functools
 from collections.abc import Iterator
@@ -9,24 +9,24 @@ import numpy as np
 from vernacular.metrics.similarity import bertscore, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 
-CHUNK_TOKENS = 200_000  # tokens whose vectors are held at once: 600 MB of a 768-wide encoder
+CHUNK_TOKENS = 200_000  # tokens whose vectors are in memory at the same time: 600 MB for an encoder of width 768
 
 Pair = tuple[str, str]  # answer, option
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """One metric, ready for its vectors."""
+    """One metric, prepared for token vectors."""
 
     name: str
     layer: int
     weights: dict[str, np.ndarray]  # text -> [n_tokens]
-    base: float | None  # BERTScore of unrelated texts, where it is to be rescaled
+    base: float | None  # BERTScore of unrelated texts, if scores are rescaled
     facts: dict
 
 
 def sharing(specs: list[dict], records: dict) -> list[list[dict]]:
-    """`specs` in groups that one pass through one encoder serves; cosine reads its own way, and stands alone."""
+    """Group `specs` by encoder and variant, so that one pass serves a group; cosine uses another encoder class."""
     groups: dict[tuple, list[dict]] = {}
     for spec in specs:
         folder = records[spec["metric"]].get("folder")
@@ -35,11 +35,15 @@ def sharing(specs: list[dict], records: dict) -> list[list[dict]]:
 
 
 def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
-    """Metric name → (float64 [n_pairs], facts: signature, layer, truncated texts).
+    """Return {metric name: (float64 [n_pairs], metadata: signature, layer, truncated texts)}.
 
-    group: metrics that share an encoder, with all their options (see `compute.similarities`); records: the encoder
-    record per metric name. `documents` are the options, from which idf is counted: weights then do not depend on what
-    the model answered, and models stay comparable. NaN where a text has no token with weight.
+    The score is NaN if a text has no token with weight.
+
+    Args:
+        group: Metrics that share an encoder, with all their options (see `compute.similarities`).
+        documents: The options, from which idf is computed: the weights are then independent of the responses, and
+            models are comparable.
+        records: Record of the encoder by metric name.
     """
     record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
     encoder = _encoder(record["folder"], record["name"], bool(record.get("allow_pickle")))
@@ -52,11 +56,11 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
 
 
 def _variant(spec: dict) -> str:
-    """The variant of MoverScore whose tokens a metric reads; BERTScore reads those of the default one."""
+    """Return the variant of MoverScore whose tokens a metric uses; BERTScore uses those of the default one."""
     return spec.get("variant", "default")
 
 
-@functools.lru_cache(maxsize=2)  # the evaluations of a model mostly share one
+@functools.lru_cache(maxsize=2)  # most evaluations of a model share one
 def _encoder(folder: str, name: str, allow_pickle: bool) -> TokenEncoder:
     return TokenEncoder({"folder": folder, "name": name, "allow_pickle": allow_pickle})
 
@@ -77,7 +81,7 @@ def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language,
 
 
 def _values(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
-    """Metric name → float64 [n_pairs]; every layer asked for comes from the same forward."""
+    """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
     values = {plan.name: np.empty(len(pairs)) for plan in plans}
     layers = tuple(sorted({plan.layer for plan in plans}))
     for chunk in _chunks(pairs, tokens):
@@ -95,7 +99,7 @@ def _values(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -
 
 
 def _chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
-    """Runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens together (or one pair)."""
+    """Yield runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens in total, or of one pair."""
     chunk, texts, size = [], set(), 0
     for i, pair in enumerate(pairs):
         new = sum(len(tokens[text].ids) for text in set(pair) - texts)

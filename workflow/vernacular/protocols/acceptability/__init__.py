@@ -1,4 +1,4 @@
-"""acceptability (CoLA): the surprisal of whole sentences, acceptable and not."""
+"""acceptability (CoLA): surprisals of acceptable and unacceptable sentences."""
 
 from vernacular.protocols.declaration import PLL, Protocol
 

@@ -1,6 +1,6 @@
-"""acceptability (CoLA): are acceptable sentences less surprising than unacceptable ones?
+"""acceptability (CoLA): comparison of the surprisals of acceptable and unacceptable sentences.
 
-Surprisal of whole sentences in nats, and per token, character and byte, since the two sets differ in length.
+Surprisals are in nats per sentence, token, character and byte, because the two sets differ in length.
 """
 
 from vernacular.core.fingerprint import fingerprint
@@ -39,9 +39,9 @@ METRICS = _metrics()
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1 acceptable), `fold`.
+    """Return a row per sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1: acceptable), `fold`.
 
-    An item whose label is missing or neither 0 nor 1 keeps its surprisal, is flagged, and enters no comparison.
+    An item whose label is missing or neither 0 nor 1 has a surprisal and a flag, and is excluded from all comparisons.
     """
     rows = []
     for item, spans in asked(items, requests, scores):

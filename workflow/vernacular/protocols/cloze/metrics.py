@@ -1,11 +1,11 @@
-"""cloze: which candidate, filled into the gap, makes the likeliest sentence?
+"""cloze: choice of the candidate that gives the most probable sentence.
 
-By the whole sentence, and by candidate and right context given the left context (the fill). In a causal model the two
-sums differ by the log-likelihood of the left context. They rank candidates alike where both or neither are read after a
-BOS: where the tokenizer adds one or has none, and with `bos: always`, `eos` or `never`. They need not with `bos: auto`
-and a tokenizer that has a BOS and adds none (GPT-2), where only what is scored from its first character gets one: the
-sentence, not the fill; nor where a token reaches across the start of the gap (flagged `boundary`), per token, character
-and byte, or in a masked model.
+Candidates are scored by the complete sentence, and by candidate and right context given the left context (the fill). In
+a causal model, the two sums differ by the log-likelihood of the left context. They rank candidates equally if both or
+neither are read after a BOS: if the tokenizer adds one or has none, and with `bos: always`, `eos` or `never`. They may
+rank them differently with `bos: auto` and a tokenizer that has a BOS but does not add it (GPT-2), because only a text
+scored from its first character gets one, which is the sentence but not the fill; if a token crosses the start of the
+gap (flag `boundary`); per token, character and byte; and in a masked model.
 """
 
 from vernacular.metrics.choice import choose, correct_options
@@ -16,7 +16,7 @@ from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
-           about="the right candidate makes the likeliest sentence"),
+           about="the correct candidate gives the most probable sentence"),
     Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="sentence, per token"),
     Metric("accuracy_char", "share", True, "surprisal", proportion=True, about="sentence, per character"),
     Metric("accuracy_byte", "share", True, "surprisal", proportion=True, about="sentence, per UTF-8 byte"),
@@ -26,15 +26,15 @@ METRICS = [
     Metric("accuracy_fill_char", "share", True, "surprisal", proportion=True, about="the same, per character"),
     Metric("accuracy_fill_byte", "share", True, "surprisal", proportion=True, about="the same, per UTF-8 byte"),
     Metric("accuracy_legacy", "share", True, "surprisal", proportion=True,
-           about="candidate glued to the unfilled prompt, as the Serbian cloze scripts score it"),
+           about="candidate after the unfilled prompt, as scored by the Serbian cloze scripts"),
     Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
-           vectorised=True, about="accuracy of always taking the position where the right candidate stands most often"),
-    Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of the shortest candidate"),
+           vectorised=True, about="accuracy of always choosing the most common position of the correct candidate"),
+    Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of always choosing the shortest candidate"),
 ]  # fmt: skip
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per item; `option_scores` are log-likelihoods (nats) of the filled sentences; the choice is by them."""
+    """Return a row per item; `option_scores`: log-likelihoods (nats) of the filled sentences, which set the choice."""
     rows = []
     for item, spans in asked(items, requests, scores):
         n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])

@@ -1,18 +1,18 @@
-"""cloze: a sentence with one gap; the gap is filled with each candidate, and the sentence scored."""
+"""cloze: requests for a sentence with one gap, filled with each candidate."""
 
 from vernacular.protocols.request_rows import GAP, Setting, fill, one, pll_extra, scored, unasked
 from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Roles "whole:i" (all of the filled sentence) and "fill:i" (candidate and right context, given the left context).
+    """Return requests with roles "whole:i" (filled sentence) and "fill:i" (candidate and right context after the left).
 
-    With `legacy` also "legacy:i": the candidate glued to the unfilled prompt, as the scripts of the Serbian cloze task
-    score it.
+    With `legacy`, also "legacy:i": the candidate directly after the unfilled prompt, as in the scripts of the Serbian
+    cloze task.
     """
     gap = one(GAP, item["context"])
     if gap is None:
-        return [unasked(item, f"{len(GAP.findall(item['context']))} gaps in the prompt, not one")]
+        return [unasked(item, f"expected one gap in the prompt, got {len(GAP.findall(item['context']))}")]
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
         return [unasked(item, "fewer than two candidates, or an empty one")]
     rows = []

@@ -1,9 +1,9 @@
-"""generation: the model writes its answer, which is compared with the options afterwards."""
+"""generation: generated responses, compared with the options."""
 
 from vernacular.core.fingerprint import import_each
 from vernacular.protocols.declaration import Protocol
 
-_TOOLS = import_each("vernacular/interop/*/__init__.py").values()  # none where interop/ was deleted
+_TOOLS = import_each("vernacular/interop/*/__init__.py").values()  # empty if interop/ was deleted
 _TOOL_STYLES = tuple(style for tool in _TOOLS for style in getattr(tool, "STYLES", ()))
 
 PROTOCOL = Protocol(

@@ -1,17 +1,18 @@
-"""generation: the written answer against the options, by similarity and by text.
+"""generation: comparison of the response with the options, by similarity and by text.
 
-Per similarity metric m of the config: how similar the answer is to all options (`m_mean`), to the best right and the
-best wrong one (`m_correct`, `m_wrong`), the difference (`m_margin`), and whether the most similar option is a right one
-(`m_accuracy`; any right option counts, a tie with a wrong one does not). Items without options have `m_correct` alone,
-the similarity to their target. Beside these what readers expect: exact match, chrF, token F1.
+For each similarity metric m of the config: the mean similarity to all options (`m_mean`), the similarity to the most
+similar correct and incorrect option (`m_correct`, `m_wrong`), their difference (`m_margin`), and whether the most
+similar option is correct (`m_accuracy`; any correct option counts, a tie with an incorrect one does not). Items without
+options have `m_correct` only, the similarity to their target. In addition: exact match, chrF and token F1.
 
-An empty answer is similar to nothing, so its similarities are missing and the item is flagged; but it chose no option
-and equals none, so it counts as wrong. A generation that failed counts as nothing at all.
+An empty response has no similarities and is flagged; it chooses no option and equals none, so it counts as incorrect. A
+failed generation is excluded from all metrics.
 
-Beside Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty answers; its "mean with correct
-options" pools all right options where `m_correct` takes the nearest of each item; its accuracy asks for the last right
-option it happened to visit, `m_accuracy` for any. Its BERTScore against "all options" is the larger of
-`bertscore_correct` and `bertscore_wrong`. For items with one right answer, and none empty, the two agree.
+Comparison with Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty responses; its "mean with
+correct options" pools all correct options, whereas `m_correct` uses the most similar one of each item; its accuracy
+requires the correct option that is visited last, `m_accuracy` any correct option. Its BERTScore against "all options"
+is the larger of `bertscore_correct` and `bertscore_wrong`. With one correct answer per item and no empty response, the
+two agree.
 """
 
 import unicodedata
@@ -25,16 +26,18 @@ from vernacular.metrics.similarity.answers import Answer, given
 from vernacular.protocols.verbatim import metrics as verbatim
 from vernacular.types import Generation, Item, Request, Result
 
-SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # and their units
+SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
 
 
 def _of(name: str, unit: str) -> list[Metric]:
     return [
         Metric(f"{name}_accuracy", "share", True, "similarity", proportion=True, headline=True,
-               about=f"the option most similar to the answer by {name} is a right one"),
-        Metric(f"{name}_mean", unit, None, "similarity", about=f"{name} of the answer and each option, averaged"),
-        Metric(f"{name}_correct", unit, True, "similarity", about=f"{name} of the answer and the nearest right option"),
-        Metric(f"{name}_wrong", unit, False, "similarity", about=f"{name} of the answer and the nearest wrong option"),
+               about=f"the option most similar to the response by {name} is correct"),
+        Metric(f"{name}_mean", unit, None, "similarity", about=f"mean {name} of the response and each option"),
+        Metric(f"{name}_correct", unit, True, "similarity",
+               about=f"{name} of the response and the most similar correct option"),
+        Metric(f"{name}_wrong", unit, False, "similarity",
+               about=f"{name} of the response and the most similar incorrect option"),
         Metric(f"{name}_margin", unit, True, "similarity", about=f"{name}_correct minus {name}_wrong"),
     ]  # fmt: skip
 
@@ -42,12 +45,12 @@ def _of(name: str, unit: str) -> list[Metric]:
 METRICS = [
     *(metric for name, unit in SIMILARITIES.items() for metric in _of(name, unit)),
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
-           about="the answer is a right one but for case, punctuation and blanks (after SQuAD, Rajpurkar et al. 2016)"),
+           about="correct response, ignoring case, punctuation and whitespace (after SQuAD, Rajpurkar et al. 2016)"),
     *verbatim.METRICS,
     Metric("token_f1", "score", True, "similarity",
-           about="words shared with the nearest right answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
+           about="words shared with the most similar correct answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
     Metric("chrf", "score", True, "similarity",
-           about="character n-grams shared with the nearest right answer, 0 to 100 (sacrebleu, Popović 2015)"),
+           about="character n-grams shared with the most similar correct answer, 0 to 100 (sacrebleu, Popović 2015)"),
 ]  # fmt: skip
 
 _CHRF = CHRF()
@@ -56,10 +59,10 @@ _CHRF = CHRF()
 def per_item(
     items: list[Item], requests: list[Request], generations: list[Generation], similarities: list[dict]
 ) -> list[Result]:
-    """Rows per TASK_RESULTS, one per item that was asked; `similarities` may hold any of the metrics, or none.
+    """Return rows per TASK_RESULTS, one per item with a request; `similarities` may contain any of the metrics.
 
-    The choice shown is that of the first metric in the order of SIMILARITIES; of an item without options, whether the
-    answer matches its target.
+    The choice is that of the first metric in the order of SIMILARITIES; for an item without options, `correct` states
+    whether the response matches its target.
     """
     answers, raw = given(requests, generations), {row["item_id"]: row["raw"] for row in generations}
     measured: dict[str, dict[str, list]] = {}
@@ -121,7 +124,7 @@ def _row(item: Item, request: Request, answer: Answer, measured: dict[str, list]
 
 
 def _choice(scores: list[float | None], right: list[int]) -> Choice:
-    """The most similar option; an answer similar to none chose none, which is wrong where a right one is known."""
+    """Choose the most similar option; without similarities none is chosen, which is incorrect if the gold is known."""
     if all(score is None for score in scores):
         return Choice([], False if right else None)
     return choose([float("-inf") if score is None else score for score in scores], right)
@@ -148,22 +151,22 @@ def _of_options(name: str, scores: list[float | None], right: list[int], choice:
 
 
 def _references(item: Item, right: list[int]) -> list[str]:
-    """The texts that are right: the right options, or the target where there are no options."""
+    """Return the correct texts: the correct options, or the target if there are no options."""
     if item["choices"]:
         return [item["choices"][i] for i in right]
     return [item["target"]] if item["target"] else []
 
 
 def _matched(item: Item, values: dict[str, float]) -> bool | None:
-    """Of an item without options: does the answer match? None where that is not known."""
+    """Return whether the response to an item without options matches its target; None if unknown."""
     return None if item["choices"] or "exact_match" not in values else values["exact_match"] == 1.0
 
 
 def compared_part(item: Item, answer: str) -> str:
-    """The part of an answer that is compared with the references as text.
+    """Return the part of a response that is compared with the references as text.
 
-    Where a sentence's last word is asked for (no options, a target of one word; CALAME, Lopes et al. 2024), the model
-    may go on after it, so the first word counts.
+    If the last word of a sentence is requested (no options, a target of one word; CALAME, Lopes et al. 2024), it is the
+    first word, because the model may continue after it.
     """
     if item["choices"] or len(item["target"].split()) != 1:
         return answer
@@ -171,7 +174,7 @@ def compared_part(item: Item, answer: str) -> str:
 
 
 def textual(answer: str, references: list[str]) -> dict[str, float]:
-    """exact_match (0 or 1), token_f1 (0 to 1), chrf (0 to 100): each of the reference that is nearest by it.
+    """Compute exact_match (0 or 1), token_f1 (0 to 1) and chrf (0 to 100), each for its most similar reference.
 
     >>> textual("Unha  mazá!", ["a casa", "unha mazá"])["exact_match"]
     1.0
@@ -184,13 +187,13 @@ def textual(answer: str, references: list[str]) -> dict[str, float]:
 
 
 def matches(answer: str, reference: str) -> bool:
-    """Equal after `normalised`; texts of nothing but punctuation are compared as they are."""
+    """Return whether texts are equal after `normalised`; texts that contain only punctuation are compared unchanged."""
     one, other = normalised(answer), normalised(reference)
     return one == other if one else answer.strip() == reference.strip()
 
 
 def token_f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of the normalised words, as SQuAD's evaluation counts them.
+    """Compute the harmonic mean of precision and recall of the normalized words, as in SQuAD's evaluation.
 
     >>> token_f1("a mazá vermella", "unha mazá")  # 1 of 3 and 1 of 2
     0.4
@@ -201,9 +204,9 @@ def token_f1(answer: str, reference: str) -> float:
 
 
 def normalised(text: str) -> str:
-    """Compatibility forms united (NFKC), case folded, punctuation dropped, blanks made single.
+    """Apply NFKC and case folding, remove punctuation, and collapse whitespace.
 
-    SQuAD's normalisation, less its English articles, over Unicode's punctuation.
+    This is SQuAD's normalization with Unicode punctuation, without the removal of English articles.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c)[0] != "P").split())

@@ -1,7 +1,7 @@
-"""generation: the model writes its answer, which is compared with the options afterwards.
+"""generation: requests for generated responses, which are then compared with the options.
 
-Styles: `default` shows the options, `open` does not. Decoding is greedy, ends at the line's end, and lasts as long as
-the longest option needs. The prompts and decoding of other styles are those of the tool in `interop/` that has them.
+Styles: `default` shows the options, `open` does not. Decoding is greedy and ends at the end of the line, or at the
+length of the longest option. All other styles have the prompts and decoding of a tool in `interop/`.
 """
 
 from vernacular.core.fingerprint import import_each
@@ -20,7 +20,7 @@ def check(task: dict, *, style: str) -> None:
 
 
 def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
-    """A demonstration as text and as chat turns."""
+    """Return a few-shot example as text and as chat turns."""
     if tool := _TOOLS.get(setting.style):
         return tool.demonstrate(item, setting, _shown(item, setting))
     text = query(item, setting.layout, setting.labels, _shown(item, setting))
@@ -29,7 +29,7 @@ def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """One generate request, role "answer"."""
+    """Return one generate request, role "answer"."""
     if not (item["context"] or item["question"]):
         return [unasked(item, "neither context nor question")]
     if tool := _TOOLS.get(setting.style):
@@ -48,5 +48,5 @@ def _shown(item: Item, setting: Setting) -> list[str] | None:
 
 
 def _instructed(text: str, setting: Setting) -> str:
-    """A text to be continued says nothing to a chat model: tell it what is wanted."""
+    """Return the chat message of a prompt; a text to be continued requires an instruction for a chat model."""
     return f"{setting.labels['complete']}\n{text}" if setting.layout == "continuation" else text

@@ -1,4 +1,4 @@
-"""last_word: the surprisal of the word that ends a text."""
+"""last_word: surprisal of the last word of a text."""
 
 from vernacular.protocols.declaration import Protocol
 

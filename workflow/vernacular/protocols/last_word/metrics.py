@@ -1,4 +1,4 @@
-"""last_word (Calame): the surprisal of a text's last word, over all of its sub-tokens."""
+"""last_word (Calame): surprisal of a text's last word, over all of its subword tokens."""
 
 import numpy as np
 
@@ -8,23 +8,23 @@ from vernacular.types import Item, Request, Result, Score
 
 
 def perplexity(surprisals: np.ndarray) -> np.ndarray:
-    """exp of the mean surprisal of whole words (not of tokens); (n,) or (resamples, n) nats.
+    """Compute exp of the mean surprisal of words (not of tokens); (n,) or (resamples, n), in nats.
 
     >>> float(perplexity(np.log([2.0, 8.0])))  # the geometric mean of 2 and 8
     4.0
     """
-    with np.errstate(over="ignore"):  # beyond 709 nats a word: infinite
+    with np.errstate(over="ignore"):  # above 709 nats per word: infinite
         return np.exp(surprisals.mean(axis=-1))
 
 
 METRICS = [
     Metric("surprisal", "nats", False, "surprisal", headline=True, about="surprisal of the last word"),
     Metric("surprisal_max", "nats", False, "surprisal",
-           about="largest surprisal among the word's sub-tokens (Simil-Eval's number for Calame)"),
+           about="largest surprisal among the word's subword tokens (Simil-Eval's metric of Calame)"),
     Metric("surprisal_corrected", "nats", False, "surprisal",
            about="surprisal with the beginning-of-word correction (Pimentel & Meister 2024)"),
     Metric("greedy", "share", True, "surprisal", proportion=True,
-           about="each sub-token of the word was the likeliest one (LAMBADA's accuracy, lm-eval's acc)"),
+           about="each subword token of the word is the most probable one (LAMBADA's accuracy, lm-eval's acc)"),
     Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorised=True,
            about="exp of the mean surprisal of the last word (lm-eval's perplexity of LAMBADA)"),
     Metric("coverage", "share", True, "surprisal", proportion=True, about="share of items that could be scored"),
@@ -32,7 +32,7 @@ METRICS = [
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per item; values in nats."""
+    """Return a row per item, with values in nats."""
     rows = []
     for item, spans in asked(items, requests, scores):
         word = spans.get("word")
@@ -50,12 +50,12 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
 
 
 def corrected(word: Span) -> float | None:
-    """Nats: surprisal of the word *ended*, given that a word begins (Pimentel & Meister 2024; Oh & Schuler 2024).
+    """Compute the surprisal (nats) of the complete word, given that a word begins; None if scores lack `word_end`.
 
-    A sub-token that opens a word says with its leading blank that the word before it has ended. That probability
-    belongs to the word before: it is added after the word, and taken from the word where it was counted:
+    Pimentel & Meister (2024), Oh & Schuler (2024). The leading space of a word's first subword token implies that the
+    preceding word has ended, so its probability belongs to the preceding word: it is added after the word, and
+    subtracted before it:
     -(sum of log-probabilities + ln P(a word begins | word) - ln P(a word begins | context)).
-    None where the scores hold no `word_end`.
     """
     ends = word.score.get("word_end")
     if not ends or ends[0] is None or ends[-1] is None:

@@ -1,11 +1,11 @@
-"""last_word (Calame): the surprisal of the word that ends a text, with the blank before it."""
+"""last_word (Calame): a request for the surprisal of a text's last word, with the space before it."""
 
 from vernacular.protocols.request_rows import Setting, continue_with, scored, unasked
 from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Role "word"; with `bow_correction` the scorer also reports how likely a word begins around it."""
+    """Return one request, role "word"; `bow_correction` adds the probabilities of word ends around it."""
     if not item["context"].strip() or not (item["target"] or "").strip():
         return [unasked(item, "no context or no last word")]
     extras = ["word_end"] if setting.options.get("bow_correction") else []

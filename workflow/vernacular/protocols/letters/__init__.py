@@ -1,11 +1,11 @@
-"""letters: the log-probability of each option's letter after the question (PalmX 2025)."""
+"""letters: log-probability of each option's letter after the question (PalmX 2025)."""
 
 from vernacular.protocols.declaration import Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
-    options={"permutations": int},  # in how many rotations the options are shown
+    options={"permutations": int},  # number of rotations of the options
     majority="position",
     external="options",
     letters=True,

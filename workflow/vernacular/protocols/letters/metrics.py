@@ -1,4 +1,4 @@
-"""letters: the probabilities of the offered letters, by softmax over them alone (as the PalmX script has it)."""
+"""letters: probabilities of the offered letters, by a softmax over these only, as in the PalmX script."""
 
 from string import ascii_uppercase
 
@@ -12,24 +12,24 @@ from vernacular.types import Item, Request, Result, Role, Score, skipped_reason
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
-           about="the likeliest letter is a right one (PalmX 2025)"),
-    Metric("probability", "share", True, "surprisal", about="probability of the right letters among those offered"),
+           about="the most probable letter is correct (PalmX 2025)"),
+    Metric("probability", "share", True, "surprisal", about="probability of the correct letters among those offered"),
     Metric("brier", "score", False, "surprisal", about="sum over letters of (probability - truth)^2 (Brier 1950)"),
     Metric("ece", "share", False, "surprisal", corpus=expected_calibration_error, needs=("confidence", "accuracy"),
            vectorised=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
-    Metric("accuracy_orders", "share", True, "surprisal", about="accuracy, mean over the rotations of the options"),
-    Metric("right_in_every_order", "share", True, "surprisal", proportion=True, about="right in all rotations"),
+    Metric("accuracy_orders", "share", True, "surprisal", about="mean accuracy over the rotations of the options"),
+    Metric("right_in_every_order", "share", True, "surprisal", proportion=True, about="correct in all rotations"),
     Metric("same_in_every_order", "share", True, "surprisal", proportion=True,
-           about="one and the same option is chosen in all rotations"),
+           about="the same option is chosen in all rotations"),
     Metric("most_chosen_letter", "share", None, "surprisal", corpus=most_common_share, needs=("chosen_position",),
-           vectorised=True, about="share of the letter chosen most often: 1/n without a bias of position"),
+           vectorised=True, about="share of the letter chosen most often: 1/n without position bias"),
     Metric("baseline_letter", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
-           vectorised=True, about="accuracy of always answering with the most common right letter"),
+           vectorised=True, about="accuracy of always choosing the most common correct letter"),
 ]  # fmt: skip
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per item, its options, gold, choice and scores in the order in which the prompt shows the options.
+    """Return a row per item, with options, gold, choice and scores in the order of the options in the prompt.
 
     `option_scores` are log-likelihoods (nats) of the letters A, B, …
     """
@@ -66,7 +66,7 @@ def _row(item: Item, spans: dict) -> dict:
 
 
 def _shown(item: Item, order: list[int]) -> dict:
-    """The item with its options in the order of their letters."""
+    """Return the item with its options in the order of their letters."""
     return item | {
         "choices": [item["choices"][i] for i in order],
         "gold": sorted(order.index(i) for i in item["gold"] if i in order),
@@ -74,13 +74,13 @@ def _shown(item: Item, order: list[int]) -> dict:
 
 
 def _choice(role: str) -> Role | None:
-    """The role of an option's letter; None for any other, and for an item that is not evaluated."""
+    """Parse the role of an option's letter; None for any other role, and for a skipped item."""
     parsed = None if skipped_reason(role) is not None else Role.parse(role)
     return parsed if parsed and parsed.kind == "choice" else None
 
 
 def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
-    """Order sensitivity; {} where the options were shown in one order only, or an order could not be scored."""
+    """Return the values of order sensitivity; {} if there is one order only, or an order could not be scored."""
     rotations = sorted({role.rotation for text in spans if (role := _choice(text))})
     if len(rotations) < 2:
         return {}

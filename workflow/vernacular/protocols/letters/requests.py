@@ -1,9 +1,9 @@
-"""letters: which option's letter does the model put after the question? The layout of PalmX 2025, to the byte:
+"""letters: requests for each option's letter after the question, with exactly the prompt of PalmX 2025:
 
     {question}\\n\\nA. {first}\\nB. {second}\\n…\\nالجواب:        and then " A", " B", …
 
-with the answer cue of each language and the passage, where there is one, before the question. A request per letter;
-they share their context, so a model reads it once. `permutations: n` also asks the options in n - 1 rotations.
+with the answer cue of each language, and the passage, if any, before the question. There is one request per letter;
+they share their context, which is therefore computed once. `permutations: n` adds n - 1 rotations of the options.
 """
 
 import string
@@ -14,7 +14,7 @@ from vernacular.types import Item, Request, Role
 
 
 def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
-    """A demonstration as text and as chat turns."""
+    """Return a few-shot example as text and as chat turns."""
     order = shown_order(item, setting.layout, setting.seed)
     text = prompt(item, [item["choices"][i] for i in order], setting.labels["letter"])
     letter = string.ascii_uppercase[order.index(answer_index(item))]
@@ -22,14 +22,14 @@ def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Roles "choice:i" (option i of the item, by the letter it is shown at) and "choice:i@p" in rotation p > 0."""
+    """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0."""
     order = shown_order(item, setting.layout, setting.seed)
     if len(order) < 2:
         return [unasked(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
         return [unasked(item, "neither context nor question")]
     if len(order) > 26:
-        return [unasked(item, f"{len(order)} options, more than there are letters")]
+        return [unasked(item, f"expected at most 26 options, got {len(order)}")]
     rows = []
     for rotation in range(min(max(int(setting.options.get("permutations", 1)), 1), len(order))):
         shown = order[rotation:] + order[:rotation]
@@ -42,7 +42,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
 
 
 def prompt(item: Item, options: list[str], cue: str) -> str:
-    """The PalmX prompt; a fifth and later option get their letters too (the script would print "5.")."""
+    """Return the PalmX prompt; options after the fourth have letters as well (in the PalmX script, "5.")."""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
     head = "\n\n".join(part for part in (item["context"], item["question"]) if part)
     return f"{head}\n\n{lines}\n{cue}"

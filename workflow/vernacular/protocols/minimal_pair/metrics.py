@@ -1,6 +1,6 @@
-"""minimal_pair (BLiMP, MultiBLiMP, Global PIQA, story endings): is the good text likelier than the bad one?
+"""minimal_pair (BLiMP, MultiBLiMP, Global PIQA, story endings): comparison of the good text with the bad one.
 
-"Bare" numbers are those of the texts without their context, as Simil-Eval scores Global PIQA.
+"Bare" values are those of the texts without their context, as Simil-Eval scores Global PIQA.
 """
 
 from vernacular.metrics.choice import choose, correct_options
@@ -11,7 +11,7 @@ from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
-           about="the good text is likelier; a tie is not (Warstadt et al. 2020)"),
+           about="the good text is more probable; a tie counts as incorrect (Warstadt et al. 2020)"),
     Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="by log-likelihood per token"),
     Metric("accuracy_char", "share", True, "surprisal", proportion=True, about="by log-likelihood per character"),
     Metric("accuracy_byte", "share", True, "surprisal", proportion=True, about="by log-likelihood per UTF-8 byte"),
@@ -25,12 +25,12 @@ METRICS = [
     Metric("accuracy_bare", "share", True, "surprisal", proportion=True, about="accuracy without the context"),
     Metric("difsur_bare", "percent", True, "surprisal", corpus=difsur_of_pairs,
            needs=("surprisal_good_bare", "surprisal_bad_bare"), vectorised=True,
-           about="difsur without the context (Simil-Eval's number for Global PIQA)"),
+           about="difsur without the context (Simil-Eval's metric of Global PIQA)"),
 ]  # fmt: skip
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per pair; with more than two texts "bad" is the likeliest wrong one and "good" the likeliest right one."""
+    """Return a row per item; of several, "good" and "bad" are the most probable correct and incorrect text."""
     rows = []
     for item, spans in asked(items, requests, scores):
         n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
@@ -49,7 +49,7 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
 
 
 def _surprisals(scored: list[float] | None, right: list[int], suffix: str) -> dict[str, float]:
-    """Surprisal (nats) of the likeliest right and the likeliest wrong text; {} where either is missing."""
+    """Return the surprisal (nats) of the most probable correct and incorrect text; {} if either is missing."""
     good = [score for i, score in enumerate(scored or ()) if i in right]
     bad = [score for i, score in enumerate(scored or ()) if i not in right]
     if not good or not bad:

@@ -1,7 +1,6 @@
-"""minimal_pair: which of two texts (good and bad sentence, two endings, two solutions) is likelier?
+"""minimal_pair: requests for two or more texts (good and bad sentence, two endings, two solutions).
 
-Where the item has a context the texts are scored after it, and a second time without it ("bare"), as Simil-Eval scores
-Global PIQA.
+If the item has a context, the texts are scored after it and also without it ("bare"), as Simil-Eval scores Global PIQA.
 """
 
 from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, scored, unasked
@@ -9,7 +8,7 @@ from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Roles "choice:i", and "bare:i" where there is a context; the span is the text with its leading blank."""
+    """Return requests "choice:i" and, with a context, "bare:i"; the span is the text with its leading space."""
     context = "\n".join(part for part in (item["context"], item["question"]) if part.strip())
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
         return [unasked(item, "fewer than two texts to compare")]

@@ -1,4 +1,4 @@
-"""options: the log-probability of each option's text after the question."""
+"""options: log-probability of each option's text after the question."""
 
 from vernacular.protocols.declaration import Protocol
 

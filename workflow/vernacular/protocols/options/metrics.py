@@ -1,4 +1,4 @@
-"""options: the log-likelihood of each option's text after the question, plain, normalised, and minus its own."""
+"""options: log-likelihood of each option's text after the question: plain, normalized, and as mutual information."""
 
 from vernacular.metrics.choice import choose, correct_options, margin, probabilities
 from vernacular.metrics.metric import Metric
@@ -7,7 +7,7 @@ from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
-           about="the likeliest option is a right one (lm-eval's acc)"),
+           about="the most probable option is correct (lm-eval's acc)"),
     Metric("accuracy_token", "share", True, "surprisal", proportion=True, about="by log-likelihood per token"),
     Metric("accuracy_char", "share", True, "surprisal", proportion=True,
            about="by log-likelihood per character (lm-eval's acc_norm)"),
@@ -16,13 +16,13 @@ METRICS = [
     Metric("accuracy_pmi", "share", True, "surprisal", proportion=True,
            about="by log-likelihood minus that after the cue alone (Holtzman et al. 2021; lm-eval's acc_mutual_info)"),
     Metric("probability", "share", True, "surprisal",
-           about="probability of the right options among all (TruthfulQA's MC2)"),
-    Metric("surprisal_right", "nats", False, "surprisal", about="surprisal of the likeliest right option"),
+           about="probability of the correct options among all (TruthfulQA's MC2)"),
+    Metric("surprisal_right", "nats", False, "surprisal", about="surprisal of the most probable correct option"),
 ]  # fmt: skip
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per item; `option_scores` are plain log-likelihoods (nats), and so is the choice shown."""
+    """Return a row per item; `option_scores` are plain log-likelihoods (nats), which decide the choice."""
     return [_row(item, spans) for item, spans in asked(items, requests, scores)]
 
 
@@ -33,7 +33,7 @@ def _row(item: Item, spans: dict) -> dict:
     prompt = spans["choice:0"].before if "choice:0" in spans else None
     if scores is None:
         return result(item, spans, values={}, choice=choice, prompt=prompt)
-    # lengths of the options as the dataset writes them, as in lm-eval: the space before an option is not part of it
+    # lengths of the options as written in the dataset, as in lm-eval: without the space before an option
     values = by_unit(spans, "choice", n, right, texts=item["choices"])
     if alone:
         pmi = [after - before for after, before in zip(scores, alone, strict=True)]

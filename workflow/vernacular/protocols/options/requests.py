@@ -1,4 +1,4 @@
-"""options: how likely is the text of each option after the question? The options themselves are not shown.
+"""options: requests for each option's text after the question; the prompt does not list the options.
 
 Each option is also scored after the answer cue alone, for pointwise mutual information (Holtzman et al. 2021).
 """
@@ -9,13 +9,13 @@ from vernacular.types import Item, Request
 
 
 def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
-    """A demonstration as text and as chat turns."""
+    """Return a few-shot example as text and as chat turns."""
     text = query(item, setting.layout, setting.labels, None)
     return demonstration(text, answer(item), setting.language), [turn("user", text), turn("assistant", answer(item))]
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Roles "choice:i" (option i after the question) and "uncond:i" (after the cue alone, without demonstrations)."""
+    """Return requests: "choice:i" (option i after the question), "uncond:i" (after the cue only, without examples)."""
     if len(item["choices"]) < 2:
         return [unasked(item, "fewer than two options")]
     if not (item["context"] or item["question"]):

@@ -1,10 +1,10 @@
-"""target_word (Grew-TSE): word forms in the place of a masked word."""
+"""target_word (Grew-TSE): log-probabilities of word forms that replace a masked word."""
 
 from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
     options={
-        "mask_token": str,  # how the file writes the masked word
+        "mask_token": str,  # representation of the masked word in the file
         "evaluation_type": ("token-level", "sentence-level", "both"),
         "task_type": ("mlm", "ntp", "both"),
         **PLL,

@@ -1,7 +1,8 @@
-"""target_word: the measures of Grew-TSE's evaluator, for any number of forms, the first right, with its faults mended.
+"""target_word: the metrics of Grew-TSE's evaluator for any number of forms, of which the first is correct.
 
-Per item everything is in nats; the metrics are shown in bits, as there. "Wrong" is the mean over the wrong forms. The
-measures without suffix are those of the form in its sentence (token-level), `_sentence` those of the whole sentence.
+Values per item are in nats, metrics in bits, as in Grew-TSE. "Wrong" is the mean over the incorrect forms. Metrics
+without suffix are those of the form in its sentence (token-level), those with `_sentence` of the complete sentence.
+Differences from Grew-TSE are listed in `interop/grew_tse.py`.
 """
 
 import math
@@ -17,17 +18,17 @@ TOP_K = 100  # of `topk_entropy` in the scores
 
 
 def bits(nats: np.ndarray) -> np.ndarray:
-    """Mean over items (…, n) of a value in nats, in bits."""
+    """Return the mean over items (…, n) of values in nats, in bits."""
     return nats.mean(-1) / math.log(2)
 
 
 def average_surprisal_difference(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """ASD in bits: mean surprisal of wrong forms minus that of right forms (nats in)."""
+    """Compute ASD in bits: mean surprisal of incorrect forms minus that of correct forms (both in nats)."""
     return bits(wrong) - bits(right)
 
 
 def normalised_difference(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """(U - G) / G of mean surprisals, a ratio without unit.
+    """Compute (U - G) / G of mean surprisals, a ratio.
 
     >>> float(normalised_difference(np.array([2.0, 4.0]), np.array([5.0, 4.0])))
     0.5
@@ -41,31 +42,31 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
     pair = {"needs": (right, wrong), "vectorised": True}
     return [
         Metric(f"accuracy{suffix}", "share", True, "surprisal", proportion=True, headline=not suffix,
-               about=f"the right form is likelier than every other ({level})"),
+               about=f"the correct form is more probable than all others ({level})"),
         Metric(f"asd{suffix}", "bits", True, "surprisal", corpus=average_surprisal_difference, **pair,
-               about=f"average surprisal difference, wrong minus right forms ({level}; Grew-TSE)"),
+               about=f"average surprisal difference, incorrect minus correct forms ({level}; Grew-TSE)"),
         Metric(f"asd_normalised{suffix}", "ratio", True, "surprisal", corpus=normalised_difference, **pair,
-               about=f"(wrong - right) / right of mean surprisals ({level}; Grew-TSE)"),
+               about=f"(incorrect - correct) / correct of mean surprisals ({level}; Grew-TSE)"),
         Metric(right, "bits", False, "surprisal", corpus=bits, needs=(right,), vectorised=True,
-               about=f"mean surprisal of right forms ({level})"),
+               about=f"mean surprisal of correct forms ({level})"),
         Metric(wrong, "bits", None, "surprisal", corpus=bits, needs=(wrong,), vectorised=True,
-               about=f"mean surprisal of wrong forms ({level})"),
+               about=f"mean surprisal of incorrect forms ({level})"),
     ]  # fmt: skip
 
 
 METRICS = [
     *_metrics("", "token-level"),
-    Metric("probability", "share", True, "surprisal", about="mean probability of right forms"),
+    Metric("probability", "share", True, "surprisal", about="mean probability of correct forms"),
     Metric("entropy", "bits", None, "surprisal", corpus=bits, needs=("entropy",), vectorised=True,
-           about="entropy of the whole vocabulary at the form's first token"),
+           about="entropy over the vocabulary at the form's first token"),
     Metric("certainty", "share", None, "surprisal",
-           about=f"1 - H / ln {TOP_K}, H the entropy of the {TOP_K} likeliest tokens (Grew-TSE divides by ln |V|)"),
+           about=f"1 - H / ln {TOP_K}, H the entropy of the {TOP_K} most probable tokens (Grew-TSE divides by ln |V|)"),
     *_metrics("_sentence", "sentence-level"),
 ]  # fmt: skip
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """A row per item; `option_scores` are log-likelihoods (nats) of forms, of sentences where forms were not asked."""
+    """Return a row per item; `option_scores`: log-likelihoods (nats) of forms, or of sentences without form scores."""
     rows = []
     for item, spans in asked(items, requests, scores):
         n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
@@ -104,6 +105,6 @@ def _level(logprob: list[float] | None, right: list[int], suffix: str) -> dict[s
 
 
 def _entropies(score: dict) -> dict[str, float | None]:
-    """Entropies (nats) at the first token of the form, and the certainty made of the second; None where not asked."""
+    """Return entropies (nats) at the form's first token, and the certainty from the top-k entropy; None if missing."""
     full, top = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
     return {"entropy": full, "topk_entropy": top, "certainty": None if top is None else 1 - top / math.log(TOP_K)}

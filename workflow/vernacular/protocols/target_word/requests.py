@@ -1,7 +1,7 @@
-"""target_word (Grew-TSE's evaluator): word forms in the place of a masked word, the first form being the right one.
+"""target_word (Grew-TSE's evaluator): requests for word forms that replace a masked word; the first form is correct.
 
-The sentence is filled and read whole. `token-level` scores the form in it, `sentence-level` all of it; a causal model
-(`ntp`) and a masked one (`mlm`) answer the same requests, each in its own way.
+The model reads the complete filled sentence. `token-level` scores the form in it, `sentence-level` the sentence. Causal
+(`ntp`) and masked (`mlm`) models have the same requests.
 """
 
 import re
@@ -11,12 +11,12 @@ from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Roles "token:i" and "sentence:i" for form i, by `evaluation_type`; the former with entropies and ranks."""
+    """Return requests "token:i" (with entropies and ranks) and "sentence:i" for form i, by `evaluation_type`."""
     mask = setting.options.get("mask_token")
     pattern = re.compile(re.escape(mask)) if mask else MASK
     place = one(pattern, item["context"])
     if place is None:
-        return [unasked(item, f"{len(pattern.findall(item['context']))} masked words in the text, not one")]
+        return [unasked(item, f"expected one masked word in the text, got {len(pattern.findall(item['context']))}")]
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
         return [unasked(item, "fewer than two forms, or an empty one")]
     level = setting.options.get("evaluation_type", "both")

@@ -1,7 +1,7 @@
-"""verbatim_match: lm-eval's exact_match, for items that bring that tool's wording along (data/lm_eval).
+"""verbatim_match: lm-eval's exact_match, for items with the prompt text of that tool (data/lm_eval).
 
-Theirs compares what was generated before the first stop string, outer blanks and all, with the right answers, letter by
-letter; but for the filters and the exceptions that the task's file names.
+It compares the text generated before the first stop string, including surrounding whitespace, with the correct answers,
+character by character, after the filters and with the options that the task file specifies.
 """
 
 import json
@@ -14,14 +14,14 @@ from vernacular.types import Item
 
 METRICS = [
     Metric("verbatim_match", "share", True, "similarity", proportion=True,
-           about="the answer is a right one letter by letter, as the task's file has it (lm-eval's exact_match)"),
+           about="exact match of the response, with the options of the task file (lm-eval's exact_match)"),
 ]  # fmt: skip
 
 _FILTERS = {"remove_whitespace": str.lstrip, "lowercase": str.lower, "uppercase": str.upper}
 
 
 def values(item: Item, raw: str | None) -> dict[str, float]:
-    """{"verbatim_match": 0 or 1} of an item with lm-eval's wording and a known answer; {} of any other."""
+    """Return {"verbatim_match": 0 or 1} for an item with lm-eval's prompt text and a known answer, else {}."""
     known = extra(item)
     if raw is None or "ask" not in known or "targets" not in known:
         return {}
@@ -36,7 +36,7 @@ def values(item: Item, raw: str | None) -> dict[str, float]:
 
 
 def cut(raw: str, until: list[str]) -> str:
-    """What was generated before the first stop string.
+    """Return the text before the first stop string.
 
     >>> cut(" 42\\nQ: next", ["\\n"])
     ' 42'
@@ -47,7 +47,7 @@ def cut(raw: str, until: list[str]) -> str:
 
 
 def compared(text: str, options: dict) -> str:
-    """`text` less what the options of exact_match say to ignore (as Hugging Face's `evaluate` has them).
+    """Return `text` without the parts that the options of exact_match ignore (as in Hugging Face's `evaluate`).
 
     >>> compared("Yes, 2!", {"ignore_case": True, "ignore_punctuation": True, "ignore_numbers": True})
     'yes '

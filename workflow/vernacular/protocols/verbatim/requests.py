@@ -1,10 +1,10 @@
-"""verbatim: the wording that the source of a task brings along (lm-evaluation-harness), asked to the byte.
+"""verbatim: requests with exactly the prompt text that the source of a task provides (lm-evaluation-harness).
 
-The model reads description, solved examples and query as one string, and then what is scored or generated:
+The model reads description, few-shot examples and query as one string, followed by the scored or generated text:
 
     {before}{example}…{query}{delimiter}{option}
 
-As in lm-eval, blanks at the end of the context are scored with what follows. Items: see data/lm_eval/items.py.
+As in lm-eval, whitespace at the end of the context is scored with the following text. Items: data/lm_eval/items.py.
 """
 
 import json
@@ -18,9 +18,9 @@ from vernacular.types import Item
 
 
 def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shots: int) -> tuple[list[dict], list[str]]:
-    """(rows per REQUESTS, item ids of the solved examples that were shown), each item with examples of its own.
+    """Return (rows per REQUESTS, item IDs of all few-shot examples); examples are sampled for each item.
 
-    Raises ConfigError where there are too few rows to draw `shots` from.
+    Raises ConfigError if there are too few rows for `shots`.
     """
     evaluated = [item for item in items if not item["demonstration"]]
     pool = sorted((item for item in items if item["demonstration"]), key=lambda item: item["source_row"])
@@ -40,7 +40,7 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
         examples = [pool[place] for place in drawn[item["source_row"]]]
         cannot = [reason for e in examples if (reason := extras[e["item_id"]].get("cannot"))]
         if cannot:
-            rows.append(unasked(item, f"one of its solved examples cannot be shown ({cannot[0]})"))
+            rows.append(unasked(item, f"one of its few-shot examples is invalid ({cannot[0]})"))
             continue
         before = extras[item["item_id"]].get("before", "")
         own = replace(setting, demonstrations=tuple(filter(None, (before, *(e["context"] for e in examples)))))
@@ -50,10 +50,10 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
 
 
 def _requests(item: Item, extra: dict, ask: dict, setting: Setting, protocol: str) -> list[dict]:
-    """Roles as in the protocol: "choice:i" (and "uncond:i" for acc_mutual_info), "word", or "answer"."""
+    """Return requests with the protocol's roles: "choice:i" ("uncond:i" for acc_mutual_info), "word", or "answer"."""
     if PROTOCOLS[protocol].generates:
         if not setting.prefix + item["context"]:
-            return [unasked(item, "an empty prompt")]
+            return [unasked(item, "empty prompt")]
         kwargs = {"stop": ask["until"], "max_new_tokens": ask["max_gen_toks"]}
         return [generated(item, item["context"], setting=setting, turns=None, **kwargs)]
     if PROTOCOLS[protocol].external == "word":
@@ -72,14 +72,16 @@ def _requests(item: Item, extra: dict, ask: dict, setting: Setting, protocol: st
 
 
 def _scored(item: Item, role: str, context: str, span: str, setting: Setting) -> dict:
-    """A request for `span`, and for the blanks that the context before it ends in."""
+    """Return a request for `span` and the whitespace at the end of its context."""
     start = len((setting.prefix + context).rstrip())
     return spanned(item, role, context + span, start, setting=setting)
 
 
 def check(task: dict, *, protocol: str, style: str) -> None:
-    """Raises ConfigError for what a task with its own wording cannot be asked."""
+    """Raise ConfigError if a task with its own prompt text does not support the protocol or style."""
     if style != "default":
-        raise ConfigError(f'Task {task["task"]} has its own wording and no style "{style}"; leave styles out.')
+        raise ConfigError(f'Task {task["task"]}: has its own prompt text and no style "{style}". Omit styles.')
     if not PROTOCOLS[protocol].own_wording:
-        raise ConfigError(f'Task {task["task"]} has its own wording, which "{protocol}" cannot ask.')
+        raise ConfigError(
+            f'Task {task["task"]}: has its own prompt text, which the protocol "{protocol}" does not support.'
+        )
