@@ -71,7 +71,7 @@ def _run(args) -> int:
         print(f"{args.verb}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
     except BaseException as error:
-        if isinstance(error, OSError) and (refused := refusal(error)):
+        if refused := refusal(error):
             return _fail(args, refused)
         if not is_contained(error):
             raise

@@ -6,94 +6,122 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ArtifactError, DataError, UserError, first_line, is_contained, refusal
+from vernacular.core.errors import ArtifactError, DataError, UserError, counted, first_line, is_contained, refusal
 
 log = logging.getLogger("vernacular")
 
 _KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
 
 
-def make_each(args, specs: dict[str, dict], current: Callable, make: Callable, fail: Callable) -> tuple[int, int, int]:
-    """Make the files of a job, `args.out/{name}.parquet`, one after the other; retain those that are up to date.
+class Batch(ABC):
+    """The files of a job, `args.out/{name}.parquet`, made one after the other; those that are up to date are retained.
 
     A failure (an unavailable dataset, an exception of any class, a process that was killed in every attempt) affects
     its own file only.
 
     Args:
-        specs: name -> the inputs of its file.
-        current: (path, spec) -> whether the file at `path` was made from `spec`.
-        make: (path, spec) -> one line about the file it wrote.
-        fail: (path, spec, reason) -> one line about the file it wrote, which states the reason.
-
-    Returns:
-        The numbers of files that were made, were up to date, and failed.
-
-    Raises:
-        ArtifactError: An input is damaged.
-        WriteError, OSError: A file cannot be written, for example because the disk is full.
+        args: Arguments of the command.
+        key: Where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all.
     """
-    attempts = Attempts(args)
-    attempts.begin()
-    given_up = attempts.given_up()
-    made, kept, failed = 0, 0, 0
-    try:
-        for name, spec in specs.items():
-            path = args.out / f"{name}.parquet"
-            if _is_current(current, path, spec):
-                os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
-                kept += 1
-                continue
-            started = time.perf_counter()
-            reason = given_up.get((name,))
-            if reason is None:
-                attempts.working(name)
-                try:
-                    line = make(path, spec)
-                except DataError as error:
-                    reason = str(error)
-                except BaseException as error:
-                    if isinstance(error, UserError) or not is_contained(error) or _is_refusal(error):
-                        raise
-                    log.exception("unexpected")
-                    reason = f"{type(error).__name__}: {first_line(error)}"
-            if reason is None:
-                made += 1
-                log.info(line)
-                if (seconds := time.perf_counter() - started) > 1:  # a download, or a large dataset
-                    print(f"{line} ({seconds:.1f} s)", flush=True)
-            else:
-                failed += 1
-                line = fail(path, spec, reason)
-                log.error(line)
-                print(line, file=sys.stderr, flush=True)
-    finally:  # runs unless the process is killed
-        attempts.end()
-    return made, kept, failed
+
+    noun: str  # of a file's content, for the summary: "dataset"
+    made, failed = "made", "failed"  # what happened to it
+
+    def __init__(self, args, key: str):
+        self.args = args
+        shared = {name: value for name, value in args.spec.items() if name != key}
+        self.specs = {name: {**shared, **spec} for name, spec in args.spec[key].items()}
+
+    @abstractmethod
+    def is_current(self, metadata: dict, spec: dict) -> bool:
+        """Return whether the file with this metadata was made from `spec`."""
+
+    @abstractmethod
+    def make(self, path: Path, spec: dict) -> str:
+        """Write a file; return one line about it."""
+
+    @abstractmethod
+    def fail(self, path: Path, spec: dict, reason: str) -> str:
+        """Write a file without rows that states the reason; return one line about it."""
+
+    def run(self) -> str:
+        """Make the files that are not up to date; return a summary of one line.
+
+        Raises:
+            ArtifactError: An input is damaged.
+            WriteError, OSError: A file cannot be written, for example because the disk is full.
+        """
+        attempts = Attempts(self.args)
+        attempts.begin()
+        given_up = attempts.given_up()
+        counts = Counter()
+        try:
+            for name, path, spec in self._files():
+                if self._is_current(path, spec):
+                    os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
+                    counts["up to date"] += 1
+                elif reason := given_up.get((name,)):
+                    counts[self.failed] += 1
+                    self._report_failure(path, spec, reason)
+                else:
+                    attempts.working(name)
+                    counts[self._try(path, spec)] += 1
+        finally:  # runs unless the process is killed
+            attempts.end()
+        more = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed) if counts[outcome]]
+        return ", ".join([f"{counted(counts[self.made], self.noun)} {self.made}", *more])
+
+    def fail_rest(self, reason: str) -> str:
+        """Write files that state `reason` for all that `run` has not made; return one line for each."""
+        lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
+        Attempts(self.args).end()
+        return "\n".join(lines)
+
+    def _files(self) -> Iterator[tuple[str, Path, dict]]:
+        return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
+
+    def _is_current(self, path: Path, spec: dict) -> bool:
+        try:
+            metadata = artifacts.metadata(path) if path.exists() else {"unavailable": "not made yet"}
+            return "unavailable" not in metadata and self.is_current(metadata, spec)
+        except ArtifactError:
+            return False
+
+    def _try(self, path: Path, spec: dict) -> str:
+        """Return the outcome of a file, `made` or `failed`."""
+        started = time.perf_counter()
+        try:
+            line = self.make(path, spec)
+        except DataError as error:
+            self._report_failure(path, spec, str(error))
+            return self.failed
+        except BaseException as error:
+            if isinstance(error, UserError) or not is_contained(error) or refusal(error):
+                raise
+            log.exception("unexpected")
+            self._report_failure(path, spec, f"{type(error).__name__}: {first_line(error)}")
+            return self.failed
+        log.info(line)
+        if (seconds := time.perf_counter() - started) > 1:  # a download, or a large dataset
+            print(f"{line} ({seconds:.1f} s)", flush=True)
+        return self.made
+
+    def _report_failure(self, path: Path, spec: dict, reason: str) -> None:
+        line = self.fail(path, spec, reason)
+        log.error(line)
+        print(line, file=sys.stderr, flush=True)
 
 
-def fail_rest(args, specs: dict[str, dict], current: Callable, fail: Callable, reason: str) -> str:
-    """Write files that state `reason` for all files that `make_each` has not made; return one line for each."""
-    paths = {name: args.out / f"{name}.parquet" for name in specs}
-    lines = [
-        fail(paths[name], spec, reason) for name, spec in specs.items() if not _is_current(current, paths[name], spec)
-    ]
-    Attempts(args).end()
-    return "\n".join(lines)
-
-
-def _is_current(current: Callable, path: Path, spec: dict) -> bool:
-    try:
-        return path.exists() and current(path, spec)
-    except ArtifactError:
-        return False
-
-
-def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, OSError) and refusal(error) is not None
+def died(args, reason: str) -> bool:
+    """Record what a job was working on when its process died; return whether to try again without it."""
+    return Attempts(args).died(reason)
 
 
 class Attempts:

@@ -1,7 +1,7 @@
 """Command `check`: validate a config file and list its evaluations."""
 
-from vernacular.commands.common import counted
 from vernacular.config import load as config
+from vernacular.core.errors import counted
 
 
 def check(args) -> str:

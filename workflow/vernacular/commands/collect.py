@@ -2,7 +2,8 @@
 
 import logging
 
-from vernacular.commands.common import asked_as, counted
+from vernacular.commands.common import asked_as
+from vernacular.core.errors import counted
 from vernacular.core.records import add_failures, failures
 from vernacular.inference.job.collect import lay_out
 

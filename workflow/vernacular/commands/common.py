@@ -9,15 +9,6 @@ from vernacular.data.schema import ITEMS
 from vernacular.types import ModelRecord
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "evaluation"), counted(0, "item"), counted(2, "match", "matches")
-    ('1 evaluation', '0 items', '2 matches')
-    """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
 def items_in(path: Path) -> list[dict]:
     return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 

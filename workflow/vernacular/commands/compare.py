@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 from tqdm import tqdm
 
-from vernacular.commands.common import counted, items_in
+from vernacular.commands.common import items_in
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.join import Reference, join
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import DataError
+from vernacular.core.errors import DataError, counted
 from vernacular.core.processes import pool
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import counted, items_in, why_missing
+from vernacular.commands.common import items_in, why_missing
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
+from vernacular.core.errors import counted
 from vernacular.interop import grew_tse, palmx, serbian_cloze
 from vernacular.interop.exports import EXPORTS
 from vernacular.metrics.schema import TASK_RESULTS

@@ -4,7 +4,9 @@ import logging
 from collections import Counter
 
 from vernacular.commands.batch import Attempts
-from vernacular.commands.common import asked_as, check_recorded, counted
+from vernacular.commands.batch import died as died  # called by cli.py
+from vernacular.commands.common import asked_as, check_recorded
+from vernacular.core.errors import counted
 from vernacular.core.records import write_asked
 from vernacular.inference.job.run import run_group
 
@@ -46,11 +48,6 @@ def infer(args) -> str:
     counts["failed"] = sum(map(len, failed.values()))
     outcomes = ", ".join(f"{counted(n, 'evaluation')} {_SHOWN.get(how, how)}" for how, n in sorted(counts.items()) if n)
     return "\n".join([*told, f"infer: {', '.join(done)}: {outcomes or 'no evaluations'}"])
-
-
-def died(args, reason: str) -> bool:
-    """Record in which evaluation the process died; return whether to try again without it."""
-    return Attempts(args).died(reason)
 
 
 def give_up(args, reason: str) -> str:

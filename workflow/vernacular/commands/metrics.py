@@ -6,9 +6,9 @@ from collections import Counter
 from tqdm import tqdm
 
 from vernacular import __version__
-from vernacular.commands.common import check_inputs, counted, items_in, why_missing
+from vernacular.commands.common import check_inputs, items_in, why_missing
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, first_line, is_contained
+from vernacular.core.errors import UserError, counted, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.metric import CHANCE, majority_baseline

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from vernacular.commands.common import check_inputs, check_recorded, counted, items_in, why_missing
+from vernacular.commands.common import check_inputs, check_recorded, items_in, why_missing
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, first_line, is_contained
+from vernacular.core.errors import UserError, counted, first_line, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES

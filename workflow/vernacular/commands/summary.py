@@ -1,8 +1,8 @@
 """Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
-from vernacular.commands.common import counted
 from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
 from vernacular.core import artifacts
+from vernacular.core.errors import counted
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide

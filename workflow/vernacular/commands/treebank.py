@@ -1,7 +1,7 @@
 """Command `treebank`: treebanks and patterns -> minimal pairs, as an explanation or as CSV."""
 
-from vernacular.commands.common import counted
 from vernacular.core import artifacts
+from vernacular.core.errors import counted
 from vernacular.data.treebank.pairs import MASK, Pairs, around
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.source import Extracted, extract

@@ -15,6 +15,7 @@ import numpy as np
 
 from vernacular.comparison.align import Items, Side
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.core.errors import counted
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_codes, resampled
 from vernacular.statistics.paired import corpus_difference, mean_differences, smallest_difference
@@ -126,10 +127,10 @@ def _note(one: Side, other: Side, known: list[np.ndarray]) -> str | None:
     parts = []
     differing = known[0] & known[1] & (one.text != other.text)
     if count := int(differing.sum()):
-        parts.append(f"{_items(count)} excluded: different prompt, options or correct answer")
+        parts.append(f"{counted(count, 'item')} excluded: different prompt, options or correct answer")
     for name, mine, theirs in (("baseline", *known), ("candidate", *known[::-1])):
         if count := int((mine & ~theirs).sum()):
-            parts.append(f"{_items(count)} with a value for the {name} only")
+            parts.append(f"{counted(count, 'item')} with a value for the {name} only")
     return "; ".join(parts) or None
 
 
@@ -219,10 +220,6 @@ def _explain(row: dict, k: int, *, spread: bool, undefined: bool) -> None:
 
 def _affordable(resamples: int, n: int) -> int:
     return max(min(resamples, FEWEST_RESAMPLES), min(resamples, DRAWS // max(1, n)))
-
-
-def _items(count: int) -> str:
-    return "1 item" if count == 1 else f"{count} items"
 
 
 def _finite(value: float) -> float | None:

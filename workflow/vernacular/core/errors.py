@@ -148,14 +148,16 @@ class WriteError(UserError):
         return type(self), (str(self), self.reason)
 
 
-def refusal(error: OSError, path=None) -> WriteError | None:
-    """Return the WriteError for `error`; None if it is not in `_ADVICE` or its path is unknown.
+def refusal(error: BaseException | None, path=None) -> WriteError | None:
+    """Return the WriteError for `error`; None if it is not an OSError in `_ADVICE`, or its path is unknown.
 
     Args:
         path: The file being written; if None, the path reported by the operating system.
     """
+    if not isinstance(error, OSError) or error.errno not in _ADVICE:
+        return None
     path = path or error.filename2 or error.filename
-    if error.errno not in _ADVICE or path is None:
+    if path is None:
         return None
     reason = os.strerror(error.errno)  # the text of pyarrow's errors is longer
     return WriteError(f"{os.fsdecode(path)}: cannot be written ({reason}). {_ADVICE[error.errno]}", reason)
@@ -170,6 +172,15 @@ def writing(path: Path | str) -> Iterator[None]:
         if (refused := refusal(error, path)) is None:
             raise
         raise refused from error
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "evaluation"), counted(0, "item"), counted(2, "match", "matches")
+    ('1 evaluation', '0 items', '2 matches')
+    """
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def log_to(path: Path | None) -> None:
@@ -194,7 +205,7 @@ class _LogFile(logging.FileHandler):
     refused = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        refused = refusal(error, self.baseFilename) if isinstance(error := sys.exc_info()[1], OSError) else None
+        refused = refusal(sys.exc_info()[1], self.baseFilename)
         if refused is None:
             super().handleError(record)
         elif not self.refused:

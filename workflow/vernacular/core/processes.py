@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
-from vernacular.core.errors import ArtifactError, UserError
+from vernacular.core.errors import ArtifactError, UserError, counted
 
 
 def pool(count: int) -> ProcessPoolExecutor:
@@ -121,8 +121,7 @@ class StopFlag:
         stored = "finished outputs are stored"
         if self.journal is not None:
             self.journal.flush()
-            count = self.journal.known
-            stored = f"{count} finished {'batch is' if count == 1 else 'batches are'} stored"
+            stored = f"{counted(self.journal.known, 'finished batch is', 'finished batches are')} stored"
         return Stopped(f"stopped by {self.name}: {stored}; the next run resumes from there.")
 
     def _look(self) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from vernacular.core.errors import ConfigError, DataError, closest
+from vernacular.core.errors import ConfigError, DataError, closest, counted
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import check_columns
@@ -222,7 +222,7 @@ def _warnings(name: str, counts: dict, example_counts: dict, expected: int | Non
         for reason, n in found["dropped"].items():
             first = found.get("first_dropped", {}).get(reason)
             where = "" if first is None else f" The first is row {first + 1} of {found['read']}."
-            warnings.append(f"{name}: {n} {noun}{'' if n == 1 else 's'} dropped ({reason}).{where}")
+            warnings.append(f"{name}: {counted(n, noun)} dropped ({reason}).{where}")
     if provenance.get("pinned") is False:
         warnings.append(f"{name}: not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file.")
     return warnings

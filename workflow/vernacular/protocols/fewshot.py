@@ -8,16 +8,12 @@ that a row's examples depend on its index.
 
 import random
 
-from vernacular.core.errors import ConfigError
+from vernacular.core.errors import ConfigError, counted
 from vernacular.core.fingerprint import fingerprint
 from vernacular.protocols.prompts import answer
 from vernacular.types import Item
 
 POOL = 32  # items from which held-out examples are sampled
-
-
-def _rows(count: int) -> str:
-    return "row" if count == 1 else "rows"
 
 
 def sample_examples(
@@ -36,7 +32,7 @@ def sample_examples(
     if len(pool) < shots or (not aside and len(usable) <= shots):
         left = "" if aside or not usable else ", and at least one item to evaluate"
         raise ConfigError(
-            f"{task}.{language}: expected at least {shots} {_rows(shots)} with a known answer as few-shot "
+            f"{task}.{language}: expected at least {counted(shots, 'row')} with a known answer as few-shot "
             f"examples{left}, got {len(pool)}. Set a smaller value of shots."
         )
     drawn = pool[:shots]
@@ -77,7 +73,7 @@ def sample_as_lm_eval(
         return {place: [] for place in rows}
     needed = shots + (exclude and not first)
     if len(pool) < needed:
-        raise ConfigError(f"{task}: expected at least {needed} {_rows(needed)} for shots: {shots}, got {len(pool)}.")
+        raise ConfigError(f"{task}: expected at least {counted(needed, 'row')} for shots: {shots}, got {len(pool)}.")
     stream = random.Random(SEED + seed)
     every = range(len(pool))
     drawn = {}
@@ -92,7 +88,7 @@ def sample_as_lm_eval(
                 found = stream.sample([at for at in every if pool[at] != own], shots)
         if len(found) < shots:
             raise ConfigError(
-                f"{task}: expected {shots} {_rows(shots)} different from the evaluated one, got {len(found)}."
+                f"{task}: expected {counted(shots, 'row')} different from the evaluated one, got {len(found)}."
             )
         if place in rows:
             drawn[place] = found[:shots]

@@ -8,6 +8,7 @@ from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.errors import counted
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary.cells import (
     BOLD,
@@ -48,7 +49,7 @@ def in_words(row: dict) -> str:
         text = f"Not tested: {change(difference, unit)}."
     else:
         least = _number(row["smallest_difference"])
-        items = "1 item" if row["n"] == 1 else f"{row['n']} items"
+        items = counted(row["n"], "item")
         detectable = f"; minimum detectable difference with {items}: {_size(least, unit)}" if least is not None else ""
         text = f"No significant difference ({change(difference, unit)}){detectable}."
     return text if not row["note"] else f"{text} Note: {row['note'].rstrip('.')}."

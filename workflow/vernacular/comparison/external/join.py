@@ -15,7 +15,7 @@ from vernacular.comparison.external.judge import JUDGED, LEAST, Matched, match, 
 from vernacular.comparison.external.lm_eval_samples import is_sample, samples_in, shots_of
 from vernacular.comparison.external.results import Answer, answers_in, files_in, rows_in
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError, DataError, closest
+from vernacular.core.errors import ArtifactError, DataError, closest, counted
 from vernacular.core.paths import display_path
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
@@ -147,7 +147,7 @@ def _joined(
     if not tables and refused:
         notes = [max(refused)[1]]
     elif not tables:
-        count = "1 result" if len(answers) == 1 else f"{len(answers)} results"
+        count = counted(len(answers), "result")
         shown = "" if shots is None else f" ({shots}-shot)"
         notes = [f"{display_path(file)}: no evaluation matches results of this type{shown}; {count} not used."]
     return tables, notes
@@ -195,9 +195,7 @@ def _told(file: Path, evaluation: str, matched: Matched) -> str:
     rest = {"unmatched": matched.unmatched, "ambiguous": matched.ambiguous, "repeated": matched.repeated}
     more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
     told = f"{display_path(file)}: {len(matched.answers)} of {matched.n_answers} results match "
-    return f"{told}the {'1 item' if matched.n_items == 1 else f'{matched.n_items} items'} of {evaluation}" + (
-        f" ({more})" if more else ""
-    )
+    return f"{told}the {counted(matched.n_items, 'item')} of {evaluation}" + (f" ({more})" if more else "")
 
 
 def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vernacular.core import hub_snapshot
-from vernacular.core.errors import DataError
+from vernacular.core.errors import DataError, counted
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import display_path
 from vernacular.data.treebank import source
@@ -39,14 +39,12 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     ]
     if found.mismatches:
         warnings.append(
-            f"{called(source)}: {_sentence_count(len(found.mismatches))} with a `# text` that differs from the "
+            f"{called(source)}: {counted(len(found.mismatches), 'sentence')} with a `# text` that differs from the "
             f"tokens ({', '.join(found.mismatches[:3])}{', …' if len(found.mismatches) > 3 else ''}); "
             "the tokens are used."
         )
     for name, reasons in found.unused.items():
-        warnings += [
-            f"{name}: {n} {'line' if n == 1 else 'lines'} dropped ({reason})." for reason, n in reasons.items()
-        ]
+        warnings += [f"{name}: {counted(n, 'line')} dropped ({reason})." for reason, n in reasons.items()]
     return (
         _sentences(found.rows) if source["each"] == "sentence" else found.rows,
         [],
@@ -65,13 +63,9 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     )
 
 
-def _sentence_count(count: int) -> str:
-    return "1 sentence" if count == 1 else f"{count} sentences"
-
-
 def _nothing(found) -> str:
     return "; ".join(
-        f"{p.pattern['pattern']}: {p.targets} {'word' if p.targets == 1 else 'words'} matched the target, "
+        f"{p.pattern['pattern']}: {counted(p.targets, 'word')} matched the target, "
         f"{p.related} with related words" + "".join(f", {n} {reason}" for reason, n in p.left_out.items())
         for p in found.pairs
     )
