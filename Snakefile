@@ -30,11 +30,11 @@ include: "workflow/rules/summary.smk"
 rule all:
     default_target: True
     input:
-        rules.complete.output,
+        rules.verify.output,
         rules.summary.output,
         rules.compare.output,
         rules.report.output,
         expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
-        expand(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT), model=CONFIG.models),
+        expand(of_each("results/exports/{{model}}/{evaluation}", settings.EXPORTED), model=CONFIG.models),
     message:
         "all: all configured results are complete"

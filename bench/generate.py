@@ -28,14 +28,14 @@ def requests(language: str, style: str, shots: int, items: int) -> list[dict]:
     """Build generation requests of the OpenBookQA samples; rotated options give more items than there are samples."""
     task = load_task(WORKFLOW / "tasks" / "openbookqa.yaml")
     found, _ = load_items(task, language, source="samples")
-    asked = [item for item in found if not item["demonstration"]]
+    asked = [item for item in found if not item["few_shot"]]
     rotated = []
     for turn in range(-(-items // len(asked))):
         for item in asked:
             choices = item["choices"][turn:] + item["choices"][:turn]
             gold = [(i - turn) % len(choices) for i in item["gold"]]
             rotated.append({**item, "item_id": f"{item['item_id']}@{turn}", "choices": choices, "gold": gold})
-    drawn = [item for item in found if item["demonstration"]]
+    drawn = [item for item in found if item["few_shot"]]
     settings = {"language": language, "protocol": "generation", "shots": shots, "seed": 0, "style": style}
     return build(drawn + rotated[:items], task, **settings, options={})[0]
 
@@ -80,7 +80,7 @@ def main() -> None:
     print(f"{len(rows)} items, {args.shots} shots, {args.style}: ratio min {min(ratios):.1f}, ", end="")
     print(f"median {statistics.median(ratios):.1f}; {metadata['counters']}; {metadata['engine']['strategies']}")
     if greedy:
-        answers = ours.column("answer").to_pylist()
+        answers = ours.column("output").to_pylist()
         cut = [answer_of(text, ["\n"], after_blank=False) for text in theirs]
         # Vernacular's limit may differ from 20 tokens: the shorter text must be a prefix of the longer one
         same = [a.startswith(b) or b.startswith(a) for a, b in zip(answers, cut, strict=True)]

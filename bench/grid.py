@@ -3,7 +3,7 @@
     python bench/grid.py [--parameters 7e9]
 
 Prompts are built from the samples as in a real run; their characters per item, times the rows of the full dataset
-(`expected_rows` of the task file), give the number of tokens. See docs/scale.md.
+(`expected_rows` of the task file), give the number of tokens. See docs/resources.md.
 """
 
 import argparse

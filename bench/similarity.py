@@ -40,9 +40,9 @@ def evaluation(items: int, turn: int) -> tuple[list[dict], list[dict], list[dict
         choices = [" ".join(draw.choices(words, k=draw.randint(2, 12))) for _ in range(4)]
         answer = " ".join([*draw.choice(choices).split()[: draw.randint(1, 12)], *draw.choices(words, k=2)])
         rows.append({"item_id": str(i), "choices": choices, "gold": [0], "target": None})
-        asked.append({"item_id": str(i), "role": "answer", "kind": "generate", "prefix": "", "text": "Answer:"})
-        same = {"item_id": str(i), "role": "answer", "rendered": None, "flag": None}
-        given.append(same | {"raw": answer, "answer": answer})
+        asked.append({"item_id": str(i), "role": "response", "kind": "generate", "prefix": "", "text": "Answer:"})
+        same = {"item_id": str(i), "role": "response", "rendered": None, "flags": None}
+        given.append(same | {"raw_output": answer, "output": answer})
     return rows, asked, given
 
 
@@ -90,8 +90,8 @@ def main() -> None:
     ratios = []
     for turn in range(args.repeats):
         rows, asked, given = evaluation(args.items, turn)
-        pairs = [(option, g["answer"]) for row, g in zip(rows, given, strict=True) for option in row["choices"]]
-        answers = [g["answer"] for g in given]
+        pairs = [(option, g["output"]) for row, g in zip(rows, given, strict=True) for option in row["choices"]]
+        answers = [g["output"] for g in given]
         started = time.perf_counter()
         names = ["cosine", "moverscore", "bertscore"]
         found, _ = similarities(rows, given, names, encoders, requests=asked, threads=args.threads)

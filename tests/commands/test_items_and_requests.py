@@ -27,14 +27,14 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def written_by(run: Run, verb: str, edit) -> set[str]:
+def written_by(run: Run, command: str, edit) -> set[str]:
     """Names of the files that a command writes anew when its spec is edited, and leaves as they are otherwise."""
-    arguments = getattr(run, verb)("")
+    arguments = getattr(run, command)("")
     spec = json.loads(arguments[1])
     edit(spec)
     folder = Path(arguments[-1])
     before = {path: path.stat() for path in folder.glob("*.parquet")}
-    assert cli.main([verb, "--spec", json.dumps(spec), *arguments[2:]]) == 0
+    assert cli.main([command, "--spec", json.dumps(spec), *arguments[2:]]) == 0
     after = {path: path.stat() for path in folder.glob("*.parquet")}
     kept = {path for path in before if before[path].st_ino == after[path].st_ino}
     assert all(before[path].st_mtime_ns < after[path].st_mtime_ns for path in kept), "newer than the job's inputs"

@@ -17,10 +17,10 @@ def test_items_are_those_of_any_side_by_id_and_labels_are_the_first_sides_that_h
     two = [
         row("a", False, cluster="c2", category="k9"),
         row("b", 1, cluster="c9"),
-        row("é", 1, options="xyz", gold=(0, 2)),
+        row("é", 1, choices="xyz", gold=(0, 2)),
     ]
-    two.append(row("f", None, options="xyz", gold=()))
-    items, sides = align({"one": one, "two": two, "three": [row("d", None, options=(), gold=())]})
+    two.append(row("f", None, choices="xyz", gold=()))
+    items, sides = align({"one": one, "two": two, "three": [row("d", None, choices=(), gold=())]})
     assert items.ids == ["a", "b", "d", "f", "é"]
     assert items.clusters.tolist() == ["c2", "c1", None, None, None]
     assert items.categories.tolist() == ["k2", "k1", None, None, None]
@@ -34,7 +34,7 @@ def test_items_are_those_of_any_side_by_id_and_labels_are_the_first_sides_that_h
 
 @pytest.mark.parametrize(
     ("other", "same"),
-    [({}, True), ({"prompt": "?"}, False), ({"options": ("no", "yes")}, False), ({"gold": (0, 1)}, False)],
+    [({}, True), ({"prompt": "?"}, False), ({"choices": ("no", "yes")}, False), ({"gold": (0, 1)}, False)],
 )
 def test_what_was_asked_is_the_prompt_the_options_in_their_order_and_the_right_ones(other, same):
     _, sides = align({"one": [row("a", None)], "two": [row("a", None, **other)]})

@@ -34,8 +34,8 @@ def changes(was, now, evaluation):
 
 def test_lost_items_come_first_the_greatest_fall_on_top():
     found = changes(WAS, NOW, "t.gl.options.0shot")
-    assert [(each["item_id"], each["change"], each["by"]) for each in found] == [
-        ("a", "lost", 4.0), ("b", "lost", 1.0), ("c", "won", 3.0), ("e", "won", None),
+    assert [(each["item_id"], each["change"], each["margin_change"]) for each in found] == [
+        ("a", "regressed", 4.0), ("b", "regressed", 1.0), ("c", "improved", 3.0), ("e", "improved", None),
     ]  # fmt: skip
     assert found[0]["baseline_prediction"] == "yes"
     assert found[0]["candidate_prediction"] == "no"
@@ -92,7 +92,7 @@ def test_serbian_comparison_counts_as_the_result_lines_of_each_side_do():
     ]
     lines = []
     for side in sides:
-        pairs = [({"context": r["prompt"], "choices": r["options"], "gold": r["gold"]}, r) for r in side]
+        pairs = [({"context": r["prompt"], "choices": r["choices"], "gold": r["gold"]}, r) for r in side]
         lines.append([json.loads(line) for line in result_lines.files(pairs)["results.jsonl"].splitlines()])
     found = json.loads(serbian_json(*sides))
     assert found["summary"]["base_correct"] == sum(line["is_correct"] for line in lines[0])
@@ -116,18 +116,18 @@ def test_items_are_found_by_their_ids_whatever_their_order_and_whoever_else_is_t
 def test_whether_an_item_changed_is_known_without_its_scores_and_by_how_much_is_not():
     was = [
         row("a", True, scores=[-1.0, -2.0]),
-        row("b", True, options=("si", "si "), scores=[-1.0, -1.0]),
+        row("b", True, choices=("si", "si "), scores=[-1.0, -1.0]),
         row("c", True),
     ]
     now = [
         row("a", False),
-        row("b", False, options=("si", "si "), scores=[-2.0, -3.0]),
+        row("b", False, choices=("si", "si "), scores=[-2.0, -3.0]),
         row("c", False, scores=[-2.0, -1.0]),
     ]
     was.append(row("d", False) | {"option_scores": [-math.inf, -1.0]})
     now.append(row("d", True, scores=[-1.0, -2.0]))
-    assert [(each["item_id"], each["change"], each["by"]) for each in changes(was, now, "e")] == [
-        ("a", "lost", None), ("b", "lost", None), ("c", "lost", None), ("d", "won", None),
+    assert [(each["item_id"], each["change"], each["margin_change"]) for each in changes(was, now, "e")] == [
+        ("a", "regressed", None), ("b", "regressed", None), ("c", "regressed", None), ("d", "improved", None),
     ]  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def test_a_row_of_changes_to_the_letter():
     now = [row("a", False, scores=[-1.5, -1.0], cluster="c1", category="k1", gold=(0,))]
     assert changes(was, now, "t.gl.options.0shot") == [
         {
-            "evaluation": "t.gl.options.0shot", "item_id": "a", "change": "lost", "by": 1.5, "cluster_id": "c1",
-            "category": "k1", "prompt": "is it a?", "options": ["yes", "no"], "gold": [0],
+            "evaluation": "t.gl.options.0shot", "item_id": "a", "change": "regressed", "margin_change": 1.5, "cluster_id": "c1",
+            "category": "k1", "prompt": "is it a?", "choices": ["yes", "no"], "gold": [0],
             "baseline_prediction": "yes", "candidate_prediction": "no", "baseline_scores": [-1.0, -2.0],
             "candidate_scores": [-1.5, -1.0],
         }
@@ -159,7 +159,7 @@ def test_serbian_comparison_of_ties_and_failures_and_of_other_items():
         row("x", True),
         row("e", gold=()),
     ]
-    twins = {"options": ("yes", "yes"), "gold": (0,)}
+    twins = {"choices": ("yes", "yes"), "gold": (0,)}
     was.append(row("f", True, scores=[-1.0, -1.0], **twins) | {"correct": False})
     now.append(row("f", True, scores=[-1.0, -1.0], **twins))
     found = json.loads(serbian_json(was, now))
@@ -170,7 +170,7 @@ def test_serbian_comparison_of_ties_and_failures_and_of_other_items():
     assert [(each["prompt"], each["base_predicted"], each["adapter_predicted"]) for each in found["examples"]] == [
         ("is it a?", None, "yes"), ("is it b?", None, "yes"), ("is it f?", "yes", "yes"),
     ]  # fmt: skip
-    joined = [row("a", True) | {"predicted": None, "prediction": "as it was said"}]
+    joined = [row("a", True) | {"predicted_indices": None, "prediction": "as it was said"}]
     assert json.loads(serbian_json([row("a", False)], joined))["examples"][0]["adapter_predicted"] == "as it was said"
     order = {"a": 2, "b": 0, "f": 1}
     assert [each["prompt"] for each in json.loads(serbian_json(was, now, order))["examples"]] == [

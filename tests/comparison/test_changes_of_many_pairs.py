@@ -19,7 +19,7 @@ from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)
 answers = st.builds(
-    lambda right, found, prompt, options: {"right": right, "scores": found, "prompt": prompt, "options": options},
+    lambda right, found, prompt, options: {"right": right, "scores": found, "prompt": prompt, "choices": options},
     st.none() | st.booleans(),
     scores,
     st.sampled_from(["?", "!"]),
@@ -31,7 +31,7 @@ sides = st.dictionaries(st.sampled_from("abcdé😀"), answers)
 def made(of_items):
     found = []
     for item_id, answer in of_items.items():
-        one = row(item_id, answer["right"], prompt=answer["prompt"], options=answer["options"])
+        one = row(item_id, answer["right"], prompt=answer["prompt"], choices=answer["choices"])
         found.append(one | {"option_scores": answer["scores"]})
     return found
 
@@ -43,17 +43,17 @@ def plain(was, now):
         one = before.get(after["item_id"])
         if one is None or None in (one["correct"], after["correct"]) or one["correct"] == after["correct"]:
             continue
-        if any(one[name] != after[name] for name in ("prompt", "options", "gold")):
+        if any(one[name] != after[name] for name in ("prompt", "choices", "gold")):
             continue
-        right = [i for i, option in enumerate(after["options"]) if option.strip() == "yes"]
+        right = [i for i, option in enumerate(after["choices"]) if option.strip() == "yes"]
         margins = [
             None if None in (each["option_scores"] or [None]) else margin(each["option_scores"], right)
             for each in (one, after)
         ]
         by = None if None in margins else margins[1] - margins[0]
         by = None if by is None or not math.isfinite(by) else by if after["correct"] else -by
-        found.append((after["item_id"], "won" if after["correct"] else "lost", by))
-    return sorted(found, key=lambda each: (each[1] != "lost", each[2] is None, -(each[2] or 0.0), each[0]))
+        found.append((after["item_id"], "improved" if after["correct"] else "regressed", by))
+    return sorted(found, key=lambda each: (each[1] != "regressed", each[2] is None, -(each[2] or 0.0), each[0]))
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -63,7 +63,9 @@ def test_pairs_laid_out_together_change_as_each_would_alone(one, two, three):
     laid = lay_out(tables)
     for was, now in combinations(tables, 2):
         found = worst_first(changes(laid[was], laid[now], "e")).to_pylist()
-        assert [(each["item_id"], each["change"], each["by"]) for each in found] == plain(tables[was], tables[now])
+        assert [(each["item_id"], each["change"], each["margin_change"]) for each in found] == plain(
+            tables[was], tables[now]
+        )
         before, after = ({each["item_id"]: each for each in tables[side]} for side in (was, now))
         for each in found:
             assert each["baseline_scores"] == before[each["item_id"]]["option_scores"]
@@ -78,9 +80,9 @@ def run(folder, models, threads=1):
         place, note = folder / "r" / model, {"fingerprint": model}
         artifacts.write(place / "tasks" / f"{FACTS['evaluation']}.parquet", TASK_RESULTS, rows, note)
         artifacts.write(place / "metrics.parquet", METRICS, [], note)
-    spec = {"models": models, "pairs": [*combinations(models, 2)], "joined": {}}
+    spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
     spec["evaluations"] = {FACTS["evaluation"]: FACTS | {"items": "t.gl"}}
-    folders = {name: folder / name for name in ("out", "changes", "items_folder")}
+    folders = {name: folder / name for name in ("out", "changes", "items_dir")}
     said = comparing.compare(SimpleNamespace(spec=spec, results=folder / "r", threads=threads, **folders))
     files = sorted(path for path in folders["changes"].rglob("*") if path.is_file())
     return said, {path.relative_to(folder): path.read_bytes() for path in files}

@@ -30,7 +30,9 @@ def test_counts_difference_and_test_of_a_small_case():
     now = [1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
     found = only(compared(rows(was), rows(now)))
     assert found["n"] == found["n_baseline"] == found["n_candidate"] == 10
-    assert [found[name] for name in ("both_right", "both_wrong", "only_candidate", "only_baseline")] == [3, 2, 4, 1]
+    assert [
+        found[name] for name in ("both_correct", "both_incorrect", "candidate_only_correct", "baseline_only_correct")
+    ] == [3, 2, 4, 1]
     assert found["net_gain"] == 3
     assert (found["baseline_value"], found["candidate_value"]) == (0.4, 0.7)
     assert found["difference"] == pytest.approx(0.3)
@@ -55,7 +57,7 @@ def test_a_model_against_itself_finds_nothing():
         assert {each["p_value"] for each in found} <= {1.0, None}
         assert 1.0 in {each["p_value"] for each in found}
         assert all(each["difference"] in (0.0, None) for each in found)
-        assert all(each["ci_low"] is None and each["smallest_difference"] is None for each in found)
+        assert all(each["ci_low"] is None and each["minimum_detectable_difference"] is None for each in found)
         assert all(each["note"] for each in found)
 
 
@@ -73,9 +75,9 @@ def test_an_injected_improvement_is_found():
 
 
 def test_lower_is_better_turns_the_verdict():
-    was = [row(f"i{i}", surprisal_right=5.0 + i % 3) for i in range(40)]
-    now = [row(f"i{i}", surprisal_right=4.0 + i % 2) for i in range(40)]
-    found = only(compared(was, now), "surprisal_right")
+    was = [row(f"i{i}", surprisal_correct=5.0 + i % 3) for i in range(40)]
+    now = [row(f"i{i}", surprisal_correct=4.0 + i % 2) for i in range(40)]
+    found = only(compared(was, now), "surprisal_correct")
     assert found["difference"] < 0
     assert found["test"] == PERMUTED
     assert found["better"] == "candidate"
@@ -93,7 +95,7 @@ def test_items_of_one_side_are_left_out_and_said():
 
 @pytest.mark.parametrize(
     "other",
-    [{"prompt": "else?"}, {"options": ("yes", "maybe")}, {"gold": (1,)}],
+    [{"prompt": "else?"}, {"choices": ("yes", "maybe")}, {"gold": (1,)}],
 )
 def test_one_id_with_other_texts_is_not_one_item(other):
     was, now = rows([1, 0, 1, 0, 1]), rows([1, 1, 1, 0, 1])
@@ -105,7 +107,7 @@ def test_one_id_with_other_texts_is_not_one_item(other):
 
 def test_a_value_that_is_missing_on_one_side_is_no_zero():
     was, now = rows([1, 0, 1]), rows([1, 0, 1])
-    now[1]["values"] = {}
+    now[1]["metrics"] = {}
     found = only(compared(was, now))
     assert found["n"] == 2
     assert found["candidate_value"] == 1.0
@@ -129,10 +131,10 @@ def test_by_category_only_headline_metrics_and_outside_the_family():
         ("", "accuracy"), ("", "accuracy_char"), ("a", "accuracy"), ("b", "accuracy"),
     ]  # fmt: skip
     of_a = only(found, category="a")
-    assert (of_a["n"], of_a["only_candidate"], of_a["family"], of_a["p_holm"]) == (10, 10, None, None)
+    assert (of_a["n"], of_a["candidate_only_correct"], of_a["n_tests"], of_a["p_holm"]) == (10, 10, None, None)
     assert of_a["significant"]
-    assert only(found)["family"] == 1
-    assert only(found, "accuracy_char")["family"] is None
+    assert only(found)["n_tests"] == 1
+    assert only(found, "accuracy_char")["n_tests"] is None
 
 
 def test_corpus_statistics_are_subtracted_on_the_same_resamples():
@@ -145,7 +147,7 @@ def test_corpus_statistics_are_subtracted_on_the_same_resamples():
     assert found["difference"] == pytest.approx(float(auc(other, label) - auc(one, label)))
     assert found["significant"]
     assert found["ci_low"] < found["difference"] < found["ci_high"]
-    assert found["both_right"] is None
+    assert found["both_correct"] is None
 
 
 def test_a_failed_side_shows_and_is_not_significant():
@@ -171,9 +173,9 @@ def test_rows_fit_the_schema(tmp_path):
 
 
 def test_an_infinite_surprisal_gives_no_difference_and_says_so():
-    was = [row(f"i{i}", surprisal_right=1.0 + i) for i in range(12)]
-    now = [row(f"i{i}", surprisal_right=math.inf if i == 3 else 1.0) for i in range(12)]
-    for found in (only(compared(was, now), "surprisal_right"), only(compared(now, now), "surprisal_right")):
+    was = [row(f"i{i}", surprisal_correct=1.0 + i) for i in range(12)]
+    now = [row(f"i{i}", surprisal_correct=math.inf if i == 3 else 1.0) for i in range(12)]
+    for found in (only(compared(was, now), "surprisal_correct"), only(compared(now, now), "surprisal_correct")):
         assert found["n"] == 12
         assert found["difference"] is found["p_value"] is found["ci_low"] is None
         assert not found["significant"]

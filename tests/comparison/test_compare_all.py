@@ -20,7 +20,7 @@ def test_holm_is_over_the_headline_tests_of_a_pair_in_all_evaluations():
     results = {m: {"e1": as_table(strong[m]), "e2": as_table(none[m]), "e3": as_table(none[m])} for m in "ab"}
     found = compare_all([("a", "b")], results, dict.fromkeys(("e1", "e2", "e3"), WHAT), resamples=100)
     by_name = {each["evaluation"]: each for each in found.comparisons}
-    assert {each["family"] for each in by_name.values()} == {3}
+    assert {each["n_tests"] for each in by_name.values()} == {3}
     assert by_name["e1"]["p_holm"] == 3 * by_name["e1"]["p_value"]
     assert by_name["e1"]["significant"]
     assert not by_name["e2"]["significant"]
@@ -39,7 +39,7 @@ def test_joined_results_are_a_side_but_not_ranked():
     results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate(("a", "b", "elsewhere"))}
     found = compare_all([("elsewhere", "a")], results, {"e1": WHAT}, outsiders=["elsewhere"], resamples=50)
     assert [each["baseline"] for each in found.comparisons] == ["elsewhere"]
-    assert {each["model"] for each in found.standings} == {each["model"] for each in found.overall} == {"a", "b"}
+    assert {each["model"] for each in found.rankings} == {each["model"] for each in found.overall} == {"a", "b"}
 
 
 def test_signatures_that_differ_are_said():

@@ -40,18 +40,18 @@ def test_a_row_to_the_letter():
         "baseline": "old", "candidate": "new", "category": "", "metric": "accuracy", "unit": "share",
         "higher_is_better": True, "headline": True, "n": 3, "n_baseline": 4, "n_candidate": 5,
         "baseline_value": 1 / 3, "candidate_value": 1.0, "difference": pytest.approx(2 / 3),
-        "test": MCNEMAR, "p_value": 0.25, "p_holm": 0.25, "family": 1, "significant": False, "better": None,
-        "both_right": 1, "both_wrong": 0, "only_baseline": 0, "only_candidate": 2, "net_gain": 2,
+        "test": MCNEMAR, "p_value": 0.25, "p_holm": 0.25, "n_tests": 1, "significant": False, "better": None,
+        "both_correct": 1, "both_incorrect": 0, "baseline_only_correct": 0, "candidate_only_correct": 2, "net_gain": 2,
         "note": "1 item with a value for the baseline only; 2 items with a value for the candidate only",
     }  # fmt: skip
-    figures = {name: found[0].pop(name) for name in ("ci_low", "ci_high", "smallest_difference")}
+    figures = {name: found[0].pop(name) for name in ("ci_low", "ci_high", "minimum_detectable_difference")}
     assert found[0] == {name: value for name, value in expected.items() if name not in figures}
     # difference 2/3 with a standard error of 1/3, t of 2 degrees at 97.5 % and 80 %
-    assert figures["smallest_difference"] == pytest.approx((4.302653 + 1.060660) / 3, rel=1e-5)
+    assert figures["minimum_detectable_difference"] == pytest.approx((4.302653 + 1.060660) / 3, rel=1e-5)
     assert figures["ci_low"] < 2 / 3 < figures["ci_high"]
     of_k, of_l = found[1:]
     assert (of_k["n"], of_k["n_baseline"], of_k["n_candidate"], of_k["note"]) == (2, 2, 2, None)
-    assert (of_k["p_holm"], of_k["family"], of_k["net_gain"]) == (None, None, 1)
+    assert (of_k["p_holm"], of_k["n_tests"], of_k["net_gain"]) == (None, None, 1)
     assert (of_l["n"], of_l["difference"], of_l["p_value"], of_l["test"]) == (1, 1.0, None, MCNEMAR)
     assert of_l["note"] == "one cluster of items: no interval and no test"
 
@@ -72,8 +72,8 @@ SAME = "no item differs: no interval"
         ([], 0, "3 items with a value for the baseline only"),
         ([row("x", 1), row("y", 0)], 0, "3 items with a value for the baseline only; 2 items with a value for the candidate only"),
         ([row(each["item_id"], 1, prompt="?") for each in THREE], 0, f"3 items {OTHER}"),
-        ([row("i00", 1, options=("yes", "nο")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),  # a Greek o
-        ([row("i00", 1, options=("no", "yes")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
+        ([row("i00", 1, choices=("yes", "nο")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),  # a Greek o
+        ([row("i00", 1, choices=("no", "yes")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
         ([row("i00", gold=(), accuracy=1.0), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
         ([row("i00"), row("i01", accuracy=math.nan), THREE[2]], 1, f"2 items with a value for the baseline only; {NO_TEST}"),
         ([each | {"item_id": each["item_id"] + "\u0301"} for each in THREE], 0, "3 items with a value for the baseline only; 3 items with a value for the candidate only"),
@@ -84,7 +84,7 @@ def test_every_item_is_compared_or_counted(now, n, note):
     assert (found["baseline"], found["candidate"], found["n"], found["note"]) == ("baseline", "candidate", n, note)
     # every item with a value is compared, left out or on one side
     for side, has in (("n_baseline", THREE), ("n_candidate", now)):
-        assert found[side] == sum(not math.isnan(dict(each["values"]).get("accuracy", math.nan)) for each in has)
+        assert found[side] == sum(not math.isnan(dict(each["metrics"]).get("accuracy", math.nan)) for each in has)
     (back,) = compared(now, THREE)
     turned = note.replace("baseline", "x").replace("candidate", "baseline").replace("x only", "candidate only")
     assert sorted(back["note"].split("; ")) == sorted(turned.split("; "))
@@ -115,10 +115,10 @@ def test_why_there_is_no_interval_is_said(was, now, note):
             assert found["difference"] == pytest.approx(made(now) - made(was))
         if note is None:
             # t of 2 degrees: (97.5 % + 80 %) standard errors, and 97.5 % of them to the end of a corpus statistic's interval
-            halves = found["smallest_difference"] * 4.302653 / (4.302653 + 1.060660)
+            halves = found["minimum_detectable_difference"] * 4.302653 / (4.302653 + 1.060660)
             if metric is TOTAL:
                 assert found["ci_high"] - found["difference"] == pytest.approx(halves, rel=1e-5)
-    assert found["both_right"] is None
+    assert found["both_correct"] is None
 
 
 def test_each_kind_of_metric_has_its_test():

@@ -33,10 +33,10 @@ def test_lm_eval_samples_become_rows_of_ours(tmp_path):
     path = write_jsonl(tmp_path / NAME, SAMPLES)
     tables, notes = join(path, {"rios.gl.options.0shot": reference(order=[2, 0, 1])})
     found = by_id(tables["rios.gl.options.0shot"])
-    assert found["r1"]["options"] == ["o Ulla", "o Tambre", "o Miño"]
+    assert found["r1"]["choices"] == ["o Ulla", "o Tambre", "o Miño"]
     assert found["r1"]["option_scores"] == [-9.0, -5.0, -2.0]
     assert (found["r1"]["prediction"], found["r1"]["correct"], found["r1"]["gold"]) == ("o Miño", True, [2])
-    assert found["r1"]["values"]["accuracy_char"] == 1.0
+    assert found["r1"]["metrics"]["accuracy_char"] == 1.0
     assert "3 of 3 results match the 3 items of rios.gl.options.0shot" in notes[0]
     artifacts.write(tmp_path / "t.parquet", TASK_RESULTS, tables["rios.gl.options.0shot"], {})
 
@@ -44,7 +44,7 @@ def test_lm_eval_samples_become_rows_of_ours(tmp_path):
 def test_a_tie_that_lm_eval_gives_to_the_first_is_not_right_and_said(tmp_path):
     tables, notes = join(write_jsonl(tmp_path / NAME, SAMPLES), {"e": reference()})
     tied = by_id(tables["e"])["r3"]
-    assert (tied["correct"], tied["tie"], tied["values"]["accuracy"]) == (False, True, 0.0)
+    assert (tied["correct"], tied["tie"], tied["metrics"]["accuracy"]) == (False, True, 0.0)
     assert "1 classified differently by the file" in notes[0]
 
 
@@ -81,7 +81,7 @@ def test_letters_stand_for_the_options_in_the_order_of_the_document(tmp_path):
     tables, _ = join(write_jsonl(tmp_path / NAME, lines), references)
     assert list(tables) == ["letters"]
     found = by_id(tables["letters"])["r1"]
-    assert found["options"] == ["o Miño", "o Ulla", "o Tambre"]
+    assert found["choices"] == ["o Miño", "o Ulla", "o Tambre"]
     assert found["option_scores"] == [-2.0, -9.0, -5.0]
     assert found["prediction"] == "A"
 
@@ -95,7 +95,7 @@ def test_written_answers_are_judged_as_text(tmp_path):
     tables, notes = join(write_jsonl(tmp_path / NAME, lines), references)
     assert list(tables) == ["generation"]
     found = by_id(tables["generation"])
-    assert [found[name]["values"]["exact_match"] for name in QUESTIONS] == [1.0, 0.0, 0.0]
+    assert [found[name]["metrics"]["exact_match"] for name in QUESTIONS] == [1.0, 0.0, 0.0]
     assert found["r1"]["correct"] is None  # which option it is nearest to was not measured
     assert "1 classified differently" in notes[0]
 
@@ -110,7 +110,7 @@ def test_a_last_word_has_its_surprisal(tmp_path):
     for line in lines:
         line["filtered_resps"] = [line["filtered_resps"]]
     found = by_id(join(write_jsonl(tmp_path / NAME, lines), {"w": reference("last_word", items=items)})[0]["w"])
-    assert found["w2"]["values"] == {"surprisal": 4.5, "coverage": 1.0, "greedy": 1.0}
+    assert found["w2"]["metrics"] == {"surprisal": 4.5, "coverage": 1.0, "greedy": 1.0}
 
 
 def test_the_story_in_four_columns_is_one_context(tmp_path):
@@ -137,16 +137,16 @@ def test_a_persons_table_by_text_and_prediction(tmp_path):
     path = write_csv(
         tmp_path / "mine.csv",
         [
-            {"question": "cal é o río  máis longo de galicia", "options": "o Tambre|o Miño|o Ulla", "prediction": "O Miño"},
-            {"question": "En que mar desemboca o Sil?", "options": "en ningún|no Cantábrico|no Atlántico", "prediction": "no Atlántico"},
-            {"question": "Onde nace o Eume?", "options": "en Lugo 🙂|en Ourense|en León", "prediction": "en Vigo"},
+            {"question": "cal é o río  máis longo de galicia", "choices": "o Tambre|o Miño|o Ulla", "prediction": "O Miño"},
+            {"question": "En que mar desemboca o Sil?", "choices": "en ningún|no Cantábrico|no Atlántico", "prediction": "no Atlántico"},
+            {"question": "Onde nace o Eume?", "choices": "en Lugo 🙂|en Ourense|en León", "prediction": "en Vigo"},
         ],
     )  # fmt: skip
     tables, notes = join(path, {"e": reference()})
     found = by_id(tables["e"])
     assert [found[name]["correct"] for name in QUESTIONS] == [True, False, None]
-    assert found["r3"]["values"] == {}
-    assert found["r3"]["flag"] == "error: the prediction is not one of the options"
+    assert found["r3"]["metrics"] == {}
+    assert found["r3"]["flags"] == "error: the prediction is not one of the options"
     assert "1 unreadable" in notes[0]
 
 

@@ -26,7 +26,7 @@ OF_FIVE = reference(items=[item(name, *of) for name, of in FIVE.items()])
 def only(path, references, lines):
     """The one row that is joined of a file with one line."""
     (row,) = join(write_jsonl(path, lines), references)[0]["e"].to_pylist()
-    return row | {"values": dict(row["values"])}
+    return row | {"metrics": dict(row["metrics"])}
 
 
 def test_an_earlier_run_is_named_by_its_metadata_wherever_it_lies_now(tmp_path):
@@ -156,8 +156,8 @@ def test_a_written_answer_stands_alone_or_first_in_a_list(tmp_path, said, exact)
     row = only(
         tmp_path / NAME, {"e": reference("generation")}, [SAMPLES[0] | {"arguments": asked, "filtered_resps": said}]
     )
-    assert row["values"].get("exact_match") == exact
-    assert row["flag"] == (None if exact else "error: no output that can be classified")
+    assert row["metrics"].get("exact_match") == exact
+    assert row["flags"] == (None if exact else "error: no output that can be classified")
 
 
 OPTIONS = QUESTIONS["r1"][1]
@@ -177,7 +177,7 @@ ASKED = "Cal?"
 )
 def test_what_was_asked_is_found_in_our_options(tmp_path, arguments, scores):
     row = only(tmp_path / NAME, {"e": reference()}, [SAMPLES[0] | {"arguments": arguments}])
-    assert (row["option_scores"], row["flag"]) == (
+    assert (row["option_scores"], row["flags"]) == (
         scores,
         None if scores else "error: options differ from those of the item",
     )
@@ -254,7 +254,7 @@ def test_what_cannot_be_opened_is_named(tmp_path):
 @pytest.mark.parametrize("options", [["si", "quizais"], "si | quizais", "quizais|si"])
 def test_options_tell_items_of_one_question_apart(tmp_path, options):
     twins = [item("t1", "Cando?", ["si", "non"]), item("t2", "Cando?", ["si", "quizais"])]
-    lines = [{"question": "Cando?", "options": options, "correct": 1}]
+    lines = [{"question": "Cando?", "choices": options, "correct": 1}]
     assert told(tmp_path / "m.jsonl", {"e": reference(items=twins)}, lines)[0] == {"e": {"t2": True}}
 
 
@@ -265,10 +265,10 @@ def test_options_tell_items_of_one_question_apart(tmp_path, options):
 def test_a_letter_names_an_option_that_was_shown(tmp_path, said, right):
     row = only(tmp_path / "e.jsonl", {"e": reference("letters")}, [{"item_id": "r1", "prediction": said}])
     assert row["correct"] is right
-    assert row["values"] == ({} if right is None else {"accuracy": float(right)})
-    assert (row["predicted"], row["tie"]) == ((None, None) if right is None else ([1 if right else 0], False))
+    assert row["metrics"] == ({} if right is None else {"accuracy": float(right)})
+    assert (row["predicted_indices"], row["tie"]) == ((None, None) if right is None else ([1 if right else 0], False))
     assert row["prediction"] == said
-    assert row["flag"] == (None if right is not None else "error: the prediction is not one of the options")
+    assert row["flags"] == (None if right is not None else "error: the prediction is not one of the options")
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,10 @@ def test_a_letter_names_an_option_that_was_shown(tmp_path, said, right):
     [
         ({"question": QUESTIONS["r1"][0]}, {"r1": True}),  # a part of it
         ({"question": "cal é o río MÁIS longo", "text": ""}, {"r1": True}),
-        ({"options": "o Miño"}, {"r1": True}),
+        ({"choices": "o Miño"}, {"r1": True}),
         ({"question": "Cal é o río máis longo de Portugal?"}, {}),  # another item has that id there
-        ({"question": QUESTIONS["r1"][0], "options": "o Miño|o Douro"}, {}),
-        ({"question": QUESTIONS["r2"][0], "options": QUESTIONS["r2"][1]}, {"r2": True}),  # the text says which
+        ({"question": QUESTIONS["r1"][0], "choices": "o Miño|o Douro"}, {}),
+        ({"question": QUESTIONS["r2"][0], "choices": QUESTIONS["r2"][1]}, {"r2": True}),  # the text says which
     ],
 )
 def test_an_id_counts_unless_the_text_is_of_another_item(tmp_path, texts, found):
@@ -289,8 +289,8 @@ def test_an_id_counts_unless_the_text_is_of_another_item(tmp_path, texts, found)
 
 def test_what_a_persons_line_says_to_the_letter(tmp_path):
     lines = [
-        {"sentence": "S", "context": "C", "options": " a|b c |", "item_id": 7, "prediction": 1.5, "correct": "No"},
-        {"prompt": "", "question": None, "options": ["a ", "", 3], "correct": True, "evaluation": "e"},
+        {"sentence": "S", "context": "C", "choices": " a|b c |", "item_id": 7, "prediction": 1.5, "correct": "No"},
+        {"prompt": "", "question": None, "choices": ["a ", "", 3], "correct": True, "evaluation": "e"},
     ]
     path = write_jsonl(tmp_path / "m.jsonl", lines)
     assert answers_in(path) == {
@@ -331,9 +331,9 @@ def test_an_earlier_run_with_other_examples_before_its_prompts_is_joined_and_tol
     """Through the verb's own reading of our results, whose metadata says which examples were solved."""
     table, place = reference().rows, tmp_path / "results" / "m" / "tasks" / "e.parquet"
     for path, solved in ((place, ours), (tmp_path / "old" / "e.parquet", theirs)):
-        note = {"evaluation": "e"} | ({} if solved is None else {"demonstrations": solved})
+        note = {"evaluation": "e"} | ({} if solved is None else {"few_shot_examples": solved})
         artifacts.write(path, TASK_RESULTS, table, note)
-    rest = {"demonstration": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
+    rest = {"few_shot": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
     artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [each | rest for each in ITEMS], {})
     spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
     results = {"m": comparing.Results(tmp_path / "results" / "m", ["e"])}
@@ -347,12 +347,12 @@ def test_the_verb_compares_what_is_joined_and_keeps_what_is_to_be_known_of_it(tm
     name = FACTS["evaluation"]
     artifacts.write(tmp_path / "m" / "tasks" / f"{name}.parquet", TASK_RESULTS, reference().rows, {"fingerprint": "f"})
     artifacts.write(tmp_path / "m" / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
-    rest = {"demonstration": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
+    rest = {"few_shot": False, "target": None, "cluster_id": None, "category": None, "source_row": 0, "extra": []}
     artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [each | rest for each in ITEMS], {})
     old = write_jsonl(tmp_path / "old.jsonl", [line("r1", 0), line("r2"), line("r2", 0), line("r3", None), line("r7")])
-    spec = {"models": ["m"], "pairs": [["old", "m"]], "joined": {"old": {"results": str(old)}}}
+    spec = {"models": ["m"], "pairs": [["old", "m"]], "external_results": {"old": {"path": str(old)}}}
     spec["evaluations"] = {name: FACTS | {"items": "t.gl"}}
-    folders = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_folder": tmp_path / "items"}
+    folders = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
     said = comparing.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **folders))
     assert said == "compare: 1 pair, 1 difference, 1 item improved or regressed"
     path = tmp_path / "out" / "comparisons.parquet"

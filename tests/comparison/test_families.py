@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from support.result_rows import FACTS, compare, row, rows
 from vernacular.comparison.align import align, as_table
-from vernacular.comparison.compare import compare_all, standings, with_families
+from vernacular.comparison.compare import compare_all, rankings, with_families
 from vernacular.comparison.overall import _interval, _ranks, overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.metrics.metric import Metric, chance_level, majority_baseline
@@ -38,7 +38,7 @@ def test_holm_by_hand_over_the_headline_tests_of_each_pair():
         (test(0.02, "ac", difference=0.0), 0.02, 2, True, None),
     ]
     found = with_families([case[0] for case in cases])
-    assert [(each["p_holm"], each["family"], each["significant"], each["better"]) for each in found] == [
+    assert [(each["p_holm"], each["n_tests"], each["significant"], each["better"]) for each in found] == [
         (pytest.approx(case[1]), *case[2:]) for case in cases
     ]
 
@@ -57,19 +57,19 @@ def test_chance_levels(metric, chances, level):
 
 def test_majorities():
     def gold(*each):
-        return [row(str(i), options="abc", gold=one) for i, one in enumerate(each)]
+        return [row(str(i), choices="abc", gold=one) for i, one in enumerate(each)]
 
     assert majority_baseline("position", gold((0,), (2,), (2, 2), ())) == 2 / 3  # the last withholds its answer
     assert majority_baseline("position", gold((), ())) is None
-    assert majority_baseline("position", [*gold((0,)), row("x", options=(), gold=(0,))]) == 1.0
-    labels = [row(str(i), options=(), gold=(), **({} if label is None else {"label": label})) for i, label in
+    assert majority_baseline("position", [*gold((0,)), row("x", choices=(), gold=(0,))]) == 1.0
+    labels = [row(str(i), choices=(), gold=(), **({} if label is None else {"label": label})) for i, label in
               enumerate([0.0, 0.0, 1.0, None])]  # fmt: skip
     assert majority_baseline("label", labels) == 2 / 3
 
 
 def placed(tables, metrics=(ACCURACY,), **given):
     items, sides = align(tables)
-    return standings(items, sides, list(metrics), FACTS, resamples=200, **given)
+    return rankings(items, sides, list(metrics), FACTS, resamples=200, **given)
 
 
 def test_standings_to_the_letter():
@@ -77,11 +77,11 @@ def test_standings_to_the_letter():
     # a against c: six won, none lost, mid-p 1/64, times 2 (the best), times 3 (all); b against c: four won, 1/16
     assert found == [
         FACTS | {"model": "a", "metric": "accuracy", "best": "a", "difference": 0.0, "p_value": None, "p_holm": None,
-                 "shares_best": True, "place": 1},
+                 "in_best_group": True, "rank": 1},
         FACTS | {"model": "b", "metric": "accuracy", "best": "a", "difference": pytest.approx(-1 / 3), "p_value": 0.25,
-                 "p_holm": 0.25, "shares_best": True, "place": 1},
+                 "p_holm": 0.25, "in_best_group": True, "rank": 1},
         FACTS | {"model": "c", "metric": "accuracy", "best": "a", "difference": -1.0, "p_value": 1 / 64,
-                 "p_holm": 1 / 32, "shares_best": False, "place": 2},
+                 "p_holm": 1 / 32, "in_best_group": False, "rank": 2},
     ]  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_the_lowest_is_best_where_lower_is_better_and_of_equals_the_first_by_nam
 
 def test_models_without_items_in_common_are_not_told_apart():
     found = placed({"a": rows([1] * 8), "b": [row(f"x{k}", 0) for k in range(8)]})
-    assert [(each["difference"], each["p_value"], each["p_holm"], each["shares_best"], each["place"]) for each in found] == [
+    assert [(each["difference"], each["p_value"], each["p_holm"], each["in_best_group"], each["rank"]) for each in found] == [
         (0.0, None, None, True, 1), (None, None, None, True, 1),
     ]  # fmt: skip
 
@@ -131,10 +131,10 @@ def across(*evaluations, **given):
 
 def test_overall_to_the_letter():
     two = {"a": rows([1, 1, 0, 1]), "b": rows([0, 1, 0, 1])}  # chance 1/2: 0.5 and 0
-    four = {name: [row(f"i{k}", right, options="wxyz") for k, right in enumerate(side)] for name, side in
+    four = {name: [row(f"i{k}", right, choices="wxyz") for k, right in enumerate(side)] for name, side in
             (("a", [0, 0, 1, 0]), ("b", [1, 1, 1, 1]), ("c", [1, 1, 1, 1]))}  # fmt: skip
     found = across((two, {"language": "es"}), (four, {}), ({"a": rows([1])}, {"language": "es"}))
-    assert [(each["scope"], each["model"], each["n_evaluations"], each["left_out"], each["mean"], each["win_rate"]) for
+    assert [(each["scope"], each["model"], each["n_evaluations"], each["n_excluded"], each["mean"], each["win_rate"]) for
             each in found] == [
         ("es", "a", 1, 1, 0.5, 1.0), ("es", "b", 1, 1, 0.0, 0.0),
         ("gl", "a", 1, 0, 0.0, 0.0), ("gl", "b", 1, 0, 1.0, 0.75), ("gl", "c", 1, 0, 1.0, 0.75),
@@ -147,7 +147,7 @@ def test_overall_to_the_letter():
         "model",
         "scope",
         "n_evaluations",
-        "left_out",
+        "n_excluded",
         "mean",
         "ci_low",
         "ci_high",
@@ -195,7 +195,7 @@ def test_the_evaluation_is_named_in_every_row_and_signatures_in_all():
         (only,) = found.comparisons
         assert (only["signature"], only["note"]) == (signature, note)
         assert {name: only[name] for name in FACTS} == FACTS | {"evaluation": "e1"}
-        assert {each["evaluation"] for each in found.standings} == {"e1"}
+        assert {each["evaluation"] for each in found.rankings} == {"e1"}
         assert [each["scope"] for each in found.overall] == ["gl", "gl", "all", "all"]
     missing = {"a": {"e1": as_table(rows([1, 0]))}, "b": {"e1": as_table(rows([1, 1, 0]))}}
     signatures = {"a": {at: "x"}, "b": {at: "y"}}
@@ -213,7 +213,7 @@ def test_an_evaluation_that_was_not_possible_for_a_model_takes_nothing_from_the_
         ("b", 0),
         ("c", 2),
     ]
-    assert {each["model"] for each in found.standings} == {each["model"] for each in found.overall} == {"a", "c"}
+    assert {each["model"] for each in found.rankings} == {each["model"] for each in found.overall} == {"a", "c"}
 
 
 def test_a_side_without_a_direction_or_without_a_difference_is_not_better():
@@ -235,7 +235,7 @@ def test_every_headline_metric_with_a_direction_has_its_column_and_no_other():
         ]
 
     found = placed({"a": side(0), "b": side(1)}, (ACCURACY, HIDDEN, NEITHER, SURPRISAL))
-    assert [(each["metric"], each["model"], each["best"], each["place"]) for each in found] == [
+    assert [(each["metric"], each["model"], each["best"], each["rank"]) for each in found] == [
         ("accuracy", "a", "b", 2), ("accuracy", "b", "b", 1), ("surprisal", "a", "b", 2), ("surprisal", "b", "b", 1),
     ]  # fmt: skip
 
@@ -253,7 +253,7 @@ def test_seed_and_number_of_resamples_reach_every_draw():
             compare(tables["a"], tables["b"], [SURPRISAL], FACTS, names=("a", "b"), **given)[0]["p_value"]
             == pair["p_value"]
         )
-        places = standings(items, sides, [SURPRISAL], FACTS, **given)
+        places = rankings(items, sides, [SURPRISAL], FACTS, **given)
         assert {each["p_value"] for each in places} == {None, pair["p_value"]}
         mean = overall([(FACTS, [ACCURACY], items, sides)], **given)[0]
         everything = compare_all([("a", "b")], results, {"t.gl.options.0shot": WHAT}, **given)
@@ -265,7 +265,7 @@ def test_seed_and_number_of_resamples_reach_every_draw():
         assert len(set(figures)) == 3
     at_first = compare_sides(items, sides, [("a", "b")], [SURPRISAL], FACTS, seed=0, resamples=50)
     assert compare_sides(items, sides, [("a", "b")], [SURPRISAL], FACTS, resamples=50) == at_first
-    assert standings(items, sides, [SURPRISAL], FACTS, resamples=50)[0]["p_value"] in (None, at_first[0]["p_value"])
+    assert rankings(items, sides, [SURPRISAL], FACTS, resamples=50)[0]["p_value"] in (None, at_first[0]["p_value"])
     evaluation = (FACTS, [ACCURACY], items, sides)
     assert overall([evaluation], resamples=50) == overall([evaluation], seed=0, resamples=50)
     assert compare_all([("a", "b")], results, {"t.gl.options.0shot": WHAT}, resamples=50) == compare_all(
@@ -332,7 +332,7 @@ def test_a_metric_that_two_models_know_of_no_item_in_common_tells_them_not_apart
     one = [row("i", 1, surprisal=1.0), row("j", 1)]
     other = [row("i", 0), row("j", 0, surprisal=9.0)]
     found = placed({"a": one, "b": other}, (ACCURACY, SURPRISAL))
-    assert [(each["metric"], each["model"], each["difference"], each["shares_best"], each["place"]) for each in found] == [
+    assert [(each["metric"], each["model"], each["difference"], each["in_best_group"], each["rank"]) for each in found] == [
         ("accuracy", "a", 0.0, True, 1), ("accuracy", "b", -1.0, True, 1),
         ("surprisal", "a", 0.0, True, 1), ("surprisal", "b", None, True, 1),
     ]  # fmt: skip
@@ -348,6 +348,6 @@ def test_pairs_that_nobody_asked_for_are_drawn_by_the_same_seed_for_their_places
     for seed, resamples in ((0, 40), (1, 40), (0, 60)):
         given = {"seed": seed, "resamples": resamples}
         assert (
-            compare_all([], results, what, **given).standings
-            == compare_all([("a", "b")], results, what, **given).standings
+            compare_all([], results, what, **given).rankings
+            == compare_all([("a", "b")], results, what, **given).rankings
         )

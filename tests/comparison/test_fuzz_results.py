@@ -25,7 +25,7 @@ VALUE = st.recursive(
 FIELDS = {
     "item_id": st.sampled_from([*QUESTIONS, "zz", "", 7, None]) | VALUE,
     "question": st.sampled_from([question for question, _, _ in QUESTIONS.values()]) | VALUE,
-    "options": st.sampled_from([options for _, options, _ in QUESTIONS.values()]) | VALUE,
+    "choices": st.sampled_from([options for _, options, _ in QUESTIONS.values()]) | VALUE,
     "prediction": st.sampled_from(["o Miño", "B", "en León"]) | VALUE,
     "correct": st.sampled_from([0, 1, "true", "", None]) | VALUE,
     "evaluation": st.sampled_from([*REFERENCES, None, None]) | TEXT,
@@ -64,7 +64,7 @@ def joined_or_told(path, lines=None):
         left = sum(int(count) for count in re.findall(r"\d+", found[4] or ""))
         assert matched == table.num_rows
         assert matched + left == answers
-        unread = sum(flag is not None for flag in table["flag"].to_pylist())
+        unread = sum(flag is not None for flag in table["flags"].to_pylist())
         (note,) = [each for each in joined if f" items of {name}" in each]
         assert (f"; {unread} unreadable" in note) == bool(unread)
 

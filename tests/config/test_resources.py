@@ -92,6 +92,6 @@ def test_size_counts_a_shared_block_once_and_written_tokens_by_what_is_known():
         "prefix": "x" * 100,
         "text": "y" * 10,
         "max_new_tokens": None,
-        "longest_answer": "z" * 35,
+        "longest_target": "z" * 35,
     }
     assert request_size([request, {**request, "max_new_tokens": 4}]) == {"characters": 120, "new_tokens": 14}

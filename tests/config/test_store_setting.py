@@ -47,7 +47,7 @@ def test_a_store_is_a_path_with_the_home_directory_spelt_out_and_nothing_is_crea
         ("config.yaml/store", 'expected a directory, got "config.yaml/store": {here}/config.yaml is not a directory.'),
         ("link", 'expected a directory, got "link": {here}/link is not a directory.'),
         ("results", 'expected results/store or a directory outside of results/, which the workflow clears, got "results".'),
-        ("results/compat/x", 'expected results/store or a directory outside of results/, which the workflow clears, got "results/compat/x".'),
+        ("results/exports/x", 'expected results/store or a directory outside of results/, which the workflow clears, got "results/exports/x".'),
         ("./x/../logs", 'expected results/store or a directory outside of logs/, which the workflow clears, got "./x/../logs".'),
         ("[a]", 'expected text, got ["a"].'),
         ('""', None),

@@ -1,6 +1,6 @@
-"""A run, each kind of its files damaged in turn, and the verb that reads it: right by name, or made again, never used.
+"""A run, each kind of its files damaged in turn, and the command that reads it: right by name, or made again, never used.
 
-The verbs run in this process, without Snakemake: what is tested is what each says when it meets the file.
+The commands run in this process, without Snakemake: what is tested is what each says when it meets the file.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from support import tiny
 from support.soak import examples
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
-from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.config import load as config
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core import artifacts
@@ -94,10 +94,10 @@ def swapped(path: Path) -> None:
 
 READ_BY = [
     (f"resources/items/{GL}.limit3.parquet", ["requests", "similarity", "metrics"]),
-    (f"results/requests/{OPTIONS}.parquet", ["infer", "answers", "metrics", "report"]),
+    (f"results/requests/{OPTIONS}.parquet", ["infer", "collect", "metrics", "report"]),
     (f"results/requests/{GENERATION}.parquet", ["similarity"]),
-    ("resources/models/one.json", ["infer", "answers", "similarity", "metrics", "report"]),
-    ("results/asked/one/1of1.json", ["answers"]),
+    ("resources/models/one.json", ["infer", "collect", "similarity", "metrics", "report"]),
+    ("results/inference_status/one/1of1.json", ["collect"]),
     (f"results/one/scores/{OPTIONS}.parquet", ["metrics", "report"]),
     (f"results/one/generations/{GENERATION}.parquet", ["similarity", "metrics", "report"]),
     (f"results/one/similarity/{GENERATION}.parquet", ["metrics"]),
@@ -107,20 +107,20 @@ READ_BY = [
 
 
 @pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older, swapped], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("file", "verbs"), READ_BY, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, verbs, damage, capsys):
+@pytest.mark.parametrize(("file", "commands"), READ_BY, ids=lambda each: each if isinstance(each, str) else "")
+def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, commands, damage, capsys):
     damage(Path(file))
     built = Path(f"results/requests/{OPTIONS}.parquet")
-    for verb in verbs:
+    for command in commands:
         content = built.read_bytes()
-        if verb == "requests":
+        if command == "requests":
             built.unlink()  # a file that is up to date is kept
-        if verb == "answers" and not Path(file).exists():
+        if command == "collect" and not Path(file).exists():
             continue
         capsys.readouterr()
-        assert run(verb) == 1, f"{verb} took it"
+        assert run(command) == 1, f"{command} took it"
         built.write_bytes(content)
-        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{verb}: ")]
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
         assert len(told) == 1
         assert file in told[0]
         assert "delete it to rebuild" in told[0]
@@ -128,22 +128,22 @@ def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, verb
 
 @pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
-    ("file", "verb"),
+    ("file", "command"),
     [
         ("results/summary/comparisons.parquet", "summary"),
-        ("results/summary/standings.parquet", "report"),
+        ("results/summary/rankings.parquet", "report"),
         ("results/summary/overall.parquet", "summary"),
         ("results/summary/results.parquet", "report"),
         ("results/comparisons/one--two/changes.parquet", "report"),
         ("resources/encoders/encoder.json", "similarity"),
     ],
 )
-def test_a_file_of_all_models_that_is_damaged_is_named_too(run, file, verb, damage, capsys):
+def test_a_file_of_all_models_that_is_damaged_is_named_too(run, file, command, damage, capsys):
     [path] = Path().glob(file.replace("encoder.json", "*.json"))
     damage(path)
     capsys.readouterr()
-    assert run(verb) == 1
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{verb}: ")]
+    assert run(command) == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
     assert len(told) == 1
     assert str(path) in told[0]
     assert "delete it to rebuild" in told[0]
@@ -160,7 +160,7 @@ def test_a_damaged_answer_in_the_store_is_asked_again_and_is_the_same(run, damag
     assert [run("infer", model) for model in ("one", "two")] == [0, 0]
     asked = [
         how
-        for path in Path("results/asked").glob("*/*.json")
+        for path in Path("results/inference_status").glob("*/*.json")
         for how in json.loads(path.read_text())["models"].values()
     ]
     assert sorted(how for of_model in asked for how in of_model.values()).count("computed") == 1
@@ -168,12 +168,12 @@ def test_a_damaged_answer_in_the_store_is_asked_again_and_is_the_same(run, damag
 
 
 def test_a_damaged_record_of_a_job_is_named_and_made_again_by_the_next_run(run, capsys):
-    asked = Path("results/asked/one/1of1.json")
+    asked = Path("results/inference_status/one/1of1.json")
     asked.write_text('{"models": {"one": {}}}')
-    assert run("answers") == 1
+    assert run("collect") == 1
     assert str(asked) in capsys.readouterr().err
     assert clear_unavailable(Path("resources"), Path("results")) == [asked]
-    assert [run("infer"), run("answers")] == [0, 0]
+    assert [run("infer"), run("collect")] == [0, 0]
 
 
 def test_an_output_that_the_store_lost_costs_its_evaluation_and_is_computed_by_the_next_run(run, capsys):
@@ -181,15 +181,15 @@ def test_an_output_that_the_store_lost_costs_its_evaluation_and_is_computed_by_t
     before = pq.read_table(scores)
     key = artifacts.metadata(scores)["fingerprint"]
     Path(f"results/store/scores/{key[:2]}/{key}.parquet").unlink()
-    assert run("answers") == 0
-    assert f"answers: one: {OPTIONS}: outputs not found in results/store" in capsys.readouterr().out
+    assert run("collect") == 0
+    assert f"collect: one: {OPTIONS}: outputs not found in results/store" in capsys.readouterr().out
     assert "unavailable" in artifacts.metadata(scores)
-    assert [run(verb) for verb in ("similarity", "metrics", "compare", "summary", "complete")] == [0, 0, 0, 0, 1]
+    assert [run(command) for command in ("similarity", "metrics", "compare", "summary", "verify")] == [0, 0, 0, 0, 1]
     assert f"{OPTIONS}: outputs not found in results/store" in capsys.readouterr().err
     deleted = clear_unavailable(Path("resources"), Path("results"))
-    assert {Path("results/asked/one/1of1.json"), scores} <= set(deleted)
-    verbs = ("infer", "answers", "similarity", "metrics", "compare", "summary", "complete")
-    assert [run(verb) for verb in verbs] == [0] * len(verbs)
+    assert {Path("results/inference_status/one/1of1.json"), scores} <= set(deleted)
+    commands = ("infer", "collect", "similarity", "metrics", "compare", "summary", "verify")
+    assert [run(command) for command in commands] == [0] * len(commands)
     assert "1 evaluation computed, 3 evaluations found in the store" in capsys.readouterr().out
     assert pq.read_table(scores).equals(before)
 
@@ -212,9 +212,9 @@ def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys
     tensors = load_file(weights)
     save_file({name: tensor for name, tensor in tensors.items() if "h.1." not in name}, weights)
     try:
-        assert [run(verb, "two") for verb in ("model", "infer", "answers", "similarity", "metrics")] == [0] * 5
+        assert [run(command, "two") for command in ("model", "infer", "collect", "similarity", "metrics")] == [0] * 5
         assert "infer: two: all evaluations failed: model two: " in capsys.readouterr().out
-        assert [run(verb) for verb in ("compare", "summary", "report", "complete")] == [0, 0, 0, 1]
+        assert [run(command) for command in ("compare", "summary", "report", "verify")] == [0, 0, 0, 1]
         said = capsys.readouterr().err
         assert f"{OPTIONS}: model two: " in said
         assert "not found in" in said
@@ -226,10 +226,10 @@ def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys
     finally:
         weights.write_bytes(whole)
     forgotten = set(clear_unavailable(Path("resources"), Path("results")))
-    assert Path("results/asked/two/1of1.json") in forgotten
+    assert Path("results/inference_status/two/1of1.json") in forgotten
     assert Path(f"results/two/tasks/{OPTIONS}.parquet") in forgotten
     assert not [path for path in forgotten if "one" in path.parts]
-    assert [run(verb, "two") for verb in ("model", "infer", "answers")] == [0] * 3
+    assert [run(command, "two") for command in ("model", "infer", "collect")] == [0] * 3
     assert "4 evaluations found in the store" in capsys.readouterr().out
 
 
@@ -252,7 +252,7 @@ KINDS = [
     ("results/one/metrics.parquet", METRICS),
     ("results/comparisons/one--two/changes.parquet", CHANGES),
     ("results/summary/comparisons.parquet", COMPARISONS),
-    ("results/summary/standings.parquet", STANDINGS),
+    ("results/summary/rankings.parquet", RANKINGS),
     ("results/summary/overall.parquet", OVERALL),
     ("results/summary/results.parquet", RESULTS),
 ]

@@ -22,28 +22,28 @@ from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
-VERBS = ["items", "requests", "model", "infer", "answers", "similarity", "metrics", "compat", "compare", "summary",
-         "report", "complete"]  # fmt: skip
+COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "metrics", "export", "compare", "summary",
+         "report", "verify"]  # fmt: skip
 
 
 class RunWithCompat(Run):
     """The commands of a run, and `compat`."""
 
-    def compat(self, name: str) -> list[str]:
+    def export(self, name: str) -> list[str]:
         tasks = [
             f"results/{name}/tasks/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol == "letters"
         ]
-        files = ["--items-folder", "resources/items", "--tasks", *tasks, "--out", f"results/compat/{name}"]
-        return ["--spec", json.dumps(specs.of_compat(self.config)), *files]
+        files = ["--items-dir", "resources/items", "--tasks", *tasks, "--out", f"results/exports/{name}"]
+        return ["--spec", json.dumps(specs.of_export(self.config)), *files]
 
-    def forget(self, verb: str) -> None:
+    def forget(self, command: str) -> None:
         """Remove what the command would find, or remove itself, and the disk have room again."""
-        if verb in ("items", "requests"):
-            shutil.rmtree({"items": "resources/items", "requests": "results/requests"}[verb])
-        if verb == "infer":
+        if command in ("items", "requests"):
+            shutil.rmtree({"items": "resources/items", "requests": "results/requests"}[command])
+        if command == "infer":
             for entry in Path("results/store/scores").rglob("*.parquet"):
                 entry.unlink()
-        if verb == "report":
+        if command == "report":
             shutil.rmtree("results/report")
 
 
@@ -57,7 +57,7 @@ def made(folder: Path):
         Path("config.yaml").write_text(yaml.safe_dump({**CONFIG, "evaluations": evaluations}))
         run = RunWithCompat(config.load(["config.yaml"]))
         run.everything()
-        assert run("compat") == 0
+        assert run("export") == 0
         yield run
 
 
@@ -114,14 +114,14 @@ def contents() -> dict[str, bytes]:
     }
 
 
-def check_refused(run, verb: str, capsys, reason: str, full) -> None:
-    run.forget(verb)
+def check_refused(run, command: str, capsys, reason: str, full) -> None:
+    run.forget(command)
     before = contents()
     capsys.readouterr()
     with full:
-        status = run(verb)
+        status = run(command)
     error = capsys.readouterr().err
-    lines = [line for line in error.splitlines() if line.startswith(f"{verb}: ")]
+    lines = [line for line in error.splitlines() if line.startswith(f"{command}: ")]
     assert status == 1
     assert len(lines) == 1
     assert re.search(rf"(results|resources)/[\w./-]+.*{reason}", lines[0])
@@ -130,22 +130,22 @@ def check_refused(run, verb: str, capsys, reason: str, full) -> None:
     assert not [path for path in after if path.endswith(".tmp")]
     # what stands there is as it was, or is not there: nothing was computed anew
     assert {path for path, content in after.items() if before.get(path, content) != content} == set()
-    assert run(verb) == 0, "with room again"
+    assert run(command) == 0, "with room again"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_file_that_cannot_grow_is_one_line_with_its_path(run, verb, capsys):
-    check_refused(run, verb, capsys, "File too large", limited(0))
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_cannot_grow_is_one_line_with_its_path(run, command, capsys):
+    check_refused(run, command, capsys, "File too large", limited(0))
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_full_disk_is_one_line_with_its_path(run_on_a_small_disk, verb, capsys):
-    check_refused(run_on_a_small_disk, verb, capsys, "No space left on device", filled(0))
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line_with_its_path(run_on_a_small_disk, command, capsys):
+    check_refused(run_on_a_small_disk, command, capsys, "No space left on device", filled(0))
 
 
-@pytest.mark.parametrize("verb", ["answers", "compare", "summary", "report"])
-def test_a_disk_that_is_full_after_some_files_is_one_line_with_its_path(run_on_a_small_disk, verb, capsys):
-    check_refused(run_on_a_small_disk, verb, capsys, "No space left on device", filled(8192))
+@pytest.mark.parametrize("command", ["collect", "compare", "summary", "report"])
+def test_a_disk_that_is_full_after_some_files_is_one_line_with_its_path(run_on_a_small_disk, command, capsys):
+    check_refused(run_on_a_small_disk, command, capsys, "No space left on device", filled(8192))
 
 
 def test_half_a_page_is_not_left(run, capsys):

@@ -67,7 +67,7 @@ def test_a_stage_that_is_told_to_end_cleans_up_and_says_so(tmp_path, number):
         "import time\nopen('held', 'w').close()\ntry:\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
     )
     command = [sys.executable, "-m", "vernacular", "similarity", "--spec", "{}", "--model", "m.json", "--out", "out"]
-    command += ["--items-folder", ".", "--requests-folder", ".", "--generations", "g.parquet", "--encoders", "e.json"]
+    command += ["--items-dir", ".", "--requests-dir", ".", "--generations", "g.parquet", "--encoders", "e.json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as stage:
         stop = time.monotonic() + 120

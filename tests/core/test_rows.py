@@ -4,17 +4,17 @@ from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
 
-RESULT = {"item_id": "a", "prompt": "😀\u202e", "options": ["x", None], "gold": [], "option_scores": [-1.5, None]}
-RESULT |= {"values": [("accuracy", 1.0), ("margin", None)], "correct": None, "tie": False, "predicted": [0, 1]}
+RESULT = {"item_id": "a", "prompt": "😀\u202e", "choices": ["x", None], "gold": [], "option_scores": [-1.5, None]}
+RESULT |= {"metrics": [("accuracy", 1.0), ("margin", None)], "correct": None, "tie": False, "predicted_indices": [0, 1]}
 SCORE = {"item_id": "a", "role": "whole", "request_id": "r", "offsets": [[0, 2], [2, 5]], "logprobs": [None, -0.5]}
 
 
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        (TASK_RESULTS, [RESULT, {"item_id": "b"}, RESULT | {"values": [], "option_scores": []}]),
+        (TASK_RESULTS, [RESULT, {"item_id": "b"}, RESULT | {"metrics": [], "option_scores": []}]),
         (SCORES, [SCORE | {"rank": [1, None]}, {"item_id": "b", "offsets": []}, SCORE | {"n_prompt_tokens": 7}]),
-        (GENERATIONS, [{"item_id": "a", "n_tokens": None, "raw": ""}, {"item_id": "b", "n_tokens": 3}]),
+        (GENERATIONS, [{"item_id": "a", "n_tokens": None, "raw_output": ""}, {"item_id": "b", "n_tokens": 3}]),
     ],
 )
 def test_rows_are_those_of_arrow_also_of_slices_and_chunks(kind, rows):

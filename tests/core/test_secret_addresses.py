@@ -37,10 +37,10 @@ WAYS = [
     "models: {other: {source: ADDRESS}}",
     "models: {ADDRESS: {source: ./mine}}",
     "similarity: {encoders: {gl: {source: ADDRESS}}}",
-    "joined: {old: {results: ADDRESS}}",
+    "external_results: {old: {path: ADDRESS}}",
     "tasks: [ADDRESS]",
 ]
-TASK = "task: t\nprotocols: [acceptability]\nprompt: sentence\nlanguages: {gl: {source: SOURCE}}\ncolumns: {context: s, label: l}\n"
+TASK = "task: t\nprotocols: [acceptability]\nitem_type: sentence\nlanguages: {gl: {source: SOURCE}}\ncolumns: {context: s, label: l}\n"
 SOURCES = {
     "url": {"url": "ADDRESS"},
     "file": {"file": "ADDRESS"},

@@ -39,15 +39,15 @@ def kept(cache) -> list[str]:
 
 def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
     (tmp_path / "words.yaml").write_text(
-        "task: words\ntitle: T\ncitation: C\nprotocols: [last_word]\nprompt: continuation\n"
-        "columns: {id: id, context: target, target: last_w_tgt}\nlicence: MIT\n"
+        "task: words\ntitle: T\ncitation: C\nprotocols: [last_word]\nitem_type: continuation\n"
+        "columns: {id: id, context: target, target: last_w_tgt}\nlicense: MIT\n"
         f"languages:\n  gl: {{source: {{url: '{server.address}/calame.json', sha256: {SHA256}}}}}\n"
     )
     rows, metadata = load_items(load_task(tmp_path / "words.yaml"), "gl")
     assert [(row["item_id"], row["context"], row["target"]) for row in rows] == [("1", "O lume", "quenta")]
     assert metadata["rows"]["dropped"] == {"empty target": 1}
     assert metadata["source"]["file_sha256"] == SHA256
-    assert metadata["source"]["licence"] == "MIT"
+    assert metadata["source"]["license"] == "MIT"
     assert metadata["warnings"] == ["words (gl): 1 row dropped (empty target). The first is row 2 of 2."]
 
 

@@ -14,9 +14,9 @@ from vernacular.data.treebank.forms import Inflections
 from vernacular.data.treebank.sentences import read_sentences
 
 LAYOUTS = {
-    "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "letter"},
-    "truth": {"question": "q|a", "right": "r|c", "wrong": "w|d", "separator": ";"},
-    "cloze": {"context": "q|a", "choices": "c|b", "gold": "g|", "gold_is": "text"},
+    "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_format": "letter"},
+    "multi_answer": {"question": "q|a", "correct_answers": "r|c", "incorrect_answers": "w|d", "separator": ";"},
+    "cloze": {"context": "q|a", "choices": "c|b", "gold": "g|", "gold_format": "text"},
     "sentence": {"context": "q|a", "label": "l|b"},
     "pair": {"good": "q|a", "bad": "b*"},
 }

@@ -22,7 +22,7 @@ def client(hub, tmp_path_factory):
     client.close()
 
 
-def card(*configs: tuple[str, dict], licence="cc-by-4.0", **options) -> str:
+def card(*configs: tuple[str, dict], license="cc-by-4.0", **options) -> str:
     """README.md as the Hub wants it: configurations and their files by split in the YAML head."""
     listed = [
         {
@@ -32,7 +32,7 @@ def card(*configs: tuple[str, dict], licence="cc-by-4.0", **options) -> str:
         }
         for name, files in configs
     ]
-    return "---\n" + yaml.safe_dump({"license": licence, "configs": listed}) + "---\n# A set\n"
+    return "---\n" + yaml.safe_dump({"license": license, "configs": listed}) + "---\n# A set\n"
 
 
 def tsv(*rows: dict) -> str:
@@ -49,12 +49,12 @@ def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub,
         },
     )
     rows, metadata = client.load(TASKS / "openbookqa.yaml", "gl")
-    assert [(row["item_id"], row["demonstration"], row["gold"]) for row in rows] == [
+    assert [(row["item_id"], row["few_shot"], row["gold"]) for row in rows] == [
         ("7-0", False, [0]),
         ("7-1", False, [1]),
         ("shot/7-9", True, [1]),
     ]
-    assert metadata["source"]["licence"] == "cc-by-4.0"
+    assert metadata["source"]["license"] == "cc-by-4.0"
     assert metadata["source"]["revision"] == hub.repositories["proxectonos/openbookqa_gl"].refs["main"]
     assert metadata["warnings"] == [
         "openbookqa (gl): expected 500 rows as in the task file, got 2; the dataset has changed upstream."
@@ -68,7 +68,7 @@ def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, clie
     hub.add(
         "allenai/openbookqa",
         {
-            "README.md": card(("main", files), licence=["unknown"]),
+            "README.md": card(("main", files), license=["unknown"]),
             "main/test.jsonl": jsonl(row),
             "main/validation.jsonl": jsonl(row),
         },
@@ -76,7 +76,7 @@ def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, clie
     rows, metadata = client.load(TASKS / "openbookqa.yaml", "en")
     assert rows[0]["question"] == "There is fog around"
     assert (rows[0]["choices"], rows[0]["gold"]) == (["a marsh", "a desert"], [1])
-    assert metadata["source"]["licence"] == "Apache-2.0"  # the card says "unknown", the task file knows better
+    assert metadata["source"]["license"] == "Apache-2.0"  # the card says "unknown", the task file knows better
 
 
 def test_belebele_takes_one_language_and_one_based_answers_as_text_or_number(hub, client):
@@ -90,7 +90,7 @@ def test_belebele_takes_one_language_and_one_based_answers_as_text_or_number(hub
     }
     hub.add(
         "facebook/belebele",
-        {"README.md": card(*((f[5:-6], {"test": f}) for f in files), licence="cc-by-sa-4.0"), **files},
+        {"README.md": card(*((f[5:-6], {"test": f}) for f in files), license="cc-by-sa-4.0"), **files},
     )
     rows, metadata = client.load(TASKS / "belebele.yaml", "en")
     assert [(row["item_id"], row["gold"], row["cluster_id"]) for row in rows] == [
@@ -148,7 +148,7 @@ def test_xstorycloze_with_capitalised_columns_and_quotes_that_are_text(hub, clie
     assert (rows[0]["choices"], rows[0]["gold"], rows[0]["question"]) == (['"Non", dixo.', "NA"], [1], "")
     assert rows[1]["context"].startswith('A "cousa.')
     assert metadata["rows"]["read"] == 2
-    assert metadata["demonstrations"]["kept"] == 1
+    assert metadata["few_shot_examples"]["kept"] == 1
 
 
 def test_xstorycloze_of_a_script_repository_is_read_from_its_raw_files(hub, client):

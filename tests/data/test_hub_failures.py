@@ -177,7 +177,7 @@ def test_every_shipped_layout_with_a_column_gone_or_spoilt_is_named_or_counted()
         if said:
             assert f'{name}: column "' in said, (name, column, odd)
             continue
-        items, counts = make_items(spoilt, task["prompt"], entry["columns"])
+        items, counts = make_items(spoilt, task["item_type"], entry["columns"])
         assert counts["kept"] + sum(counts["dropped"].values()) == len(rows), (name, column, odd)
         for item in items:
             assert all(0 <= place < len(item["choices"]) for place in item["gold"]), (name, column, odd)

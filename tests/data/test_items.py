@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 from support.soak import examples
 from vernacular.data.items import make_items, sample
 
-COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_is": "index", "cluster": "c|"}
+COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_format": "index", "cluster": "c|"}
 
 
 def row(question="q", **changes) -> dict:
     return {"q": question, "a": "x", "b": "y", "g": 0} | changes
 
 
-def ids(rows, prompt="question", **options) -> list[str]:
-    return [item["item_id"] for item in make_items(rows, prompt, COLUMNS, **options)[0]]
+def ids(rows, item_type="question", **options) -> list[str]:
+    return [item["item_id"] for item in make_items(rows, item_type, COLUMNS, **options)[0]]
 
 
 def test_upstream_id_is_kept_and_a_row_without_one_is_known_by_its_content():
@@ -38,7 +38,7 @@ def test_exact_repeats_are_numbered_and_counted():
 
 
 def test_demonstrations_never_share_an_id_with_items():
-    assert ids([row(id=1)], demonstration=True) == ["shot/1"]
+    assert ids([row(id=1)], few_shot=True) == ["shot/1"]
 
 
 def test_passage_is_its_own_cluster():
@@ -70,9 +70,9 @@ def test_other_seed_draws_another_sample():
 
 
 def test_demonstrations_are_not_counted_or_drawn():
-    shown = make_items([row(id=i) for i in range(4)], "question", COLUMNS, demonstration=True)[0]
+    shown = make_items([row(id=i) for i in range(4)], "question", COLUMNS, few_shot=True)[0]
     kept = sample(items_of([1] * 9) + shown, 3, seed=0)
-    assert (len(kept), sum(item["demonstration"] for item in kept)) == (7, 4)
+    assert (len(kept), sum(item["few_shot"] for item in kept)) == (7, 4)
 
 
 @settings(max_examples=examples(50))

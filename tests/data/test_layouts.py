@@ -18,7 +18,7 @@ def reason(row: dict, prompt: str, columns: dict) -> str:
     return next(iter(counts["dropped"]))
 
 
-QUESTION = {"question": "q", "choices": "choices", "gold": "answer", "gold_is": "letter"}
+QUESTION = {"question": "q", "choices": "choices", "gold": "answer", "gold_format": "letter"}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_letters_follow_the_options_own_labels():
 )
 def test_answers_in_every_way_they_are_written(kind, answer, gold):
     row = {"q": "?", "choices": ["un", "dous", "tres"], "answer": answer}
-    assert make(row, "question", QUESTION | {"gold_is": kind})["gold"] == gold
+    assert make(row, "question", QUESTION | {"gold_format": kind})["gold"] == gold
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_answers_in_every_way_they_are_written(kind, answer, gold):
 )
 def test_answer_that_is_no_option_keeps_the_row_out(kind, answer):
     row = {"q": "?", "choices": ["un", "dous", "tres"], "answer": answer}
-    assert reason(row, "question", QUESTION | {"gold_is": kind}) == "answer not among the options"
+    assert reason(row, "question", QUESTION | {"gold_format": kind}) == "answer not among the options"
 
 
 def test_set_without_answers_has_items_without_gold():
@@ -105,7 +105,7 @@ def test_passage_needs_its_question_and_its_text():
 
 
 def test_story_is_four_sentences_joined_by_a_blank():
-    columns = {"context": ["s1", "s2", "s3", "s4"], "choices": ["e1", "e2"], "gold": "right", "gold_is": "number"}
+    columns = {"context": ["s1", "s2", "s3", "s4"], "choices": ["e1", "e2"], "gold": "right", "gold_format": "number"}
     row = {f"s{i}": f"Frase {i}. " for i in (1, 2, 3, 4)} | {"e1": "Fin.", "e2": "Outro.", "right": 2}
     item = make(row, "story", columns)
     assert (item["context"], item["question"], item["gold"]) == ("Frase 1. Frase 2. Frase 3. Frase 4.", "", [1])
@@ -115,12 +115,12 @@ def test_bracketed_text_is_not_taken_for_a_list():
     assert make({"s": "[1, 2]", "l": 1}, "sentence", {"context": "s", "label": "l"})["context"] == "[1, 2]"
 
 
-TRUTH = {"question": "q", "right": "right", "wrong": "wrong", "separator": ";", "target": "best"}
+TRUTH = {"question": "q", "correct_answers": "right", "incorrect_answers": "wrong", "separator": ";", "target": "best"}
 
 
 def test_joined_answers_lose_their_blanks_and_repeats():
     row = {"q": "?", "right": "si; claro ;", "wrong": "non; si; non;;", "best": "claro"}
-    items, counts = make_items([row], "truth", TRUTH)
+    items, counts = make_items([row], "multi_answer", TRUTH)
     assert (items[0]["choices"], items[0]["gold"], items[0]["target"]) == (["si", "claro", "non"], [0, 1], "claro")
     assert set(counts["repaired"]) == {
         "empty answers removed",
@@ -131,13 +131,13 @@ def test_joined_answers_lose_their_blanks_and_repeats():
 
 def test_item_whose_wrong_answers_are_all_right_is_kept_out():
     assert (
-        reason({"q": "?", "right": "en xaneiro", "wrong": "en xaneiro", "best": ""}, "truth", TRUTH)
+        reason({"q": "?", "right": "en xaneiro", "wrong": "en xaneiro", "best": ""}, "multi_answer", TRUTH)
         == "no incorrect answer"
     )
-    assert reason({"q": "?", "right": ";", "wrong": "non", "best": ""}, "truth", TRUTH) == "no correct answer"
+    assert reason({"q": "?", "right": ";", "wrong": "non", "best": ""}, "multi_answer", TRUTH) == "no correct answer"
 
 
-CLOZE = {"context": "prompt", "choices": "candidates", "gold": "correct", "gold_is": "text"}
+CLOZE = {"context": "prompt", "choices": "candidates", "gold": "correct", "gold_format": "text"}
 
 
 def test_cloze_keeps_candidates_in_order_and_repeated_ones_once():
@@ -229,7 +229,7 @@ def test_distinct_forms_are_as_they_were():
 
 def test_pair_of_sentences_and_beginning_with_two_endings():
     assert make({"g": "Vai.", "b": "Van."}, "pair", {"good": "g", "bad": "b"})["choices"] == ["Vai.", "Van."]
-    columns = {"context": "p", "choices": ["s0", "s1"], "gold": "label", "gold_is": "index"}
+    columns = {"context": "p", "choices": ["s0", "s1"], "gold": "label", "gold_format": "index"}
     item = make({"p": "Para ir,", "s0": "anda.", "s1": "dorme.", "label": "1"}, "pair", columns)
     assert (item["context"], item["gold"]) == ("Para ir,", [1])
     assert reason({"g": "Vai.", "b": ""}, "pair", {"good": "g", "bad": "b"}) == "empty option"

@@ -1,4 +1,4 @@
-"""lm-eval's files: what is read, what is refused and with which words, and what never runs unasked."""
+"""lm-eval's files: what is read, what is refused and with which words, and what never runs skipped."""
 
 import re
 import textwrap
@@ -167,23 +167,23 @@ OURS = """
     title: t
     citation: c
     protocols: [{protocol}]
-    prompt: {prompt}
+    item_type: {item_type}
     languages: {{gl: {{source: {{{source}}}}}}}
 """
 
 
 @pytest.mark.parametrize(
-    ("protocol", "prompt", "source", "words"),
+    ("protocol", "item_type", "source", "words"),
     [
-        ("letters", "verbatim", "lm-eval: theirs.yaml", r"expected protocols: \[options\], got \[letters\]"),
-        ("options", "pair", "lm-eval: theirs.yaml", "prompt: verbatim and lm-eval require each other"),
-        ("options", "verbatim", "hub: a/b", "prompt: verbatim and lm-eval require each other"),
-        ("options", "verbatim", "lm-eval: theirs.yaml, split: dev", "split is not supported with lm-eval"),
+        ("letters", "lm_eval", "lm-eval: theirs.yaml", r"expected protocols: \[options\], got \[letters\]"),
+        ("options", "pair", "lm-eval: theirs.yaml", "item_type: lm_eval and source lm-eval require each other"),
+        ("options", "lm_eval", "hub: a/b", "item_type: lm_eval and source lm-eval require each other"),
+        ("options", "lm_eval", "lm-eval: theirs.yaml, split: dev", "split is not supported with lm-eval"),
     ],
 )
-def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, protocol, prompt, source, words):
+def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, protocol, item_type, source, words):
     write(tmp_path, "theirs.yaml", SMALL)
-    path = write(tmp_path, "ours.yaml", OURS.format(protocol=protocol, prompt=prompt, source=source))
+    path = write(tmp_path, "ours.yaml", OURS.format(protocol=protocol, item_type=item_type, source=source))
     with pytest.raises(ConfigError, match=words):
         load_task(path)
 
@@ -191,7 +191,9 @@ def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, proto
 def test_a_task_needs_no_columns_and_keeps_all_that_their_file_decides(tmp_path):
     write(tmp_path, "theirs.yaml", SMALL)
     task = load_task(
-        write(tmp_path, "ours.yaml", OURS.format(protocol="options", prompt="verbatim", source="lm-eval: theirs.yaml"))
+        write(
+            tmp_path, "ours.yaml", OURS.format(protocol="options", item_type="lm_eval", source="lm-eval: theirs.yaml")
+        )
     )
     language = task["languages"]["gl"]
     assert language["source"] == [{"hub": "owner/set", "split": "test", "few_shot": "test"}]

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
         protocol = lm_eval_cases.PROTOCOL.get(name, "options")
         (folder / "ours").mkdir(exist_ok=True)
         (folder / "ours" / f"{name}.yaml").write_text(
-            f"task: {name}\ntitle: t\ncitation: c\nprotocols: [{protocol}]\nprompt: verbatim\n"
+            f"task: {name}\ntitle: t\ncitation: c\nprotocols: [{protocol}]\nitem_type: lm_eval\n"
             f"languages: {{gl: {{source: {{lm-eval: ../{name}.yaml, trust_functions: true}}}}}}\n"
         )
     return folder / "ours"
@@ -114,7 +114,7 @@ def test_every_number_is_theirs(folder, name):
         assert math.isclose(values[ours_of(task, metric)], value, rel_tol=1e-5, abs_tol=1e-6), metric
     for row, item in zip(rows, theirs["items"], strict=True):
         for metric, value in item.items():
-            found = -row["values"]["surprisal"] if metric == "perplexity" else row["values"][ours_of(task, metric)]
+            found = -row["metrics"]["surprisal"] if metric == "perplexity" else row["metrics"][ours_of(task, metric)]
             assert math.isclose(found, value, rel_tol=1e-5, abs_tol=1e-6), (metric, row["item_id"])
 
 
@@ -123,15 +123,15 @@ def test_every_log_likelihood_is_theirs(folder, name):
     _, _, scores = answered(folder, name)
     for rows, theirs in zip(by_item(scores), GOLDEN["answers"][name]["answers"], strict=True):
         rows = sorted(rows, key=lambda row: row["role"].startswith("uncond"))
-        assert [row["flag"] for row in rows] == [None] * len(theirs)
+        assert [row["flags"] for row in rows] == [None] * len(theirs)
         np.testing.assert_allclose(
             [math.fsum(row["logprobs"]) for row in rows], [float(value) for value, _ in theirs], atol=2e-4
         )
-        assert [all(row["greedy"]) for row in rows] == [str(greedy) == "True" for _, greedy in theirs]
+        assert [all(row["is_greedy"]) for row in rows] == [str(greedy) == "True" for _, greedy in theirs]
 
 
 @pytest.mark.parametrize("name", [name for name in ANSWERED if ".written." in name])
 def test_every_generated_text_is_theirs(folder, name):
     _, _, generations = answered(folder, name)
-    ours = [cut(row["raw"], ["Pregunta:", "a"]).lstrip() for row in generations]
+    ours = [cut(row["raw_output"], ["Pregunta:", "a"]).lstrip() for row in generations]
     assert ours == [theirs[0] for theirs in GOLDEN["answers"][name]["answers"]]

@@ -47,7 +47,7 @@ def laid_out(folder, content, rows=ROWS, **source):
     data, found = translate({"lm-eval": "theirs.yaml", **source}, folder)
     json.dumps([data, found], allow_nan=False, ensure_ascii=False).encode()  # goes on as a rule's parameter
     items, counts, _, _ = lay_out(rows, [], found, folder, {"kind": "file", "file": "a.jsonl"})
-    return [item for item in items if not item["demonstration"]], counts
+    return [item for item in items if not item["few_shot"]], counts
 
 
 def refused(folder, content, rows=ROWS, **source) -> str:

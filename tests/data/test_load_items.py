@@ -29,13 +29,21 @@ def documented(folder: Path) -> Path:
 
 
 def write(
-    folder: Path, name: str, columns: str, rows: str, *, prompt="question", protocols="options", language="gl", **source
+    folder: Path,
+    name: str,
+    columns: str,
+    rows: str,
+    *,
+    item_type="question",
+    protocols="options",
+    language="gl",
+    **source,
 ):
     """A task file beside a data file, as a person would write them; returns the task."""
     source.setdefault("file", f"{name}.csv")
     (folder / source["file"]).write_text(rows, "utf-8")
     (folder / f"{name}.yaml").write_text(
-        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [{protocols}]\nprompt: {prompt}\ncolumns: {columns}\n"
+        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [{protocols}]\nitem_type: {item_type}\ncolumns: {columns}\n"
         f"languages:\n  {language}: {{source: {json.dumps(source)}}}\n",
         "utf-8",
     )
@@ -53,8 +61,8 @@ def test_every_sample_becomes_an_item_that_fits_the_schema(tmp_path, name, langu
 
 def test_samples_of_the_few_shot_split_come_as_demonstrations():
     rows, metadata = load_items(TASKS["openbookqa"], "gl", source="samples", limit=3)
-    shown = [row for row in rows if row["demonstration"]]
-    assert len(shown) == metadata["demonstrations"]["kept"] > 0
+    shown = [row for row in rows if row["few_shot"]]
+    assert len(shown) == metadata["few_shot_examples"]["kept"] > 0
     assert len(rows) - len(shown) == metadata["rows"]["taken"] == 3
 
 
@@ -112,7 +120,7 @@ def test_other_number_of_rows_than_expected_is_reported(tmp_path):
 
 def test_kept_out_rows_are_counted_by_reason(tmp_path):
     rows = "q,a,b,answer\n¿?,x,y,A\n,x,y,A\n¿?,x,x,A\n¿?,x,,A\n¿?,x,y,E\n¿?,x,z,\n"
-    task = write(tmp_path, "odd", "{question: q, choices: [a, b], gold: answer, gold_is: letter}", rows)
+    task = write(tmp_path, "odd", "{question: q, choices: [a, b], gold: answer, gold_format: letter}", rows)
     items, metadata = load_items(task, "gl")
     assert metadata["rows"]["dropped"] == {
         "empty question": 1,
@@ -173,7 +181,7 @@ def test_solved_examples_come_from_another_file_of_ones_own(tmp_path):
     )
     rows, _ = load_items(load_task(tmp_path / "rivers.yaml"), "gl")
     assert [row["item_id"] for row in rows] == ["1", "2", "shot/1", "shot/2"]
-    assert [row["demonstration"] for row in rows] == [False, False, True, True]
+    assert [row["few_shot"] for row in rows] == [False, False, True, True]
 
 
 def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
@@ -188,7 +196,7 @@ def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
         "odd",
         "{context: s, label: l, category: c}",
         (tmp_path / "odd.jsonl").read_text(),
-        prompt="sentence",
+        item_type="sentence",
         protocols="acceptability",
         file="odd.jsonl",
     )

@@ -130,18 +130,18 @@ def test_parquet_of_odd_columns(tmp_path):
         read_rows(path)
 
 
-QUESTION = {"question": "q", "choices": "c", "gold": "g", "gold_is": "index"}
+QUESTION = {"question": "q", "choices": "c", "gold": "g", "gold_format": "index"}
 SENTENCE = {"context": "s", "label": "l"}
 
 
-def become(row: dict, prompt="question", **columns):
+def become(row: dict, item_type="question", **columns):
     """The item's texts, or the reason why there is none."""
-    items, counts = make_items([row], prompt, (QUESTION if prompt == "question" else SENTENCE) | columns)
+    items, counts = make_items([row], item_type, (QUESTION if item_type == "question" else SENTENCE) | columns)
     assert counts["kept"] + sum(counts["dropped"].values()) == 1
     if not items:
         assert counts["first_dropped"] == dict.fromkeys(counts["dropped"], 0)
         return next(iter(counts["dropped"]))
-    return (items[0]["choices"], items[0]["gold"]) if prompt == "question" else items[0]["context"]
+    return (items[0]["choices"], items[0]["gold"]) if item_type == "question" else items[0]["context"]
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,13 @@ def test_options_of_any_kind_are_options_or_a_reason(choices, found):
     ],
 )
 def test_answers_of_any_kind_are_answers_or_a_reason(kind, gold, found):
-    item = become({"q": "?", "c": ["a", "b."], "g": gold}, gold_is=kind)
+    item = become({"q": "?", "c": ["a", "b."], "g": gold}, gold_format=kind)
     assert item == ("answer not among the options" if found is None else (["a", "b."], found))
 
 
 def test_answer_that_fits_two_options_but_for_their_points_is_none():
     row = {"q": "?", "c": ["si.", "si!"], "g": "si"}
-    assert become(row, gold_is="text") == "answer not among the options"
+    assert become(row, gold_format="text") == "answer not among the options"
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_upstream_ids_that_look_like_ours_stay_unique():
 
 def task(folder, source, columns="{context: s, label: l}"):
     (folder / "t.yaml").write_text(
-        "task: t\ntitle: T\ncitation: C\nprotocols: [acceptability]\nprompt: sentence\n"
+        "task: t\ntitle: T\ncitation: C\nprotocols: [acceptability]\nitem_type: sentence\n"
         f"columns: {columns}\nlanguages:\n  gl: {{source: {json.dumps(source)}}}\n"
     )
     return load_task(folder / "t.yaml")

@@ -70,8 +70,8 @@ GOOD = """task: mine
 title: Mine
 citation: me
 protocols: [options]
-prompt: question
-columns: {question: q, choices: [a, b], gold: g, gold_is: letter}
+item_type: question
+columns: {question: q, choices: [a, b], gold: g, gold_format: letter}
 languages:
   gl: {source: {file: mine.csv}}
 """
@@ -80,18 +80,22 @@ languages:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("prompt: question", "prompt: qestion", 'line 5: prompt: unknown value "qestion". Did you mean "question"?'),
+        (
+            "item_type: question",
+            "item_type: qestion",
+            'line 5: item_type: unknown value "qestion". Did you mean "question"?',
+        ),
         (
             "protocols: [options]",
             "protocols: [option]",
             'protocols[0]: unknown value "option". Did you mean "options"?',
         ),
         ("title: Mine", "titel: Mine", 'titel: unknown key. Did you mean "title"?'),
-        ("prompt: question\n", "", 'the key "prompt" is missing'),
+        ("item_type: question\n", "", 'the key "item_type" is missing'),
         ("task: mine", "task: yours", 'line 1: task: expected the file\'s name, "mine", got "yours"'),
         ("choices: [a, b]", "choises: [a, b]", 'choises: unknown key. Did you mean "choices"?'),
-        ("question: q, ", "", 'columns: "question" is missing, which prompt: question requires'),
-        (", gold_is: letter", "", 'columns: "gold" requires "gold_is"'),
+        ("question: q, ", "", 'columns: "question" is missing, which item_type: question requires'),
+        (", gold_format: letter", "", 'columns: "gold" requires "gold_format"'),
         (
             "gl: {source: {file: mine.csv}}",
             "gl: {expected_rows: 3}",
@@ -146,6 +150,6 @@ def test_every_way_to_ask_a_shipped_task_has_its_prompt_lines():
         for task in map(load_task, SHIPPED.values())
         for language in task["languages"]
         for protocol in task["protocols"]
-        if takes_prompt_lines(protocol, task["prompt"], "default") and not (PROMPTS / f"{language}.yaml").exists()
+        if takes_prompt_lines(protocol, task["item_type"], "default") and not (PROMPTS / f"{language}.yaml").exists()
     }
     assert wordless == set()

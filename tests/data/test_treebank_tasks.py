@@ -110,10 +110,10 @@ TREEBANK = """\
 """
 
 
-def task(folder, source, *, prompt="target_word", protocol="target_word", more=""):
+def task(folder, source, *, item_type="target_word", protocol="target_word", more=""):
     (folder / "gl.conllu").write_text(TREEBANK, "utf-8")
     (folder / "mine.yaml").write_text(
-        f"task: mine\ntitle: T\ncitation: C\nprotocols: [{protocol}]\nprompt: {prompt}\n{more}languages:\n  gl: {{source: {source}}}\n",
+        f"task: mine\ntitle: T\ncitation: C\nprotocols: [{protocol}]\nitem_type: {item_type}\n{more}languages:\n  gl: {{source: {source}}}\n",
         "utf-8",
     )
     return load_task(folder / "mine.yaml")
@@ -144,13 +144,13 @@ def test_pairs_of_a_treebank_are_items_for_target_word(tmp_path):
 
 
 def test_pairs_of_a_treebank_are_minimal_pairs(tmp_path):
-    rows, _ = load_items(task(tmp_path, SOURCE, prompt="pair", protocol="minimal_pair"), "gl")
+    rows, _ = load_items(task(tmp_path, SOURCE, item_type="pair", protocol="minimal_pair"), "gl")
     assert [row["choices"] for row in rows] == [["A nena canta.", "A nena cantan."], ["Elas cantan !", "Elas canta !"]]
     assert rows[0]["gold"] == [0]
 
 
 def test_pairs_of_a_treebank_are_sentences_to_judge(tmp_path):
-    rows, _ = load_items(task(tmp_path, SOURCE, prompt="sentence", protocol="acceptability"), "gl")
+    rows, _ = load_items(task(tmp_path, SOURCE, item_type="sentence", protocol="acceptability"), "gl")
     assert [(row["context"], row["extra"]["label"], row["cluster_id"]) for row in rows] == [
         ("A nena canta.", "1", "a"),
         ("A nena cantan.", "0", "a"),
@@ -205,9 +205,9 @@ def test_mistake_in_the_source_is_named(tmp_path, source, complaint):
 
 
 def test_prompt_that_pairs_do_not_fit_says_which_do(tmp_path):
-    complaint = 'treebanks do not support prompt "question". Allowed: pair, sentence, target_word'
+    complaint = 'treebanks do not support item_type "question". Allowed: pair, sentence, target_word'
     with pytest.raises(ConfigError, match=re.escape(complaint)):
-        task(tmp_path, SOURCE, prompt="question", protocol="options")
+        task(tmp_path, SOURCE, item_type="question", protocol="options")
 
 
 def test_missing_changed_and_useless_treebanks_are_named(tmp_path):

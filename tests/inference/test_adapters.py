@@ -171,7 +171,7 @@ def test_an_adapter_of_another_hub_model_is_refused_unless_allowed(place, tmp_pa
         )
         if refused:
             assert "expected the base meta-llama/Llama-2-7b-chat-hf" in complaint(base, tmp_path / "other")
-            assert resolve_adapter("mine", str(tmp_path / "other"), base, allow_other_base=True)
+            assert resolve_adapter("mine", str(tmp_path / "other"), base, allow_base_mismatch=True)
         else:
             assert resolve_adapter("mine", str(tmp_path / "other"), base)
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("heard_signals")
 RECORD = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 TABLE = tiny.score_requests([("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)])
 BLANK = dict.fromkeys(REQUESTS.schema.names) | {
-    "role": "answer", "kind": "generate", "prefix": "", "stop": [], "max_new_tokens": 12,
+    "role": "response", "kind": "generate", "prefix": "", "stop": [], "max_new_tokens": 12,
 }  # fmt: skip
 NAMES = ("lora", "lora pissa", "lora bias all", "lora embedding and lm_head")
 
@@ -197,7 +197,7 @@ def test_generated_texts_are_those_of_pefts_own_generate(place, name):
     with base.model(records[name]) as loaded:
         rows = [{**BLANK, "request_id": f"r{i}", "item_id": "i", "text": text} for i, text in enumerate(prompts)]
         table, _ = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=MemoryJournal())
-        for prompt, raw in zip(prompts, table["raw"].to_pylist(), strict=True):
+        for prompt, raw in zip(prompts, table["raw_output"].to_pylist(), strict=True):
             ids = loaded.tokenizer(prompt, return_tensors="pt")["input_ids"]
             found = model.generate(input_ids=ids, max_new_tokens=12, do_sample=False, eos_token_id=None)
             assert raw == loaded.tokenizer.decode(found[0], skip_special_tokens=True)[len(prompt) :]

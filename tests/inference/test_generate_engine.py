@@ -40,15 +40,15 @@ def row(i, text, **content):
     content = {"prefix": "", "stop": [], "max_new_tokens": NEW, **content}
     return (
         names
-        | {"request_id": f"r{i}", "item_id": f"i{i}", "role": "answer", "kind": "generate", "text": text}
+        | {"request_id": f"r{i}", "item_id": f"i{i}", "role": "response", "kind": "generate", "text": text}
         | content
     )
 
 
 def rows(texts=TEXTS, shots=2, **content):
-    demonstrations = DEMONSTRATIONS[:shots]
+    few_shot_examples = DEMONSTRATIONS[:shots]
     return [
-        row(i, text, prefix="".join(demonstrations), demonstrations=demonstrations, **content)
+        row(i, text, prefix="".join(few_shot_examples), few_shot_examples=few_shot_examples, **content)
         for i, text in enumerate(texts)
     ]
 
@@ -77,7 +77,7 @@ def test_batched_greedy_is_transformers_one_at_a_time(arch, shots):
     loaded = tiny.loaded(arch)
     requests = rows(shots=shots)
     found, _ = run(loaded, requests)
-    assert [found[r["item_id"]]["raw"] for r in requests] == [alone(loaded, r) for r in requests]
+    assert [found[r["item_id"]]["raw_output"] for r in requests] == [alone(loaded, r) for r in requests]
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3])
@@ -88,7 +88,7 @@ def test_a_penalised_batch_is_transformers_one_at_a_time(penalty):
     requests = rows(decoding=decoding)
     found, _ = run(loaded, requests)
     expected = [alone(loaded, request, repetition_penalty=penalty) for request in requests]
-    assert [found[r["item_id"]]["raw"] for r in requests] == expected
+    assert [found[r["item_id"]]["raw_output"] for r in requests] == expected
 
 
 def test_the_shared_block_is_read_once():
@@ -120,7 +120,7 @@ def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
     loaded = tiny.loaded("llama")
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
-    assert found["i0"]["raw"] == alone(loaded, rows()[0])
+    assert found["i0"]["raw_output"] == alone(loaded, rows()[0])
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), TypeError("no such argument")])
@@ -152,8 +152,8 @@ def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
     monkeypatch.setattr(decode.Forward, "logits", limited)
     found, metadata = run(loaded, rows())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
-    lost = [name for name in found if found[name]["flag"]]
-    assert [found[name]["flag"] for name in lost] == ["error: out of memory in a batch of one prompt"]
+    lost = [name for name in found if found[name]["flags"]]
+    assert [found[name]["flags"] for name in lost] == ["error: out of memory in a batch of one prompt"]
     assert all(found[name] == expected[name] for name in found if name not in lost)
 
 
@@ -172,7 +172,7 @@ def test_batch_sizes_change_no_text(monkeypatch, limit):
     monkeypatch.setattr(engine, "limits", lambda loaded: whole(loaded) | limit)
     found, metadata = run(loaded, rows())
     assert metadata["counters"]["batches"] > 1
-    assert {k: v["raw"] for k, v in found.items()} == {k: v["raw"] for k, v in expected.items()}
+    assert {k: v["raw_output"] for k, v in found.items()} == {k: v["raw_output"] for k, v in expected.items()}
 
 
 def test_row_order_and_further_rows_change_no_text():
@@ -205,14 +205,14 @@ def test_stopped_rows_leave_the_batch():
 
 def test_a_row_of_zero_new_tokens_is_empty():
     found, _ = run(tiny.loaded("llama"), rows(max_new_tokens=0))
-    assert {(r["raw"], r["finish_reason"], r["n_tokens"]) for r in found.values()} == {("", "length", 0)}
+    assert {(r["raw_output"], r["finish_reason"], r["n_tokens"]) for r in found.values()} == {("", "length", 0)}
 
 
 def test_items_that_could_not_be_asked_come_back_flagged():
-    unasked = row(9, "-", kind="score", span_start=1, span_end=1) | {"role": "unasked: no question"}
-    found, _ = run(tiny.loaded("llama"), [*rows(TEXTS[:1]), unasked])
-    assert found["i9"]["flag"] == "error: no question"
-    assert found["i9"]["raw"] is None
+    skipped = row(9, "-", kind="score", span_start=1, span_end=1) | {"role": "skipped: no question"}
+    found, _ = run(tiny.loaded("llama"), [*rows(TEXTS[:1]), skipped])
+    assert found["i9"]["flags"] == "error: no question"
+    assert found["i9"]["raw_output"] is None
 
 
 def test_no_requests_no_rows():
@@ -253,7 +253,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(monkeypatch):
 def test_a_row_that_does_not_fit_alone_is_flagged(monkeypatch):
     monkeypatch.setattr(engine, "decode", Limited(0))
     found, _ = run(tiny.loaded("llama"), rows(TEXTS[:2]))
-    assert {r["flag"] for r in found.values()} == {"error: out of memory in a batch of one prompt"}
+    assert {r["flags"] for r in found.values()} == {"error: out of memory in a batch of one prompt"}
 
 
 def test_other_errors_are_not_taken_for_memory(monkeypatch):
@@ -270,8 +270,8 @@ def test_nan_is_an_error_and_not_a_token():
     with torch.no_grad():
         loaded.model.lm_head.weight[0, 0] = float("nan")
     found, _ = run(loaded, rows(TEXTS[:2]))
-    assert {r["flag"] for r in found.values()} == {"error: the model returned NaN"}
-    assert {r["raw"] for r in found.values()} == {None}
+    assert {r["flags"] for r in found.values()} == {"error: the model returned NaN"}
+    assert {r["raw_output"] for r in found.values()} == {None}
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):

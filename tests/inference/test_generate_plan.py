@@ -54,7 +54,7 @@ def test_every_prompt_is_planned_once_within_the_limits_whatever_the_order(sizes
 
 
 def test_a_persons_batch_tokens_are_the_tokens_of_a_forward():
-    assert limits(tiny.loaded("llama", batch_tokens=96))["prefill_tokens"] == 96
+    assert limits(tiny.loaded("llama", max_batch_tokens=96))["prefill_tokens"] == 96
 
 
 @settings(max_examples=examples(50), deadline=None)

@@ -28,7 +28,7 @@ def one_thread():
 def row(text="O gato", name="a", **content):
     content = {"prefix": "", "stop": [], "max_new_tokens": 8, **content}
     names = dict.fromkeys(REQUESTS.schema.names)
-    return names | {"request_id": name, "item_id": name, "role": "answer", "kind": "generate", "text": text} | content
+    return names | {"request_id": name, "item_id": name, "role": "response", "kind": "generate", "text": text} | content
 
 
 def run(loaded, *requests):
@@ -73,14 +73,14 @@ def test_an_answer_ends_before_its_first_stop(text, stops, raw, answer, reason):
     if reason == "length":
         assert found["n_tokens"] == 6
     else:
-        assert (found["raw"], found["answer"]) == (raw, answer)
+        assert (found["raw_output"], found["output"]) == (raw, answer)
 
 
 def test_hostile_text_that_repeats_the_label_is_kept_as_it_is():
     loaded = spelling(tiny.loaded("gpt2"), " Answer: Answer: B")
     (found,) = run(loaded, row("Question: x\nAnswer:", stop=["\n"], max_new_tokens=40))
-    assert found["raw"] == " Answer: Answer: B"
-    assert found["answer"] == "Answer: Answer: B"
+    assert found["raw_output"] == " Answer: Answer: B"
+    assert found["output"] == "Answer: Answer: B"
 
 
 def test_a_sentencepiece_continuation_keeps_its_first_blank():
@@ -109,49 +109,49 @@ def test_as_many_tokens_as_the_longest_answer_needs():
     loaded = tiny.loaded("gpt2")
     answer = " a cadela ladra na rúa"
     needed = len(loaded.tokenizer(answer)["input_ids"])
-    prompt = prompt_of(loaded, row(max_new_tokens=None, longest_answer=answer))
+    prompt = prompt_of(loaded, row(max_new_tokens=None, longest_target=answer))
     assert prompt.max_new_tokens == needed + MARGIN
-    assert prompt_of(loaded, row(max_new_tokens=3, longest_answer=answer)).max_new_tokens == 3
+    assert prompt_of(loaded, row(max_new_tokens=3, longest_target=answer)).max_new_tokens == 3
 
 
-def demonstrations(n):
+def few_shot_examples(n):
     return [f"Question: What is it? {i}\nAnswer: D\n" for i in range(n)]
 
 
 def test_a_long_prompt_sheds_demonstrations_and_never_the_question():
-    block = demonstrations(4)
-    request = row("Question: What is the capital?", prefix="".join(block), demonstrations=block)
+    block = few_shot_examples(4)
+    request = row("Question: What is the capital?", prefix="".join(block), few_shot_examples=block)
     loaded = tiny.loaded("gpt2")
     two = len(loaded.tokenizer("".join(block[2:]) + request["text"])["input_ids"])
     loaded = tiny.loaded("gpt2", max_length=two + 8)
     prompt = prompt_of(loaded, request)
     assert prompt.left_out == 2
     assert loaded.tokenizer.decode(prompt.ids) == "".join(block[2:]) + request["text"]
-    assert prompt.flag == "truncated: 2 demonstrations left out"
+    assert prompt.flag == "truncated: 2 few-shot examples dropped"
     (found,) = run(loaded, request)
-    assert (found["flag"], found["n_prompt_tokens"]) == ("truncated: 2 demonstrations left out", two)
+    assert (found["flags"], found["n_prompt_tokens"]) == ("truncated: 2 few-shot examples dropped", two)
 
 
 def test_a_question_that_does_not_fit_is_not_asked():
-    block = demonstrations(2)
-    request = row("Question: What is the capital?", prefix="".join(block), demonstrations=block)
+    block = few_shot_examples(2)
+    request = row("Question: What is the capital?", prefix="".join(block), few_shot_examples=block)
     (found,) = run(tiny.loaded("gpt2", max_length=12), request)
-    assert found["flag"].startswith("error: ")
-    assert "at most 12 tokens" in found["flag"]
-    assert (found["raw"], found["answer"], found["finish_reason"]) == (None, None, None)
+    assert found["flags"].startswith("error: ")
+    assert "at most 12 tokens" in found["flags"]
+    assert (found["raw_output"], found["output"], found["finish_reason"]) == (None, None, None)
 
 
 def test_a_few_shot_block_that_is_not_its_examples_joined_is_not_cut():
-    block = demonstrations(4)
-    request = row("Question: What?", prefix="Answer in Galician.\n" + "".join(block), demonstrations=block)
+    block = few_shot_examples(4)
+    request = row("Question: What?", prefix="Answer in Galician.\n" + "".join(block), few_shot_examples=block)
     (found,) = run(tiny.loaded("gpt2", max_length=60), request)
-    assert "at most 60 tokens" in found["flag"]
+    assert "at most 60 tokens" in found["flags"]
 
 
 def test_truncated_rows_do_not_spoil_the_others_prefix():
-    block = demonstrations(4)
+    block = few_shot_examples(4)
     rows = [
-        row(text, name=str(i), prefix="".join(block), demonstrations=block)
+        row(text, name=str(i), prefix="".join(block), few_shot_examples=block)
         for i, text in enumerate(["O gato", "A cadela", "Question: What is the capital of Galicia, and of Vigo?" * 4])
     ]
     loaded = tiny.loaded("gpt2")
@@ -159,7 +159,7 @@ def test_truncated_rows_do_not_spoil_the_others_prefix():
     loaded = tiny.loaded("gpt2", max_length=longest + 7)
     table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=MemoryJournal())
     assert [s["used"] for s in metadata["engine"]["strategies"]] == ["prefix", "single"]
-    assert [f is None for f in table.column("flag").to_pylist()] == [True, True, False]
+    assert [f is None for f in table.column("flags").to_pylist()] == [True, True, False]
 
 
 def chat(loaded):
@@ -168,28 +168,28 @@ def chat(loaded):
     return loaded
 
 
-def turns(n):
+def messages(n):
     asked = [{"role": r, "content": f"{r} {i}"} for i in range(n) for r in ("user", "assistant")]
     return [{"role": "system", "content": "S"}, *asked, {"role": "user", "content": "last"}]
 
 
 def test_a_chat_model_reads_its_template_and_the_text_is_kept():
     loaded = chat(tiny.loaded("gpt2", chat="auto"))
-    (found,) = run(loaded, row(turns=turns(1)))
+    (found,) = run(loaded, row(messages=messages(1)))
     assert found["rendered"] == "<system>S</><user>user 0</><assistant>assistant 0</><user>last</><a>"
     assert found["n_prompt_tokens"] == len(loaded.tokenizer(found["rendered"])["input_ids"])
 
 
 def test_chat_sheds_whole_turns():
-    request = row(turns=turns(3), prefix="abc", demonstrations=["a", "b", "c"])
-    assert [t["content"] for t in shortened(request, 2)["turns"]] == ["S", "user 2", "assistant 2", "last"]
+    request = row(messages=messages(3), prefix="abc", few_shot_examples=["a", "b", "c"])
+    assert [t["content"] for t in shortened(request, 2)["messages"]] == ["S", "user 2", "assistant 2", "last"]
 
 
 def test_a_single_chat_message_sheds_its_own_demonstrations():
-    block = demonstrations(3)
-    request = row("Q", prefix="".join(block), demonstrations=block)
-    request["turns"] = [{"role": "user", "content": "".join(block) + "Q"}]
-    assert shortened(request, 2)["turns"] == [{"role": "user", "content": block[2] + "Q"}]
+    block = few_shot_examples(3)
+    request = row("Q", prefix="".join(block), few_shot_examples=block)
+    request["messages"] = [{"role": "user", "content": "".join(block) + "Q"}]
+    assert shortened(request, 2)["messages"] == [{"role": "user", "content": block[2] + "Q"}]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_chat_template_brings_its_own_special_tokens_unless_one_is_demanded(po
     loaded = tiny.loaded("gpt2", tokens="bytes", bos=policy, chat=True)
     tokenizer = copy.deepcopy(loaded.tokenizer)
     tokenizer.chat_template, loaded.tokenizer = TEMPLATE, tokenizer
-    prompt = prompt_of(loaded, row(turns=turns(0)))
+    prompt = prompt_of(loaded, row(messages=messages(0)))
     rest = tokenizer(prompt.rendered, add_special_tokens=False)["input_ids"]
     assert tokenizer.convert_ids_to_tokens(prompt.ids[:1]) == [first]
     assert prompt.ids[-len(rest) :] == rest
@@ -283,7 +283,7 @@ def test_a_sampled_text_does_not_depend_on_its_batch():
 def test_another_seed_is_another_text():
     loaded = tiny.loaded("llama")
     hot = {**SAMPLED, "temperature": 5.0, "repetition_penalty": None}
-    found = {run(loaded, row(decoding=hot | {"seed": seed}))[0]["raw"] for seed in range(5)}
+    found = {run(loaded, row(decoding=hot | {"seed": seed}))[0]["raw_output"] for seed in range(5)}
     assert len(found) == 5
 
 

@@ -56,10 +56,10 @@ def to_generate() -> pa.Table:
         text = f"{number} Que come o gato?\nResposta:"
         content = {
             "kind": "generate", "prefix": "", "text": text, "span_start": None, "span_end": None, "extras": [],
-            "turns": [{"role": "user", "content": text}], "demonstrations": [], "stop": ["\n"], "max_new_tokens": 4,
-            "longest_answer": None, "decoding": None,
+            "messages": [{"role": "user", "content": text}], "few_shot_examples": [], "stop": ["\n"], "max_new_tokens": 4,
+            "longest_target": None, "decoding": None,
         }  # fmt: skip
-        rows.append({"request_id": fingerprint(content), "item_id": f"i{number}", "role": "answer", **content})
+        rows.append({"request_id": fingerprint(content), "item_id": f"i{number}", "role": "response", **content})
     return pa.Table.from_pylist(rows, schema=REQUESTS.schema)
 
 
@@ -250,7 +250,7 @@ def test_a_text_that_makes_the_tokenizer_panic_costs_its_evaluation_and_no_other
         f"model m: the tokenizer in {tmp_path / 'model'} cannot be used: {PANIC}: Onig: Regex search error: "
         "retry-limit-in-match over."
     )
-    assert [row["flag"] for row in found["g"]] == [None] * 2
+    assert [row["flags"] for row in found["g"]] == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypat
     found = ask(with_template(template))
     assert said in found["g"]
     assert "\n" not in found["g"]
-    assert [row["flag"] for row in found["s"]] == [None] * 3
+    assert [row["flags"] for row in found["s"]] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_template_that_fails_costs_the_evaluations_that_need_it(ask, monkeypat
         (times(HEAD, 1e6), {"dtype": "float16"}, NO_NUMBERS, [NAN] * 2),
         (times(MIDDLE, 1e7), {"dtype": "float16"}, NO_NUMBERS, [NAN] * 2),
         (times("cls.predictions.bias", float("nan")), {"arch": "bert"}, NO_NUMBERS, None),
-        (lambda folder: None, {"max_length": 64}, [None, "truncated: 185 tokens left out", None], [None] * 2),
+        (lambda folder: None, {"max_length": 64}, [None, "truncated: 185 tokens dropped", None], [None] * 2),
         (
             lambda folder: None, {"max_length": 4}, ["error: expected a span of at most 4 tokens, got 8", "truncated", "error: expected a span"],
             ["error: expected at most 4 tokens, got 20 of the prompt and 4 to generate"] * 2,
@@ -296,12 +296,12 @@ def test_what_gives_no_number_is_flagged_or_refused_and_never_a_score(ask, spoil
         assert scored in found["s"]
     else:
         for row, flag in zip(found["s"], scored, strict=True):
-            assert (row["flag"] or "").startswith(flag or "")
+            assert (row["flags"] or "").startswith(flag or "")
             assert (row["logprobs"] is None) == (flag or "").startswith("error")
     if generated is not None:
-        flags = [row["flag"] for row in found["g"]]
+        flags = [row["flags"] for row in found["g"]]
         assert [bool(flag) for flag in flags] == [bool(flag) for flag in generated]
-        assert [row["raw"] is None for row in found["g"]] == [bool(flag) for flag in generated]
+        assert [row["raw_output"] is None for row in found["g"]] == [bool(flag) for flag in generated]
 
 
 def test_a_token_that_makes_nan_spoils_the_texts_it_stands_in_and_no_other(ask, whole):
@@ -310,7 +310,7 @@ def test_a_token_that_makes_nan_spoils_the_texts_it_stands_in_and_no_other(ask, 
     assert last not in tokenizer("A choiva cae")["input_ids"]
     found = ask(weights(lambda w: w["model.embed_tokens.weight"].__setitem__(last, float("nan"))))
     healthy = {row["item_id"]: row["logprobs"] for row in tiny_scores(whole)}
-    flags = [row["flag"] for row in found["s"]]
+    flags = [row["flags"] for row in found["s"]]
     assert flags[0] == NAN
     assert flags[2] is None
     assert found["s"][2]["logprobs"] == pytest.approx(healthy["i2"], abs=1e-4)
@@ -331,8 +331,8 @@ def test_tokens_that_the_model_does_not_know_are_flagged(ask):
         tokenizer.save_pretrained(folder)
 
     found = ask(grown)
-    assert [row["flag"] for row in found["s"]] == [BEYOND, BEYOND, None]
-    assert {row["flag"] for row in found["g"]} == {BEYOND}
+    assert [row["flags"] for row in found["s"]] == [BEYOND, BEYOND, None]
+    assert {row["flags"] for row in found["g"]} == {BEYOND}
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_what_a_tokenizer_adds_is_followed_and_never_adds_a_closing_token(ask, w
     found = ask(around, bos=policy)
     bare = len(tf.AutoTokenizer.from_pretrained(whole / "llama")("A casa", add_special_tokens=False)["input_ids"])
     assert found["s"][0]["n_prompt_tokens"] == bare + 1 + len(first or [])  # the blank before "é" counts
-    assert found["g"][0]["flag"] is None
+    assert found["g"][0]["flags"] is None
 
 
 @pytest.mark.parametrize("limit", ["Infinity", "1e999", '{"__float__": "Infinity"}'])
@@ -378,7 +378,7 @@ def test_infinity_in_a_config_is_a_number_of_it(ask, limit):
         (folder / "config.json").write_text(spelled)
 
     found = ask(mamba)
-    assert [row["flag"] for row in found["s"]] == [None] * 3
+    assert [row["flags"] for row in found["s"]] == [None] * 3
     assert all(value < 0 for row in found["s"] for value in row["logprobs"])
 
 
@@ -411,7 +411,7 @@ def test_code_in_a_model_folder_is_run_only_where_it_is_trusted(ask, tmp_path, m
         assert said in found["s"]
         assert "trust_remote_code: true" in found["s"]
     else:
-        assert [row["flag"] for row in found["s"]] == [None] * 3, "transformers' own code does for a known model"
+        assert [row["flags"] for row in found["s"]] == [None] * 3, "transformers' own code does for a known model"
     shutil.rmtree(tmp_path / "model")
     assert isinstance(ask(plant, trust_remote_code=True)["s"], list)
     assert mark.exists()
@@ -448,11 +448,11 @@ def test_a_pickle_with_code_in_it_runs_nothing_even_where_pickles_are_allowed(as
     ],
 )
 def test_what_a_generation_config_wishes_changes_no_greedy_text(ask, whole, keys, tmp_path):
-    plain = [row["raw"] for row in ask(lambda folder: None)["g"]]
+    plain = [row["raw_output"] for row in ask(lambda folder: None)["g"]]
     shutil.rmtree(tmp_path / "model")
     shutil.rmtree(tmp_path / "store")
     found = ask(lambda folder: (folder / "generation_config.json").write_text(json.dumps(keys)))
-    assert [row["raw"] for row in found["g"]] == plain
+    assert [row["raw_output"] for row in found["g"]] == plain
 
 
 def test_weights_that_the_model_has_no_place_for_are_counted_in_the_facts(ask, tmp_path):

@@ -86,12 +86,12 @@ def test_no_more_requests_are_objects_than_a_portion_has(monkeypatch):
 def test_a_kill_in_a_later_portion_resumes_to_the_very_same_numbers(tmp_path, monkeypatch):
     requests = tiny.score_requests(few_shot(12))
     small(monkeypatch, requests, 4)
-    expected, whole = score(tiny.loaded(batch_tokens=128), requests)
+    expected, whole = score(tiny.loaded(max_batch_tokens=128), requests)
     after = whole["counters"]["forwards"] * 2 // 3
     journal = dying_journal(tmp_path / "j", monkeypatch, after=after)
     with pytest.raises(Killed):
-        score(tiny.loaded(batch_tokens=128), requests, journal=journal)
-    found, resumed = score(tiny.loaded(batch_tokens=128), requests, journal=Journal(tmp_path / "j", "key"))
+        score(tiny.loaded(max_batch_tokens=128), requests, journal=journal)
+    found, resumed = score(tiny.loaded(max_batch_tokens=128), requests, journal=Journal(tmp_path / "j", "key"))
     assert found.to_pylist() == expected.to_pylist()
     assert resumed["counters"]["batches_resumed"] == after
 

@@ -72,7 +72,7 @@ def test_table_is_a_valid_artifact(tmp_path):
 
 def test_span_without_a_token_is_flagged_and_has_no_number():
     rows, metadata = ask(tiny.loaded("qwen3"), [("abc", 1, 1), ("", 0, 0), ("gato ", 4, 5), ("gato", 0, 4)])
-    assert [row["flag"] for row in rows] == ["empty", "empty", None, None]
+    assert [row["flags"] for row in rows] == ["empty", "empty", None, None]
     assert rows[0]["logprobs"] is rows[1]["logprobs"] is None
     assert metadata["flags"] == {"empty": 2}
 
@@ -83,13 +83,13 @@ def test_without_bos_the_first_token_has_no_number():
     assert rows[0]["logprobs"][0] is None
     assert all(value < 0 for value in rows[0]["logprobs"][1:])
     assert rows[1]["logprobs"] is None
-    assert rows[1]["flag"] == "error: no token precedes the only token, so it cannot be predicted"
+    assert rows[1]["flags"] == "error: no token precedes the only token, so it cannot be predicted"
     assert metadata["tokenizer"]["unscored_first_tokens"] == 1
 
 
 def test_straddling_token_is_scored_whole_and_flagged():
     rows, _ = ask(tiny.loaded("qwen3"), [("O gato", 3, 6)])
-    assert rows[0]["flag"] == "boundary"
+    assert rows[0]["flags"] == "boundary"
     assert rows[0]["offsets"][0][0] < 3
 
 
@@ -106,16 +106,16 @@ def test_unknown_token_in_a_span_is_flagged_and_changes_no_number(arch, tokens):
     texts = [(text, 8, 9), (text, 0, len(text)), (text, 0, 7), (text, 10, len(text))]
     rows, metadata = ask(loaded, texts)
     assert loaded.tokenizer.unk_token in rows[0]["tokens"]
-    assert [row["flag"] for row in rows] == [UNKNOWN, UNKNOWN, None, None]
+    assert [row["flags"] for row in rows] == [UNKNOWN, UNKNOWN, None, None]
     assert metadata["flags"] == {"unknown token": 2}
     plain, _ = ask(unaware, texts)
-    assert [row["flag"] for row in plain] == [None] * 4
+    assert [row["flags"] for row in plain] == [None] * 4
     assert [row["logprobs"] for row in rows] == [row["logprobs"] for row in plain]
 
 
 def test_bytes_are_never_unknown():
     rows, metadata = ask(tiny.loaded("llama"), [("the cat 🙂", 0, 9), ("მელა", 0, 4)])
-    assert [row["flag"] for row in rows] == [None, None]
+    assert [row["flags"] for row in rows] == [None, None]
     assert metadata["flags"] == {}
 
 
@@ -125,7 +125,7 @@ def test_long_prompt_sheds_whole_demonstrations_first():
     size = len(roomy.tokenizer(BLOCK + texts[0][-3])["input_ids"])
     loaded = tiny.loaded(tokens="bytes-bos", max_length=size - 20)
     [row], _ = ask(loaded, texts)
-    assert row["flag"].startswith("truncated: 1 demonstrations left out")
+    assert row["flags"].startswith("truncated: 1 few-shot example dropped")
     text, shift = BLOCK[len(SHOTS[0]) :] + texts[0][-3], len(SHOTS[0])
     [shorter], _ = ask(roomy, [(text, texts[0][-2] - shift, texts[0][-1] - shift)])
     assert row["logprobs"] == pytest.approx(shorter["logprobs"], abs=1e-5)
@@ -138,7 +138,7 @@ def test_text_too_long_without_demonstrations_loses_its_left_never_its_span():
     text = "the keys to the cabinet are on the table of the house, and nobody has seen the cat"
     start = len(text) - 8
     [row], _ = ask(loaded, [(text, start, len(text))])
-    assert row["flag"].startswith("truncated: ")
+    assert row["flags"].startswith("truncated: ")
     assert row["n_prompt_tokens"] + len(row["tokens"]) - 1 == 16
     ids = loaded.tokenizer(text)["input_ids"]
     kept = torch.tensor([[ids[0], *ids[-16:]]])
@@ -151,14 +151,14 @@ def test_span_that_does_not_fit_is_an_error_on_its_row_alone():
     loaded = tiny.loaded(tokens="bytes-bos", max_length=8)
     long = "the keys to the cabinet are on the table of the house"
     rows, _ = ask(loaded, [(long, 0, len(long)), ("the cat", 0, 7)])
-    assert rows[0]["flag"].startswith("error: expected a span of at most 8 tokens")
+    assert rows[0]["flags"].startswith("error: expected a span of at most 8 tokens")
     assert rows[0]["logprobs"] is None
-    assert rows[1]["flag"] is None
+    assert rows[1]["flags"] is None
 
 
 def test_extras_are_those_of_the_whole_distribution():
     loaded = tiny.loaded(tokens="bytes-bos")
-    [row], _ = ask(loaded, [("the cat sleeps", 3, 7)], extras=["entropy", "rank", "word_end"])
+    [row], _ = ask(loaded, [("the cat sleeps", 3, 7)], extras=["entropy", "rank", "word_end_logprobs"])
     ids = loaded.tokenizer("the cat sleeps")["input_ids"]
     first, size = row["n_prompt_tokens"], len(row["tokens"])
     logits = loaded.model(input_ids=torch.tensor([ids])).logits[0].double()
@@ -168,7 +168,9 @@ def test_extras_are_those_of_the_whole_distribution():
     begins[loaded.eos_id] = True
     for slot in range(size + 1):
         probabilities = logits[first - 1 + slot].softmax(-1)
-        assert row["word_end"][slot] == pytest.approx(math.log(probabilities[torch.tensor(begins)].sum()), abs=1e-4)
+        assert row["word_end_logprobs"][slot] == pytest.approx(
+            math.log(probabilities[torch.tensor(begins)].sum()), abs=1e-4
+        )
         if slot == size:
             break
         target = ids[first + slot]
@@ -177,12 +179,12 @@ def test_extras_are_those_of_the_whole_distribution():
         assert row["entropy"][slot] == pytest.approx(-(probabilities * probabilities.log()).sum().item(), abs=1e-4)
         assert row["topk_entropy"][slot] == pytest.approx(-(top * top.log()).sum().item(), abs=1e-4)
         assert row["rank"][slot] == 1 + int((probabilities > probabilities[target]).sum())
-        assert row["greedy"][slot] == (row["rank"][slot] == 1)
+        assert row["is_greedy"][slot] == (row["rank"][slot] == 1)
 
 
 def test_extras_that_nobody_asked_for_are_null():
     [row], _ = ask(tiny.loaded(), [("the cat", 0, 7)])
-    assert (row["entropy"], row["topk_entropy"], row["rank"], row["word_end"]) == (None,) * 4
+    assert (row["entropy"], row["topk_entropy"], row["rank"], row["word_end_logprobs"]) == (None,) * 4
 
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -192,11 +194,11 @@ def chat_requests():
     table = tiny.score_requests(
         [(*SHOTS[:2], "Question: Who?\nAnswer: the dog", len("".join(SHOTS[:2])) + 22, len("".join(SHOTS[:2])) + 30)]
     )
-    turns = [
+    messages = [
         {"role": role, "content": text}
         for role, text in [("user", "Who?"), ("assistant", "the cat")] * 2 + [("user", "Who?")]
     ]
-    rows = [{**row, "turns": turns} for row in table.to_pylist()]
+    rows = [{**row, "messages": messages} for row in table.to_pylist()]
     return tiny.pa.Table.from_pylist(rows, schema=table.schema)
 
 
@@ -218,7 +220,7 @@ def test_chat_drops_demonstrations_as_pairs_of_turns(monkeypatch):
     [row] = score(loaded, chat_requests())[0].to_pylist()
     loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
     [shorter] = score(loaded, chat_requests())[0].to_pylist()
-    assert shorter["flag"] == "truncated: 1 demonstrations left out"
+    assert shorter["flags"] == "truncated: 1 few-shot example dropped"
     assert shorter["rendered"].count("<user>") == row["rendered"].count("<user>") - 1
 
 
@@ -226,12 +228,12 @@ def test_a_single_chat_message_loses_its_own_examples(monkeypatch):
     loaded = tiny.loaded(tokens="bytes-bos", chat=True)
     monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
     [request] = chat_requests().to_pylist()
-    request["turns"] = [{"role": "user", "content": request["prefix"] + "Who?"}]
+    request["messages"] = [{"role": "user", "content": request["prefix"] + "Who?"}]
     table = tiny.pa.Table.from_pylist([request], schema=chat_requests().schema)
     [row] = score(loaded, table)[0].to_pylist()
     loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
     [shorter] = score(loaded, table)[0].to_pylist()
-    assert shorter["flag"] == "truncated: 1 demonstrations left out"
+    assert shorter["flags"] == "truncated: 1 few-shot example dropped"
     assert shorter["rendered"] == row["rendered"].replace(SHOTS[0], "", 1)
 
 
@@ -317,13 +319,13 @@ def test_order_budget_and_strategy_never_change_a_number(texts, arch, budget, ra
     shuffled = list(enumerate(requests))
     random.shuffle(shuffled)
     other = LOADED[arch]
-    other.record["batch_tokens"] = budget
+    other.record["max_batch_tokens"] = budget
     found = score(other, tiny.score_requests([text for _, text in shuffled]))[0].to_pylist()
-    other.record["batch_tokens"] = None
+    other.record["max_batch_tokens"] = None
     for (place, _), row in zip(shuffled, found, strict=True):
         expected = reference[place]
-        assert (row["flag"], row["tokens"], row["offsets"]) == (
-            expected["flag"],
+        assert (row["flags"], row["tokens"], row["offsets"]) == (
+            expected["flags"],
             expected["tokens"],
             expected["offsets"],
         )
@@ -375,9 +377,9 @@ def test_any_text_gets_numbers_or_a_flag(text, kind, data):
     end = data.draw(st.integers(start, len(text)))
     [row] = score(BY_TOKENIZER[kind], tiny.score_requests([(text, start, end)]))[0].to_pylist()
     if row["logprobs"] is None:
-        assert row["flag"].startswith(("empty", "boundary; empty", "error: no token precedes the only token"))
+        assert row["flags"].startswith(("empty", "boundary; empty", "error: no token precedes the only token"))
         return
-    assert len(row["logprobs"]) == len(row["tokens"]) == len(row["offsets"]) == len(row["greedy"]) > 0
+    assert len(row["logprobs"]) == len(row["tokens"]) == len(row["offsets"]) == len(row["is_greedy"]) > 0
     assert all(value is not None and value <= 0 for value in row["logprobs"][1:])
     assert (row["logprobs"][0] is None) == (kind == "bare" and row["n_prompt_tokens"] == 0)
     covered = {place for a, b in row["offsets"] for place in range(a, b)}

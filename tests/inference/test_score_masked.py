@@ -36,7 +36,7 @@ def one_by_one(loaded, text, start, end, variant):
 @pytest.mark.parametrize("arch", ["bert", "roberta", "deberta"])
 @pytest.mark.parametrize("budget", [16, 512])
 def test_pseudo_log_likelihood_is_that_of_one_copy_at_a_time(arch, variant, budget):
-    loaded = tiny.loaded(arch, batch_tokens=budget)
+    loaded = tiny.loaded(arch, max_batch_tokens=budget)
     asked = requests(variant)
     table, metadata = score(loaded, asked)
     for request, row in zip(asked.to_pylist(), table.to_pylist(), strict=True):
@@ -71,7 +71,7 @@ def test_long_text_is_cut_around_the_span_and_keeps_its_specials():
     start = text.index("cat")
     row = score(loaded, tiny.score_requests([(text, start, start + 3)]))[0].to_pylist()[0]
     assert row["tokens"] == ["cat"]
-    assert row["flag"].startswith("truncated: ")
+    assert row["flags"].startswith("truncated: ")
     assert row["logprobs"][0] < 0
 
 

@@ -54,7 +54,7 @@ def test_running_out_of_memory_halves_the_budget_and_loses_nothing(arch, monkeyp
     assert values(rows) == pytest.approx(values(expected), abs=1e-4)
     assert counters["oom_retries"] == memory.refused > 0
     assert counters["budget"] <= 256
-    assert not any(row["flag"] for row in rows)
+    assert not any(row["flags"] for row in rows)
 
 
 def test_what_fits_no_memory_is_flagged_and_the_rest_scored(monkeypatch):
@@ -64,8 +64,8 @@ def test_what_fits_no_memory_is_flagged_and_the_rest_scored(monkeypatch):
     Memory(loaded, 60, monkeypatch)
     table, metadata = score(loaded, tiny.score_requests(texts))
     short, long = table.to_pylist()
-    assert short["flag"] is None
-    assert long["flag"] == "error: out of memory"
+    assert short["flags"] is None
+    assert long["flags"] == "error: out of memory"
     assert long["logprobs"] is None
     assert metadata["counters"]["given_up"] == 1
 
@@ -81,12 +81,12 @@ def test_other_errors_of_the_model_are_not_taken_for_memory(monkeypatch):
 @pytest.mark.parametrize("arch", ["llama", "bloom", "bert"])
 @pytest.mark.parametrize("after", [1, 3])
 def test_killed_run_resumes_to_the_very_same_numbers(arch, after, tmp_path, monkeypatch):
-    expected, whole = run(tiny.loaded(arch, batch_tokens=128))
-    loaded = tiny.loaded(arch, batch_tokens=128)
+    expected, whole = run(tiny.loaded(arch, max_batch_tokens=128))
+    loaded = tiny.loaded(arch, max_batch_tokens=128)
     journal = dying_journal(tmp_path / "j", monkeypatch, after=after)
     with pytest.raises(Killed):
         run(loaded, journal=journal)
-    rows, counters = run(tiny.loaded(arch, batch_tokens=128), journal=Journal(tmp_path / "j", "key"))
+    rows, counters = run(tiny.loaded(arch, max_batch_tokens=128), journal=Journal(tmp_path / "j", "key"))
     assert rows == expected
     assert counters["batches_resumed"] == after
     assert counters["forwards"] < whole["forwards"]
@@ -104,7 +104,7 @@ def test_resumed_run_meets_the_batches_of_after_an_out_of_memory(tmp_path, monke
 
 
 def test_sigterm_between_batches_keeps_what_is_finished(tmp_path):
-    loaded = tiny.loaded("llama", batch_tokens=128)
+    loaded = tiny.loaded("llama", max_batch_tokens=128)
     expected, _ = run(loaded)
     with stoppable() as stop:
         journal = Journal(tmp_path / "j", "key", stop=stop, seconds=1e9)

@@ -17,7 +17,7 @@ def table(lengths: list[int]) -> pa.Table:
     nothing = [None] * count
     return pa.table(
         {"item_id": [str(i) for i in range(count)], "text": ["x" * n for n in lengths], "prefix": [""] * count,
-         "max_new_tokens": nothing, "longest_answer": nothing}
+         "max_new_tokens": nothing, "longest_target": nothing}
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def job(tmp_path_factory):
     """A model's record, and the requests of two evaluations."""
     folder = tmp_path_factory.mktemp("job")
     tiny.save("llama", folder / "model")
-    options = {"dtype": "float32", "device": "cpu", "chat": False, "batch_tokens": 128}
+    options = {"dtype": "float32", "device": "cpu", "chat": False, "max_batch_tokens": 128}
     record = resolve("m", str(folder / "model"), folder / "converted") | options
     scored = tiny.score_requests([(line, 0, len(line)) for line in LINES])
     generated = scored

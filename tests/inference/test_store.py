@@ -16,7 +16,7 @@ from vernacular.inference.schema import SCORES
 
 pytestmark = pytest.mark.usefixtures("heard_signals")
 
-ROW = {"logprobs": [-0.1, -12.345678710937500, None], "flag": None}
+ROW = {"logprobs": [-0.1, -12.345678710937500, None], "flags": None}
 
 
 def finished_table() -> pa.Table:

@@ -55,7 +55,7 @@ def engines(loaded, monkeypatch):
 def row(name, text, **content):
     names = dict.fromkeys(REQUESTS.schema.names)
     content = {"prefix": "", "stop": [], "max_new_tokens": 6, **content}
-    return names | {"request_id": name, "item_id": name, "role": "answer", "kind": "generate", "text": text} | content
+    return names | {"request_id": name, "item_id": name, "role": "response", "kind": "generate", "text": text} | content
 
 
 def table(*rows):
@@ -63,14 +63,14 @@ def table(*rows):
 
 
 def test_the_rows_are_those_of_our_own_engine(loaded, engines):
-    ours = generate(loaded, table(row("a", "O gato")), journal=MemoryJournal())[0].to_pylist()[0]["raw"]
+    ours = generate(loaded, table(row("a", "O gato")), journal=MemoryJournal())[0].to_pylist()[0]["raw_output"]
     requests = table(
         row("a", "O gato"),
         row("b", "Jutros smo", stop=["\n", ours[1:3]]),
         row("c", "O gato", stop=[ours[2:4]]),
         row("a", "O gato") | {"item_id": "same words"},
         row("d", ""),
-        row("e", "x", role="unasked: no question", kind="score"),
+        row("e", "x", role="skipped: no question", kind="score"),
     )
     expected, _ = generate(loaded, requests, journal=MemoryJournal())
     found, metadata = vllm.generate(loaded, requests, journal=MemoryJournal())

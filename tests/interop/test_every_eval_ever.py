@@ -94,7 +94,7 @@ FROM = [
         "kind": "hub",
         "from": "a/b",
         "split": "test",
-        "licence": "mit",
+        "license": "mit",
         "items": 5,
     },
     {
@@ -103,7 +103,7 @@ FROM = [
         "kind": "url",
         "from": "https://x/y",
         "split": None,
-        "licence": None,
+        "license": None,
         "items": 5,
     },
     {
@@ -112,7 +112,7 @@ FROM = [
         "kind": "file",
         "from": "/home/me/own",
         "split": None,
-        "licence": None,
+        "license": None,
         "items": 5,
     },
 ]
@@ -126,7 +126,7 @@ def records(table, models=(), **more):
 
 
 def test_a_value_stands_with_its_interval_unit_and_how_it_was_asked(metrics_table):
-    (record,) = records(metrics_table({"value": 1 / 3, "majority": 0.3}), data_sets=FROM)
+    (record,) = records(metrics_table({"value": 1 / 3, "majority_baseline": 0.3}), data_sets=FROM)
     (result,) = record["evaluation_results"]
     assert result["score_details"]["score"] == 1 / 3
     interval = {"lower": 0.4, "upper": 0.6, "confidence_level": 0.95}
@@ -134,8 +134,8 @@ def test_a_value_stands_with_its_interval_unit_and_how_it_was_asked(metrics_tabl
     assert result["metric_config"]["score_type"] == "continuous"
     assert result["metric_config"]["additional_details"] == {
         "signature": "accuracy|v1",
-        "chance": "0.25",
-        "majority": "0.3",
+        "chance_level": "0.25",
+        "majority_baseline": "0.3",
     }
     assert result["source_data"]["hf_repo"] == "a/b"
     assert result["generation_config"]["additional_details"]["shots"] == "5"

@@ -35,7 +35,7 @@ def palm(tmp_path):
         "3": {f"choice:{i}": -1.0 for i in range(4)},
     }
     scores = [
-        score(r, by_item[r["item_id"]][r["role"]]) if r["item_id"] in by_item else score(r, [], flag="error: too long")
+        score(r, by_item[r["item_id"]][r["role"]]) if r["item_id"] in by_item else score(r, [], flags="error: too long")
         for r in requests
     ]
     rows = letters.per_item(items, requests, scores)
@@ -72,7 +72,7 @@ def test_palmx_without_gold_has_no_accuracy(tmp_path):
 
 def test_letters_of_shuffled_options_are_those_shown(tmp_path):
     truth = item(question="?", choices=["right", "w1", "w2", "w3"], gold=[0], target="right")
-    requests = ask([truth], "truth", "letters")
+    requests = ask([truth], "multi_answer", "letters")
     rows = letters.per_item([truth], requests, scored(requests, {"choice:0": -1.0}))
     write(tmp_path, "letters", [truth], rows)
     logged = read_csv(tmp_path / "outputs_log.csv")[0]
@@ -86,7 +86,7 @@ def test_serbian_lines(tmp_path):
         item("i1", context="Ana je __.", choices=["tu", "ту"], gold=[0], source_row=0),
         item("i2", context="On je __.", choices=["a", "b"], gold=[1], source_row=1),
     ]
-    requests = ask(items, "cloze", "cloze", legacy=True)
+    requests = ask(items, "cloze", "cloze", score_unfilled_gap=True)
     rows = cloze.per_item(items, requests, scored(requests, {"whole:1": -1.0}))
     written = write(tmp_path, "cloze", items, rows)
     assert {path.name for path in written} == {"results.jsonl", "results_legacy.jsonl", "README.txt"}
@@ -146,8 +146,8 @@ def test_each_tool_has_a_readme_of_differences(tmp_path):
 
 def pair(options, gold=(0,), scores=None, predicted=None, correct=None, values=(), flag=None, **rest):
     """An item and its result row as they are read from Parquet, where maps are lists of pairs."""
-    row = {"item_id": rest.get("item_id", "i1"), "options": options, "gold": list(gold), "option_scores": scores}
-    row |= {"predicted": predicted, "correct": correct, "values": list(dict(values).items()), "flag": flag}
+    row = {"item_id": rest.get("item_id", "i1"), "choices": options, "gold": list(gold), "option_scores": scores}
+    row |= {"predicted_indices": predicted, "correct": correct, "metrics": list(dict(values).items()), "flags": flag}
     return item(choices=options, gold=gold, **rest), row
 
 
@@ -259,13 +259,13 @@ def test_the_readmes_of_tables_say_what_text_looks_like(tmp_path):
 
 
 def test_serbian_lines_to_the_letter(tmp_path):
-    legacy = [{"loglik_legacy:0": -1.0, "loglik_legacy:1": second} for second in (-2.0, -0.5)]
+    legacy = [{"loglik_unfilled:0": -1.0, "loglik_unfilled:1": second} for second in (-2.0, -0.5)]
     found = written(
         tmp_path,
         "cloze",
         pair(["š", "ć"], (0,), [-3.0, -1.0], values=legacy[0], context="__ \ud800"),
         pair(["a", "b"], (), [-1.0, -1.0], values=legacy[1], context="__.", item_id="i2", source_row=1),
-        pair(["a", "b"], (1,), None, values={"loglik_legacy:1": 0.0}, context="__!", item_id="i3", source_row=2),
+        pair(["a", "b"], (1,), None, values={"loglik_unfilled:1": 0.0}, context="__!", item_id="i3", source_row=2),
     )
     one = '{"prompt": "__ \\ud800", "predicted": "%s", "correct": "š", "is_correct": %s}\n'
     two = '{"prompt": "__.", "predicted": %s, "correct": null, "is_correct": false}\n'

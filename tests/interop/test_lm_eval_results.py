@@ -1,13 +1,13 @@
 import json
 
 import pytest
-from vernacular.interop.lm_eval_results import harness_results, write_harness
+from vernacular.interop.lm_eval_results import lm_eval_results, write_lm_eval_results
 from vernacular.summary.grid import collect
 
 
 def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):
     rows = [{}, {"metric": "loss", "value": None, "ci_low": None, "ci_high": None, "higher_is_better": None}]
-    (result,) = harness_results(collect([metrics_table(*rows)]))
+    (result,) = lm_eval_results(collect([metrics_table(*rows)]))
     name = "openbookqa.gl.generation.5shot"
     assert result["results"] == {
         name: {
@@ -26,7 +26,7 @@ def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):
 
 def test_a_file_per_model_adapter_and_revision(metrics_table, tmp_path):
     rows = [{"model": "org/a"}, {"model": "org/a", "adapter": "x"}, {"model": "../../Org__A"}, {"model": "\x00 غ"}]
-    paths = write_harness(tmp_path, collect([metrics_table(*rows, {"category": "verbs", "metric": "other"})]))
+    paths = write_lm_eval_results(tmp_path, collect([metrics_table(*rows, {"category": "verbs", "metric": "other"})]))
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
     assert len(paths) == 4
     for path in paths:
@@ -36,4 +36,4 @@ def test_a_file_per_model_adapter_and_revision(metrics_table, tmp_path):
 
 
 def test_no_results_give_no_files(tmp_path):
-    assert write_harness(tmp_path, collect([])) == []
+    assert write_lm_eval_results(tmp_path, collect([])) == []

@@ -19,20 +19,20 @@ HUGE = 1_000_000
 def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
     sampled = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 0}
     return {
-        "item_id": name, "role": "answer", "kind": "generate", "prefix": prefix, "text": text, "decoding": sampled,
+        "item_id": name, "role": "response", "kind": "generate", "prefix": prefix, "text": text, "decoding": sampled,
     }  # fmt: skip
 
 
 PLAIN = [
     {"item_id": "a", "role": role, "kind": "generate", "prefix": "", "text": text, "decoding": None}
-    for role in ("answer", "check")
+    for role in ("response", "check")
     for text in ("O que se di nun RESUM", "Pregunta: x\nResposta:")
 ]
 
 
-def generation(raw, rendered=None, flag=None, name="a", role="answer"):
+def generation(raw, rendered=None, flag=None, name="a", role="response"):
     answer = None if raw is None else raw.split("\n")[0].strip()
-    return {"item_id": name, "role": role, "raw": raw, "answer": answer, "rendered": rendered, "flag": flag}
+    return {"item_id": name, "role": role, "raw_output": raw, "output": answer, "rendered": rendered, "flags": flag}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_the_stem_is_the_prompts_unfinished_label(text, stem):
 
 
 def test_an_answer_that_the_parser_finds_empty_is_flagged():
-    given = answers.given([request()], [generation("A:\nfoo", flag="truncated: 1 demonstrations left out")])
-    assert given["a"] == answers.Answer("", "truncated: 1 demonstrations left out; empty answer")
+    given = answers.given([request()], [generation("A:\nfoo", flag="truncated: 1 few-shot example dropped")])
+    assert given["a"] == answers.Answer("", "truncated: 1 few-shot example dropped; empty answer")
 
 
 def test_each_output_is_read_in_the_style_of_its_own_request():

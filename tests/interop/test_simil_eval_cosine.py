@@ -118,7 +118,14 @@ def test_a_template_in_the_folder_of_an_encoder_changes_no_metric(tmp_path, metr
     with_tokenizer(tmp_path / "plain", tmp_path / "template", chat_template=TEMPLATE)
     items = [{"item_id": "i", "choices": ["unha mazá", "os gatos comen pouco"], "gold": [0], "target": None}]
     generations = [
-        {"item_id": "i", "role": "answer", "raw": "come", "answer": "come mazá", "rendered": None, "flag": None}
+        {
+            "item_id": "i",
+            "role": "response",
+            "raw_output": "come",
+            "output": "come mazá",
+            "rendered": None,
+            "flags": None,
+        }
     ]
     plain, template = (
         similarities(

@@ -31,8 +31,8 @@ def folders(tmp_path_factory):
 def run(metric, folder):
     """The similarities of every answer and option, and the metadata."""
     items = [{"item_id": str(i), "choices": OPTIONS, "gold": [0], "target": None} for i in range(len(ANSWERS))]
-    texts = [{"raw": answer, "answer": answer, "rendered": None, "flag": None} for answer in ANSWERS]
-    generations = [{"item_id": str(i), "role": "answer", **text} for i, text in enumerate(texts)]
+    texts = [{"raw_output": answer, "output": answer, "rendered": None, "flags": None} for answer in ANSWERS]
+    generations = [{"item_id": str(i), "role": "response", **text} for i, text in enumerate(texts)]
     encoders, requests = {"default": tiny.record(folder)}, tiny.requests(generations)
     rows, metadata = similarities(items, generations, [metric], encoders, requests=requests)
     return np.array([row["similarities"] for row in rows], dtype=float), metadata

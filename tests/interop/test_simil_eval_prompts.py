@@ -13,7 +13,7 @@ def build(layout, items, style, shots=1):
 
 
 def pair(**fields):
-    return [item("d", demonstration=True, **fields), item("q", **fields)]
+    return [item("d", few_shot=True, **fields), item("q", **fields)]
 
 
 def test_belebele():
@@ -49,14 +49,14 @@ def test_xstorycloze():
 
 def test_truthfulqa_and_veritasqa():
     items = pair(question="Q", choices=["best", "wrong"], gold=[0], target="best")
-    prefix, text, _ = build("truth", items, "simil-eval")
+    prefix, text, _ = build("multi_answer", items, "simil-eval")
     assert prefix in {
         "PREGUNTA: Q\nOPCION 1: best\nOPCION 2: wrong\nRESPOSTA: best\n",
         "PREGUNTA: Q\nOPCION 1: wrong\nOPCION 2: best\nRESPOSTA: best\n",
     }
     assert text.endswith("\nRESPOST")
     assert text.count("OPCION") == 2
-    prefix, text, _ = build("truth", items, "simil-eval-open")
+    prefix, text, _ = build("multi_answer", items, "simil-eval-open")
     assert prefix == f"CONTEXTO: Q \n{IN}PREGUNTA: Q\n{IN}RESPOSTA: best\n"
     assert text == f"CONTEXTO: Q \n{IN}PREGUNTA: Q\n{IN}RESPOST"
 
@@ -80,7 +80,7 @@ def test_decoding_is_the_tools_and_seeded_per_request():
 
 def test_chat_models_get_it_as_one_message():
     prefix, text, row = build("question", pair(question="Q", choices=["a", "b"], gold=[0]), "simil-eval")
-    assert row["turns"] == [{"role": "user", "content": prefix + text}]
+    assert row["messages"] == [{"role": "user", "content": prefix + text}]
 
 
 def test_what_the_tool_has_no_prompt_for_is_rejected():

@@ -16,11 +16,11 @@ def row(values, cluster=None, category=None, flag=None, gold=(0,), options=("a",
         "item_id": "i",
         "cluster_id": cluster,
         "category": category,
-        "options": list(options),
+        "choices": list(options),
         "gold": list(gold),
-        "values": values,
+        "metrics": values,
         "tie": None,
-        "flag": flag,
+        "flags": flag,
     }
 
 
@@ -49,12 +49,12 @@ def test_chance_is_the_mean_share_of_correct_options():
         row({"accuracy": 0}, gold=(), options="abcd"),
         row({"accuracy": 0}, gold=(0,), options=""),
     ]
-    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance"] == 0.5
+    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == 0.5
     rows.append(row({"accuracy": 0}, options="abcd"))
-    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance"] == pytest.approx(
+    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == pytest.approx(
         (0.5 + 0.5 + 0.25) / 3
     )
-    assert only(aggregate(rows[2:3], [ACCURACY], seed=0, categories=False))["chance"] is None
+    assert only(aggregate(rows[2:3], [ACCURACY], seed=0, categories=False))["chance_level"] is None
 
 
 def test_items_without_the_value_are_left_out_and_flagged_ones_counted():
@@ -136,4 +136,4 @@ def test_chance_of_discrimination_does_not_depend_on_the_items():
         row({"surprisal_char": 2.0, "label": 0.0, "fold": 1.0}),
     ]
     table = aggregate(rows, [metrics["auc_char"], metrics["mcc_char"]], seed=0, categories=False)
-    assert [(r["metric"], r["chance"]) for r in table] == [("auc_char", 0.5), ("mcc_char", 0.0)]
+    assert [(r["metric"], r["chance_level"]) for r in table] == [("auc_char", 0.5), ("mcc_char", 0.0)]

@@ -17,9 +17,9 @@ INF, NAN = math.inf, math.nan
 PAIR = {"choices": ["a", "bb"], "gold": [0]}
 PROTOCOLS = {
     "options": ("question", {"question": "?", **PAIR}, {}),
-    "letters": ("question", {"question": "?", **PAIR}, {"permutations": 2}),
+    "letters": ("question", {"question": "?", **PAIR}, {"option_rotations": 2}),
     "minimal_pair": ("pair", {"context": "Se", **PAIR}, {}),
-    "cloze": ("cloze", {"context": "a __ b", **PAIR}, {"legacy": True}),
+    "cloze": ("cloze", {"context": "a __ b", **PAIR}, {"score_unfilled_gap": True}),
     "target_word": ("target_word", {"context": "a [MASK] b", **PAIR}, {}),
     "acceptability": ("sentence", {"context": "a b"}, {}),
     "last_word": ("continuation", {"context": "a", "target": "b"}, {"bow_correction": True}),
@@ -38,7 +38,7 @@ SCORES = {
     "no token": ([], "error: no token was scored"),
 }
 FACTS = dict.fromkeys(("model", "evaluation", "task", "language", "style", "model_revision", "dataset_revision"), "x")
-FACTS |= {"adapter": None, "base": None, "shots": 0, "seed": 0, "majority": None}
+FACTS |= {"adapter": None, "base": None, "shots": 0, "seed": 0, "majority_baseline": None}
 
 
 def results(protocol, first, second, *, n=3, cluster=None):
@@ -64,17 +64,17 @@ def test_every_value_is_finite_or_nothing_whatever_the_scores(protocol):
     for first, second in {*zip(SCORES, SCORES, strict=True), *itertools.product(SCORES, second_ones)}:
         rows, table = results(protocol, SCORES[first][0], SCORES[second][0])
         for value in table:
-            found = [value[name] for name in ("value", "ci_low", "ci_high", "chance") if value[name] is not None]
+            found = [value[name] for name in ("value", "ci_low", "ci_high", "chance_level") if value[name] is not None]
             assert all(map(math.isfinite, found)), (first, second, value["metric"])
             finite = value["value"] is not None or value["n"] == 0
             assert finite or value["n_flagged"] or "huge" in (first, second) or value["metric"] != "surprisal"
         for row in rows:
-            assert not any(math.isnan(number) for number in (*row["values"].values(), *(row["option_scores"] or ())))
+            assert not any(math.isnan(number) for number in (*row["metrics"].values(), *(row["option_scores"] or ())))
         if (flag := SCORES[second][1]) is not None:
-            assert flag in rows[1]["flag"]
+            assert flag in rows[1]["flags"]
         if first == second and flag and flag.startswith("error"):
             assert all(
-                row["values"].keys() <= {"coverage", "fold", "label", "gold_position", "baseline_shortest"}
+                row["metrics"].keys() <= {"coverage", "fold", "label", "gold_position", "baseline_shortest"}
                 for row in rows
             )
             assert {row["correct"] for row in rows} == {None}

@@ -29,7 +29,14 @@ def _nothing_kept():
 def measured(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
     """({metric: similarities of the one item}, metadata)"""
     item = {"item_id": "a", "choices": ["mazá", "casa"], "target": None, "gold": [0]}
-    row = {"item_id": "a", "role": "generation", "raw": answer, "answer": answer, "flag": None, "rendered": None}
+    row = {
+        "item_id": "a",
+        "role": "generation",
+        "raw_output": answer,
+        "output": answer,
+        "flags": None,
+        "rendered": None,
+    }
     rows, metadata = compute.similarities([item], [row], metrics, encoders, requests=tiny.requests([row]))
     return {row["metric"]: row["similarities"] for row in rows}, metadata
 

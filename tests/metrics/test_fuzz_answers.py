@@ -16,18 +16,18 @@ HUGE = 1_000_000
 
 
 def asked() -> dict:
-    return {"item_id": "a", "role": "answer", "prefix": "", "text": "Pregunta: ?\nRESPOST", "decoding": None}
+    return {"item_id": "a", "role": "response", "prefix": "", "text": "Pregunta: ?\nRESPOST", "decoding": None}
 
 
 def written(raw: str, *, chat: bool = False) -> dict:
     answer = answer_of(raw, ["\n"], after_blank=chat)
     return {
         "item_id": "a",
-        "role": "answer",
-        "raw": raw,
-        "answer": answer,
+        "role": "response",
+        "raw_output": raw,
+        "output": answer,
         "rendered": "…" if chat else None,
-        "flag": None,
+        "flags": None,
     }
 
 
@@ -35,11 +35,11 @@ def written(raw: str, *, chat: bool = False) -> dict:
 @given(raw=texts, chat=st.booleans())
 def test_default_answer_is_the_first_line_whole_and_stays_so(raw, chat):
     row = written(raw, chat=chat)
-    assert row["answer"] in raw
-    assert row["answer"] == (raw.lstrip() if chat else raw).split("\n")[0].strip()
-    assert answer_of(row["answer"], ["\n"], after_blank=chat) == row["answer"]
+    assert row["output"] in raw
+    assert row["output"] == (raw.lstrip() if chat else raw).split("\n")[0].strip()
+    assert answer_of(row["output"], ["\n"], after_blank=chat) == row["output"]
     found = answers_given([asked()], [row])["a"]
-    assert (found.text, found.flag) == (row["answer"], None if row["answer"] else "empty answer")
+    assert (found.text, found.flag) == (row["output"], None if row["output"] else "empty answer")
 
 
 @pytest.mark.parametrize("answer", ["3:1", "razón 3:1 total", "A: b", "12:30", "a: b: c", "{question}", "RESPOSTA: si"])
@@ -82,6 +82,6 @@ def test_runaway_answer_of_a_megabyte_is_read_like_a_short_one(piece):
     raw = piece * (HUGE // len(piece))
     short = piece * 50
     for chat in (False, True):
-        assert written(raw, chat=chat)["answer"][:20] == written(short, chat=chat)["answer"][:20]
+        assert written(raw, chat=chat)["output"][:20] == written(short, chat=chat)["output"][:20]
     assert generation.normalised(raw)[:20] == generation.normalised(short)[:20]
     assert len(verbatim.cut(raw, ["\n", "::"])) <= len(raw)

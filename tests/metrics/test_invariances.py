@@ -65,9 +65,9 @@ def results(protocol, evaluation, *, permute=None, shuffle=None, twin=False, con
 
 def numbers(row):
     """A row without what is told in the order of its options."""
-    by_text = sorted(zip(row["options"], row["option_scores"], strict=True))
-    chosen = sorted(row["options"][i] for i in row["predicted"])
-    values = {k: v for k, v in row["values"].items() if k not in ORDER_OF_OPTIONS and not k.startswith("loglik_")}
+    by_text = sorted(zip(row["choices"], row["option_scores"], strict=True))
+    chosen = sorted(row["choices"][i] for i in row["predicted_indices"])
+    values = {k: v for k, v in row["metrics"].items() if k not in ORDER_OF_OPTIONS and not k.startswith("loglik_")}
     return by_text, chosen, row["correct"], row["tie"], values
 
 
@@ -105,8 +105,8 @@ def test_duplicating_an_item_changes_no_other_number(protocol, evaluation):
 def test_a_constant_on_all_scores_changes_no_accuracy(protocol, evaluation, constant):
     before, after = results(protocol, evaluation), results(protocol, evaluation, constant=constant)
     for name in before:
-        assert (before[name]["correct"], before[name]["tie"], before[name]["predicted"]) == (
+        assert (before[name]["correct"], before[name]["tie"], before[name]["predicted_indices"]) == (
             after[name]["correct"],
             after[name]["tie"],
-            after[name]["predicted"],
+            after[name]["predicted_indices"],
         )

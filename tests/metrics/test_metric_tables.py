@@ -17,9 +17,9 @@ CHOICES = ["can", "pan", "luz", "mar"]  # of one length: normalised, they rank a
 QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}
 LAYOUTS = {
     "options": ("passage", QUESTION, {}),
-    "letters": ("passage", QUESTION, {"permutations": 4}),
+    "letters": ("passage", QUESTION, {"option_rotations": 4}),
     "minimal_pair": ("pair", {"context": "Se chove,", "choices": CHOICES}, {}),
-    "cloze": ("cloze", {"context": "Ana __ ben.", "choices": CHOICES}, {"legacy": True}),
+    "cloze": ("cloze", {"context": "Ana __ ben.", "choices": CHOICES}, {"score_unfilled_gap": True}),
     "target_word": ("target_word", {"context": "Ana [MASK] ben.", "choices": CHOICES}, {}),
     "acceptability": ("sentence", {"context": "Ana canta."}, {}),
     "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
@@ -37,12 +37,12 @@ NEITHER = {
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
     "letters": {"baseline_letter", "most_chosen_letter"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
-    "target_word": {"certainty", "entropy", "surprisal_wrong", "surprisal_wrong_sentence"},
+    "target_word": {"certainty", "entropy", "surprisal_incorrect", "surprisal_incorrect_sentence"},
 }
 ACCURACIES = {f"accuracy{by}" for by in BY}
 SHARES = {  # metrics whose values are shares
     "acceptability": {f"auc{by}" for by in BY},
-    "cloze": ACCURACIES | {f"accuracy_fill{by}" for by in BY} | {"accuracy_legacy"} | NEITHER["cloze"],
+    "cloze": ACCURACIES | {f"accuracy_fill{by}" for by in BY} | {"accuracy_unfilled"} | NEITHER["cloze"],
     "generation": HEADLINES["generation"] | {"verbatim_match"},
     "last_word": {"coverage", "greedy"},
     "letters": {"accuracy", "accuracy_orders", "ece", "probability", "right_in_every_order", "same_in_every_order"}
@@ -58,16 +58,16 @@ UNITS = {  # of the others
         for name, unit in {"good_mean": "nats", "bad_mean": "nats", "difsur": "percent", "mcc": "score"}.items()
     },
     "generation": {f"{name}_{part}": "cosine" if name == "cosine" else "score"
-                   for name in ("cosine", "moverscore", "bertscore") for part in ("mean", "correct", "wrong", "margin")}
+                   for name in ("cosine", "moverscore", "bertscore") for part in ("mean", "correct", "incorrect", "margin")}
     | {"token_f1": "score", "chrf": "score"},
     "last_word": {"surprisal": "nats", "surprisal_max": "nats", "surprisal_corrected": "nats", "perplexity": "score"},
     "letters": {"brier": "score"},
     "minimal_pair": {"difference": "nats", "surprisal_good": "nats", "surprisal_bad": "nats"}
     | dict.fromkeys(("difsur", "difsur_bare", "difsur_item"), "percent"),
-    "options": {"surprisal_right": "nats"},
+    "options": {"surprisal_correct": "nats"},
     "target_word": {"entropy": "bits"}
     | {f"{name}{level}": "ratio" if name == "asd_normalised" else "bits"
-       for level in ("", "_sentence") for name in ("asd", "asd_normalised", "surprisal_right", "surprisal_wrong")},
+       for level in ("", "_sentence") for name in ("asd", "asd_normalised", "surprisal_correct", "surprisal_incorrect")},
 }  # fmt: skip
 FACTS = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
@@ -91,7 +91,12 @@ def rows_of(protocol, skill):
         if ":" in request["role"] and not request["role"].startswith("uncond"):
             right = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
         mean = draw.uniform(-9, -7) + (skill if right else 0)
-        more = {"word_end": [-0.5, -0.25], "entropy": [2.0], "topk_entropy": [1.0], "greedy": [mean > -7] * 2}
+        more = {
+            "word_end_logprobs": [-0.5, -0.25],
+            "entropy": [2.0],
+            "topk_entropy": [1.0],
+            "is_greedy": [mean > -7] * 2,
+        }
         missing = request["role"] == "word" and n == 0 and skill < 0
         scores.append(score(request, [None] if missing else [mean, draw.uniform(-2, -1)], **more))
     rows, _ = evaluate(protocol, items, requests, scores, [])
@@ -106,7 +111,9 @@ def generated(draw, skill):
     answers, similar = [], []
     for one, request in zip(items, requests, strict=True):
         text = ["pan", "pan e", "mar"][min(2, int(draw.uniform(0, 3) * (1 - skill / 4)))]
-        answers.append({"item_id": one["item_id"], "role": request["role"], "raw": text, "answer": text, "flag": None})
+        answers.append(
+            {"item_id": one["item_id"], "role": request["role"], "raw_output": text, "output": text, "flags": None}
+        )
         for name in ("cosine", "moverscore", "bertscore"):
             found = [draw.uniform(0.4, 0.6) + (skill / 10 if i == 1 else -skill / 10) for i in range(4)]
             similar.append({"item_id": one["item_id"], "metric": name, "similarities": found})
@@ -131,7 +138,7 @@ def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
         change = row["value"] - worse[name]["value"]
         assert row["higher_is_better"] in (None, change > 0), name
         assert change != 0 or row["higher_is_better"] is None, name
-        assert row["family"] == ("similarity" if protocol == "generation" else "surprisal")
+        assert row["metric_group"] == ("similarity" if protocol == "generation" else "surprisal")
         if row["unit"] == "share":
             assert 0 <= row["value"] <= 1
 
@@ -144,7 +151,7 @@ def test_proportions_are_those_whose_items_are_right_or_wrong(protocol):
             assert not metric.proportion
         else:
             assert not metric.vectorised
-            found = {row["values"][metric.name] for row in rows if metric.name in row["values"]}
+            found = {row["metrics"][metric.name] for row in rows if metric.name in row["metrics"]}
             assert metric.proportion == (found <= {0.0, 1.0}), metric.name
 
 
@@ -154,7 +161,7 @@ def test_a_number_of_all_items_is_the_same_for_many_resamples_at_once(protocol):
     for metric in PROTOCOLS[protocol].METRICS:
         if metric.corpus is None:
             continue
-        whole = [row["values"] for row in rows if all(name in row["values"] for name in metric.needs)]
+        whole = [row["metrics"] for row in rows if all(name in row["metrics"] for name in metric.needs)]
         draws = np.random.default_rng(0).integers(0, len(whole), (3, len(whole)))
         arrays = [np.array([each[name] for each in whole])[draws] for name in metric.needs]
         alone = [float(metric.corpus(*(array[k] for array in arrays))) for k in range(3)]
@@ -213,7 +220,7 @@ def of_sentences(by):
 
 
 def of_forms(level):
-    right, wrong = f"surprisal_right{level}", f"surprisal_wrong{level}"
+    right, wrong = f"surprisal_correct{level}", f"surprisal_incorrect{level}"
     return {
         right: bits(right),
         wrong: bits(wrong),
@@ -242,7 +249,9 @@ DEFINITIONS = {
 @pytest.mark.parametrize("protocol", DEFINITIONS)
 def test_numbers_of_all_items_are_their_definitions(protocol):
     rows, metrics = rows_of(protocol, 1), PROTOCOLS[protocol].METRICS
-    columns = {name: [r["values"][name] for r in rows if name in r["values"]] for row in rows for name in row["values"]}
+    columns = {
+        name: [r["metrics"][name] for r in rows if name in r["metrics"]] for row in rows for name in row["metrics"]
+    }
     found = {row["metric"]: row["value"] for row in values(rows, metrics, FACTS, {})}
     assert DEFINITIONS[protocol].keys() == {metric.name for metric in metrics if metric.corpus}
     for name, formula in DEFINITIONS[protocol].items():

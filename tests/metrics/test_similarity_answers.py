@@ -4,20 +4,20 @@ import pytest
 from vernacular.metrics.similarity import answers
 
 
-def request(text="Pregunta: x\nResposta:", name="a", role="answer"):
+def request(text="Pregunta: x\nResposta:", name="a", role="response"):
     return {"item_id": name, "role": role, "kind": "generate", "prefix": "", "text": text, "decoding": None}
 
 
 PLAIN = [
     request(text, role=role)
-    for role in ("answer", "check")
+    for role in ("response", "check")
     for text in ("O que se di nun RESUM", "Pregunta: x\nResposta:")
 ]
 
 
-def generation(raw, rendered=None, flag=None, name="a", role="answer"):
+def generation(raw, rendered=None, flag=None, name="a", role="response"):
     answer = None if raw is None else raw.split("\n")[0].strip()
-    return {"item_id": name, "role": role, "raw": raw, "answer": answer, "rendered": rendered, "flag": flag}
+    return {"item_id": name, "role": role, "raw_output": raw, "output": answer, "rendered": rendered, "flags": flag}
 
 
 def test_default_style_takes_the_answer_as_generated():
@@ -30,7 +30,7 @@ def test_default_style_takes_the_answer_as_generated():
     [
         (None, "error: too long", "error: too long"),
         (None, None, "error: no generation"),
-        (None, "truncated: 1 demonstrations left out", "truncated: 1 demonstrations left out"),
+        (None, "truncated: 1 few-shot example dropped", "truncated: 1 few-shot example dropped"),
         ("", "error: out of memory", "error: out of memory"),
         ("so half of", "truncated; error: killed", "truncated; error: killed"),
     ],
@@ -42,7 +42,7 @@ def test_failed_generation_has_no_answer_at_all_and_spoils_no_other(raw, flag, s
 
 
 def test_no_text_is_an_empty_answer_and_said():
-    silent = generation("") | {"answer": None}
+    silent = generation("") | {"output": None}
     assert answers.given(PLAIN, [silent]) == {"a": answers.Answer("", "empty answer")}
     assert answers.given(PLAIN, [generation(" \n")]) == {"a": answers.Answer("", "empty answer")}
 

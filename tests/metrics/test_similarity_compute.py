@@ -22,7 +22,14 @@ def item(name, choices=("unha mazá", "os gatos"), gold=(0,), target=None):
 
 
 def generation(name, answer, flag=None):
-    return {"item_id": name, "role": "answer", "raw": answer, "answer": answer, "rendered": None, "flag": flag}
+    return {
+        "item_id": name,
+        "role": "response",
+        "raw_output": answer,
+        "output": answer,
+        "rendered": None,
+        "flags": flag,
+    }
 
 
 def similarities(items, generations, metrics=ALL, folder=None, **more):
@@ -76,7 +83,7 @@ def test_an_item_without_choices_is_compared_with_its_target(folder):
 
 
 def test_items_that_were_not_asked_have_no_row(folder):
-    rows, _ = similarities([item("a"), item("demonstration")], [generation("a", "come")], folder=folder)
+    rows, _ = similarities([item("a"), item("few_shot")], [generation("a", "come")], folder=folder)
     assert {row["item_id"] for row in rows} == {"a"}
 
 

@@ -37,8 +37,8 @@ def item(i, choices=tuple(OPTIONS), gold=(0,), target=None):
     return {"item_id": f"i{i}", "choices": list(choices), "gold": list(gold), "target": target}
 
 
-def generation(i, answer, flag=None, role="answer"):
-    return {"item_id": f"i{i}", "role": role, "raw": answer, "answer": answer, "rendered": None, "flag": flag}
+def generation(i, answer, flag=None, role="response"):
+    return {"item_id": f"i{i}", "role": role, "raw_output": answer, "output": answer, "rendered": None, "flags": flag}
 
 
 def run(metric, folder, answers=ANSWERS, **more):

@@ -25,12 +25,12 @@ def test_sums_tokens_characters_and_bytes():
 @pytest.mark.parametrize(
     ("changed", "flag"),
     [
-        ({"flag": "error: out of memory"}, "error: out of memory"),
-        ({"flag": "empty"}, "error: empty"),
-        ({"flag": "boundary; empty"}, "boundary; error: empty"),
-        ({"flag": "boundary; error: out of memory"}, "boundary; error: out of memory"),
-        ({"flag": "boundary", "logprobs": []}, "boundary; error: no token was scored"),
-        ({"flag": "boundary", "logprobs": [math.inf]}, "boundary; error: log-probability is not a number"),
+        ({"flags": "error: out of memory"}, "error: out of memory"),
+        ({"flags": "empty"}, "error: empty"),
+        ({"flags": "boundary; empty"}, "boundary; error: empty"),
+        ({"flags": "boundary; error: out of memory"}, "boundary; error: out of memory"),
+        ({"flags": "boundary", "logprobs": []}, "boundary; error: no token was scored"),
+        ({"flags": "boundary", "logprobs": [math.inf]}, "boundary; error: log-probability is not a number"),
         ({"logprobs": []}, "error: no token was scored"),
         ({"logprobs": None}, "error: no token was scored"),
         ({"logprobs": [None]}, "error: no token was scored"),
@@ -50,9 +50,9 @@ def test_a_first_token_without_context_is_left_out_of_sum_and_length():
 
 
 def test_a_flag_that_is_no_error_keeps_the_number():
-    for flag in ("boundary; truncated: 2 demonstrations left out", "truncated: an empty error left out"):
-        assert (spans(flag=flag).loglik, spans(flag=flag).flag) == (-3.0, flag)
-    assert spans(logprobs=[-math.inf], flag="boundary").flag == "boundary; infinite surprisal"
+    for flag in ("boundary; truncated: 2 few-shot examples dropped", "truncated: an empty error dropped"):
+        assert (spans(flags=flag).loglik, spans(flags=flag).flag) == (-3.0, flag)
+    assert spans(logprobs=[-math.inf], flags="boundary").flag == "boundary; infinite surprisal"
 
 
 def test_a_missing_score_is_an_error_of_its_item_alone():
@@ -60,9 +60,9 @@ def test_a_missing_score_is_an_error_of_its_item_alone():
     requests = ask(items, "question", "options")
     scores = [score(r, -1.0) for r in requests if (r["item_id"], r["role"]) != ("i1", "choice:1")]
     rows = {row["item_id"]: row for row in per_item(items, requests, scores)}
-    assert rows["i1"]["flag"] == "error: not scored"
-    assert (rows["i1"]["values"], rows["i1"]["correct"], rows["i1"]["option_scores"]) == ({}, None, None)
-    assert (rows["i2"]["flag"], rows["i2"]["correct"]) == (None, False)  # equal scores: a tie
+    assert rows["i1"]["flags"] == "error: not scored"
+    assert (rows["i1"]["metrics"], rows["i1"]["correct"], rows["i1"]["option_scores"]) == ({}, None, None)
+    assert (rows["i2"]["flags"], rows["i2"]["correct"]) == (None, False)  # equal scores: a tie
 
 
 def test_items_that_could_not_be_asked_keep_a_row_and_held_out_ones_have_none():
@@ -70,4 +70,4 @@ def test_items_that_could_not_be_asked_keep_a_row_and_held_out_ones_have_none():
     requests = [r for r in ask(items, "question", "options") if r["item_id"] != "held out"]
     rows = per_item(items, requests, [score(r, -1.0) for r in requests])
     assert [row["item_id"] for row in rows] == ["i1", "i2"]
-    assert rows[0]["flag"] == "error: fewer than two options"
+    assert rows[0]["flags"] == "error: fewer than two options"

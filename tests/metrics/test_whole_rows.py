@@ -24,14 +24,16 @@ OF_ITEM = {"item_id": "i1", "cluster_id": "p7", "category": "syntax"}
 HERE = {"cluster_id": "p7", "category": "syntax"}
 LN = math.log
 
-NO_CHOICE = {"options": [], "gold": []} | dict.fromkeys(("option_scores", "prediction", "predicted", "correct", "tie"))
+NO_CHOICE = {"choices": [], "gold": []} | dict.fromkeys(
+    ("option_scores", "prediction", "predicted_indices", "correct", "tie")
+)
 
 
 def told(row, values, prompt, choice=NO_CHOICE, flag=None):
     """The row has these columns, these values and no others."""
-    assert row["values"] == pytest.approx(values)
-    columns = OF_ITEM | {"prompt": prompt, "flag": flag} | choice
-    assert {name: value for name, value in row.items() if name != "values"} == columns
+    assert row["metrics"] == pytest.approx(values)
+    columns = OF_ITEM | {"prompt": prompt, "flags": flag} | choice
+    assert {name: value for name, value in row.items() if name != "metrics"} == columns
 
 
 def unchosen(options, gold):
@@ -42,11 +44,11 @@ def unchosen(options, gold):
 def chose(options, gold, scores, prediction, predicted, *, correct, tie=False):
     """The columns about options and the choice among them."""
     return {
-        "options": options,
+        "choices": options,
         "gold": gold,
         "option_scores": scores,
         "prediction": prediction,
-        "predicted": predicted,
+        "predicted_indices": predicted,
         "correct": correct,
         "tie": tie,
     }
@@ -60,7 +62,9 @@ def test_options():
     share = math.exp(-3) / (math.exp(-2) + math.exp(-3))
     values = {"accuracy": 0, "accuracy_token": 1, "accuracy_char": 1, "accuracy_byte": 1, "accuracy_pmi": 1}
     choice = chose(["a", "bbb"], [1], [-2.0, -3.0], "a", [0], correct=False)
-    told(row, values | {"probability": share, "surprisal_right": 3.0, "margin": -1.0}, "Pregunta: ?\nResposta:", choice)
+    told(
+        row, values | {"probability": share, "surprisal_correct": 3.0, "margin": -1.0}, "Pregunta: ?\nResposta:", choice
+    )
 
 
 def test_options_of_an_item_that_was_not_scored():
@@ -72,7 +76,7 @@ def test_options_of_an_item_that_was_not_scored():
 
 def test_letters():
     one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
-    requests = ask([one], "question", "letters", permutations=2)
+    requests = ask([one], "question", "letters", option_rotations=2)
     row = letters.per_item([one], requests, scored(requests, {"choice:1": -10 + LN(3), "choice:1@1": -10 + LN(3)}))[0]
     values = {"accuracy": 1, "confidence": 0.75, "probability": 0.75, "brier": 2 / 16, "margin": LN(3)}
     values |= {"chosen_position": 1, "gold_position": 1}
@@ -84,20 +88,20 @@ def test_letters():
 def test_letters_of_an_item_that_was_not_scored():
     one = item(question="?", choices=["a", "b"], gold=[1], **HERE)
     requests = ask([one], "question", "letters")
-    row = letters.per_item([one], requests, [score(requests[0], -1.0), score(requests[1], [], flag="error: x")])[0]
+    row = letters.per_item([one], requests, [score(requests[0], -1.0), score(requests[1], [], flags="error: x")])[0]
     told(row, {}, "?\n\nA. a\nB. b\nResposta:", unchosen(["a", "b"], [1]), flag="error: x")
 
 
 def test_cloze():
     one = item(context="Ana __ x.", question="Que?", choices=["aa", "b"], gold=[1], **HERE)
-    requests = ask([one], "cloze", "cloze", legacy=True)
+    requests = ask([one], "cloze", "cloze", score_unfilled_gap=True)
     row = cloze.per_item(
-        [one], requests, scored(requests, {"whole:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "legacy:0": -1.0})
+        [one], requests, scored(requests, {"whole:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "unfilled:0": -1.0})
     )[0]
     whole = dict.fromkeys(("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte"), 1)
     # fill: " aa x." and " b x.": -2 and -3 by token, -2/5 and -3/4 by character
     fill = dict.fromkeys(("accuracy_fill", "accuracy_fill_token", "accuracy_fill_char", "accuracy_fill_byte"), 0)
-    legacy = {"accuracy_legacy": 0, "loglik_legacy:0": -1.0, "loglik_legacy:1": -10.0}
+    legacy = {"accuracy_unfilled": 0, "loglik_unfilled:0": -1.0, "loglik_unfilled:1": -10.0}
     choice = chose(["aa", "b"], [1], [-10.0, -4.0], "b", [1], correct=True)
     told(row, whole | fill | legacy | {"gold_position": 1, "baseline_shortest": 1}, "Ana __ x.", choice)
 
@@ -124,8 +128,14 @@ def test_target_word():
     ]
     row = target_word.per_item([one], requests, scores)[0]
     values = {f"loglik_{role}": by_role.get(role, -20.0) for role in [*by_role, "sentence:2"]}
-    values |= {"accuracy": 1, "surprisal_right": 2, "surprisal_wrong": 4, "margin": 2, "probability": math.exp(-2)}
-    values |= {"accuracy_sentence": 0, "surprisal_right_sentence": 9, "surprisal_wrong_sentence": 7}
+    values |= {
+        "accuracy": 1,
+        "surprisal_correct": 2,
+        "surprisal_incorrect": 4,
+        "margin": 2,
+        "probability": math.exp(-2),
+    }
+    values |= {"accuracy_sentence": 0, "surprisal_correct_sentence": 9, "surprisal_incorrect_sentence": 7}
     choice = chose(["can", "gato", "pan"], [0, 2], [-2.0, -4.0, -3.0], "can", [0], correct=True)
     told(
         row,
@@ -139,9 +149,9 @@ def test_sentences_stand_in_for_forms_that_were_not_asked():
     one = item(context="O [MASK] x.", choices=["can", "gato"], gold=[0], **HERE)
     requests = [r for r in ask([one], "target_word", "target_word") if r["role"].startswith("sentence")]
     row = target_word.per_item([one], requests, scored(requests, {"sentence:0": -1.0}))[0]
-    assert (row["option_scores"], row["predicted"], row["correct"]) == ([-1.0, -10.0], [0], True)
-    assert "accuracy" not in row["values"]
-    assert "probability" not in row["values"]
+    assert (row["option_scores"], row["predicted_indices"], row["correct"]) == ([-1.0, -10.0], [0], True)
+    assert "accuracy" not in row["metrics"]
+    assert "probability" not in row["metrics"]
 
 
 def test_acceptability():
@@ -173,9 +183,9 @@ def test_an_item_that_could_not_be_asked(protocol):
     (row,) = per_item([one], requests, [])
     known = {"last_word": {"coverage": 0}, "cloze": {"gold_position": 1, "baseline_shortest": 0}}.get(protocol, {})
     if protocol == "acceptability":
-        known = {"label": 1, "fold": row["values"]["fold"]}
+        known = {"label": 1, "fold": row["metrics"]["fold"]}
     choice = unchosen(one["choices"], one["gold"]) if one["choices"] else NO_CHOICE
-    reason = requests[0]["role"].removeprefix("unasked: ")
+    reason = requests[0]["role"].removeprefix("skipped: ")
     told(row, known, "?" if one["question"] else one["context"], choice, flag=f"error: {reason}")
 
 
@@ -183,17 +193,19 @@ def test_folds_of_many_sentences_are_ten():
     many = [item(f"s{n}", context="A.", extra={"label": "1"}) for n in range(80)]
     requests = ask(many, "sentence", "acceptability")
     rows = acceptability.per_item(many, requests, scored(requests, {}))
-    assert {row["values"]["fold"] for row in rows} == set(range(10))
+    assert {row["metrics"]["fold"] for row in rows} == set(range(10))
 
 
 def test_generation():
     one = item(question="?", choices=["a b", "c"], gold=[1], **HERE)
     requests = ask([one], "question", "generation")
-    answers = [{"item_id": "i1", "role": "answer", "raw": " c d\n", "answer": "c d", "flag": "truncated: 1 left out"}]
+    answers = [
+        {"item_id": "i1", "role": "response", "raw_output": " c d\n", "output": "c d", "flags": "truncated: 1 left out"}
+    ]
     similar = [{"item_id": "i1", "metric": "cosine", "similarities": [0.25, 0.75]}]
     row = generation.per_item([one], requests, answers, similar)[0]
-    values = {"cosine_accuracy": 1, "cosine_mean": 0.5, "cosine_correct": 0.75, "cosine_wrong": 0.25}
-    values |= {"cosine_margin": 0.5, "exact_match": 0, "token_f1": 2 / 3, "chrf": row["values"]["chrf"]}
+    values = {"cosine_accuracy": 1, "cosine_mean": 0.5, "cosine_correct": 0.75, "cosine_incorrect": 0.25}
+    values |= {"cosine_margin": 0.5, "exact_match": 0, "token_f1": 2 / 3, "chrf": row["metrics"]["chrf"]}
     choice = chose(["a b", "c"], [1], [0.25, 0.75], "c d", [1], correct=True)
     told(row, values, requests[0]["text"], choice, flag="truncated: 1 left out")
 
@@ -211,14 +223,16 @@ def test_generation():
 def test_last_word(ends, corrected):
     one = item(context="Fun á ", target="praia", **HERE)
     requests = ask([one], "continuation", "last_word")
-    row = last_word([one], requests, [score(requests[0], [-2.0, -1.0], greedy=[True, True], word_end=ends)])[0]
+    row = last_word(
+        [one], requests, [score(requests[0], [-2.0, -1.0], is_greedy=[True, True], word_end_logprobs=ends)]
+    )[0]
     values = {"surprisal": 3, "surprisal_max": 2, "greedy": 1, "coverage": 1}
     told(row, values | ({} if corrected is None else {"surprisal_corrected": corrected}), "Fun á")
 
 
 def test_a_row_without_a_prompt_of_its_own_shows_context_and_question():
     one = item(context="C", question="Q", choices=["a"])
-    assert result(one, {}, values={"x": None, "y": math.nan, "z": 1})["values"] == {"z": 1.0}
+    assert result(one, {}, values={"x": None, "y": math.nan, "z": 1})["metrics"] == {"z": 1.0}
     assert result(one, {}, values={})["prompt"] == "C\nQ"
     assert result(one | {"context": ""}, {}, values={})["prompt"] == "Q"
 
@@ -232,7 +246,7 @@ def test_flags_of_spans_and_of_the_row_are_told_once_each_in_their_order():
     spans = {name: Span("", "", None, (), flag, {}) for name, flag in enumerate(["b ; a", None, "a", "c;  b"])}
     assert flags(spans) == "b; a; c"
     assert flags({}) is None
-    assert result(item(), spans, values={}, flag="mine")["flag"] == "b; a; c; mine"
+    assert result(item(), spans, values={}, flag="mine")["flags"] == "b; a; c; mine"
 
 
 def test_infinitely_unlikely_texts_are_infinitely_surprising():
@@ -258,11 +272,14 @@ METRIC = Metric("x_accuracy", "share", True, "similarity", proportion=True, head
 
 
 def row(values, tie=False, **rest):
-    return OF_ITEM | {"options": ["a", "b"], "gold": [0], "values": values, "tie": tie, "flag": None} | rest
+    return OF_ITEM | {"choices": ["a", "b"], "gold": [0], "metrics": values, "tie": tie, "flags": None} | rest
 
 
 def test_every_column_of_a_value():
-    rows = [row({"x_accuracy": 1.0}, True, cluster_id=None), row({"x_accuracy": 0.0}, cluster_id=None, flag="boundary")]
+    rows = [
+        row({"x_accuracy": 1.0}, True, cluster_id=None),
+        row({"x_accuracy": 0.0}, cluster_id=None, flags="boundary"),
+    ]
     (found,) = aggregate.aggregate(rows, [METRIC], seed=0, categories=False)
     assert (found.pop("ci_low"), found.pop("ci_high")) == pytest.approx((0.094531, 0.905469), abs=1e-6)
     assert found == {
@@ -271,9 +288,9 @@ def test_every_column_of_a_value():
         "n": 2,
         "n_flagged": 1,
         "n_ties": 1,
-        "chance": 0.5,
+        "chance_level": 0.5,
         "unit": "share",
-        "family": "similarity",
+        "metric_group": "similarity",
         "higher_is_better": True,
         "headline": True,
         "category": "",
@@ -288,7 +305,7 @@ def test_every_column_of_a_value():
 def test_chance_goes_by_the_metrics_name(name, chance):
     metric = Metric(name, "share", True, "surprisal")
     (found,) = aggregate.aggregate([row({name: 1.0})], [metric], seed=0, categories=False)
-    assert (found["chance"], found["n_ties"]) == (chance, None)
+    assert (found["chance_level"], found["n_ties"]) == (chance, None)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def rows_of(sentences):
 
 
 def test_surprisal_per_token_character_and_byte():
-    values = rows_of([("É así.", "1", [-3.0, -1.0])])[0]["values"]
+    values = rows_of([("É así.", "1", [-3.0, -1.0])])[0]["metrics"]
     assert values["surprisal"] == 4.0
     assert values["surprisal_token"] == 2.0
     assert values["surprisal_char"] == pytest.approx(4 / 6)
@@ -26,14 +26,14 @@ def test_surprisal_per_token_character_and_byte():
 
 def test_a_sentence_without_a_label_is_flagged_and_keeps_its_surprisal():
     row = rows_of([("Hm.", "-1", -2.0)])[0]
-    assert row["flag"] == "error: label '-1' is neither 0 nor 1"
-    assert row["values"]["surprisal"] == 2.0
-    assert "label" not in row["values"]
+    assert row["flags"] == "error: label '-1' is neither 0 nor 1"
+    assert row["metrics"]["surprisal"] == 2.0
+    assert "label" not in row["metrics"]
 
 
 def test_a_sentence_that_was_not_scored_has_its_label_alone():
     row = rows_of([("Hm.", "1", [])])[0]
-    assert (row["flag"], row["values"].keys()) == ("error: no token was scored", {"fold", "label"})
+    assert (row["flags"], row["metrics"].keys()) == ("error: no token was scored", {"fold", "label"})
 
 
 def test_difsur_of_corpus_means_by_hand():
@@ -143,7 +143,7 @@ def test_separable_sentences_have_an_mcc_of_one():
 
 def test_the_fold_of_a_sentence_does_not_depend_on_the_others():
     together = rows_of([("A.", "1", -1.0), ("B.", "0", -2.0)])
-    assert rows_of([("A.", "1", -1.0)])[0]["values"] == together[0]["values"]
+    assert rows_of([("A.", "1", -1.0)])[0]["metrics"] == together[0]["metrics"]
 
 
 def test_every_normalisation_has_its_metrics():

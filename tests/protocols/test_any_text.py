@@ -28,8 +28,8 @@ def test_spans_lie_within_the_text_and_hold_the_choice(protocol, context, questi
         assert 0 <= row["span_start"] <= row["span_end"] <= len(whole)
         span = whole[row["span_start"] : row["span_end"]]
         role, _, index = row["role"].partition(":")
-        if row["role"].startswith("unasked"):
-            assert metadata["unasked"]["i1"]
+        if row["role"].startswith("skipped"):
+            assert metadata["skipped"]["i1"]
         elif protocol in ("options", "minimal_pair") or role == "token":
             assert span.strip() == choices[int(index)].strip()
         elif role == "word":

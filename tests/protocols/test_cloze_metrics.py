@@ -17,30 +17,30 @@ def test_whole_sentence_and_fill_by_hand():
         {"whole:0": [-6.0, -6.0], "whole:1": [-13.0], "fill:0": [-5.0, -1.0], "fill:1": [-5.0]}
         | {f"{role}:{i}": -50.0 for role in ("whole", "fill") for i in (2, 3)},
     )
-    values = row["values"]
+    values = row["metrics"]
     # whole: sums -12, -13; per token -6, -13. fill: sums -6, -5; per token -3, -5
     assert (values["accuracy"], values["accuracy_token"]) == (1.0, 1.0)
     assert (values["accuracy_fill"], values["accuracy_fill_token"]) == (0.0, 1.0)
-    assert "accuracy_legacy" not in values
+    assert "accuracy_unfilled" not in values
     assert row["prediction"] == "novu"
 
 
 def test_the_source_variant_stands_beside_ours():
-    row = row_of(CLOZE, {"whole:0": -1.0, "legacy:3": -1.0}, legacy=True)
-    assert (row["values"]["accuracy"], row["values"]["accuracy_legacy"]) == (1.0, 0.0)
+    row = row_of(CLOZE, {"whole:0": -1.0, "unfilled:3": -1.0}, score_unfilled_gap=True)
+    assert (row["metrics"]["accuracy"], row["metrics"]["accuracy_unfilled"]) == (1.0, 0.0)
 
 
 def test_duplicate_candidates_are_flagged_and_either_is_right():
     twins = CLOZE | {"choices": ["voz", "voza", "vozu", "voza"], "gold": [1]}
     row = row_of(twins, {"whole:1": -1.0, "whole:3": -1.0})
-    assert row["flag"] == "duplicate candidates"
-    assert (row["correct"], row["tie"], row["predicted"]) == (True, True, [1, 3])
+    assert row["flags"] == "duplicate candidates"
+    assert (row["correct"], row["tie"], row["predicted_indices"]) == (True, True, [1, 3])
 
 
 def test_without_gold_there_is_a_prediction_and_no_baseline():
     row = row_of(CLOZE | {"gold": []}, {"whole:1": -1.0})
     ties = {"tie:accuracy_fill": 1.0, "tie:accuracy_fill_token": 1.0}
-    assert (row["prediction"], row["correct"], row["values"]) == ("nova", None, ties)
+    assert (row["prediction"], row["correct"], row["metrics"]) == ("nova", None, ties)
 
 
 def test_baselines_of_position_and_length():
@@ -55,6 +55,6 @@ def test_baselines_of_position_and_length():
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
     assert table["baseline_position"]["value"] == pytest.approx(3 / 4)
     assert table["baseline_shortest"]["value"] == pytest.approx((0 + 0.5 + 1 + 2 / 3) / 4)
-    assert table["accuracy"]["chance"] == pytest.approx((0.5 + 0.5 + 0.5 + 2 / 3) / 4)
+    assert table["accuracy"]["chance_level"] == pytest.approx((0.5 + 0.5 + 0.5 + 2 / 3) / 4)
     assert table["accuracy"]["n_ties"] == 4  # every score is the same: nobody wins
     assert table["accuracy"]["value"] == 0.0

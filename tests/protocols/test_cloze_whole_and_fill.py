@@ -47,7 +47,7 @@ def test_alike_where_both_or_neither_are_read_after_a_bos(arch, tokens, bos):
     found, rows = differences(tiny.loaded(arch, tokens=tokens, bos=bos))
     assert max(map(spread, found)) < NOISE
     assert all(max(values) < -1 for values in found)
-    assert [row["values"]["accuracy"] for row in rows] == [row["values"]["accuracy_fill"] for row in rows]
+    assert [row["metrics"]["accuracy"] for row in rows] == [row["metrics"]["accuracy_fill"] for row in rows]
 
 
 @pytest.mark.parametrize("arch", ["llama", "gpt2"])

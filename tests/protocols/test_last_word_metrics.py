@@ -11,19 +11,19 @@ def row_of(logprobs, **extra):
 
 
 def test_surprisal_is_the_sum_over_sub_tokens_and_the_maximum_beside_it():
-    values = row_of([-2.0, -0.5, -1.0], greedy=[True, True, False])["values"]
+    values = row_of([-2.0, -0.5, -1.0], is_greedy=[True, True, False])["metrics"]
     assert (values["surprisal"], values["surprisal_max"]) == (3.5, 2.0)
     assert (values["greedy"], values["coverage"]) == (0.0, 1.0)
     assert "surprisal_corrected" not in values
 
 
 def test_a_model_that_writes_nothing_is_not_greedy_either_way():
-    assert row_of([-2.0], greedy=None)["values"].keys() == {"surprisal", "surprisal_max", "coverage"}
+    assert row_of([-2.0], is_greedy=None)["metrics"].keys() == {"surprisal", "surprisal_max", "coverage"}
 
 
 def test_beginning_of_word_correction_by_hand():
     # ln P(a word begins): -0.1 after the context, -0.3 inside the word, -0.25 after it
-    values = row_of([-2.0, -0.5], word_end=[-0.1, -0.3, -0.25])["values"]
+    values = row_of([-2.0, -0.5], word_end_logprobs=[-0.1, -0.3, -0.25])["metrics"]
     # surprisal of the ended word 2.5 + 0.25, less what belongs to the word before it, 0.1
     assert values["surprisal_corrected"] == pytest.approx(2.65)
 

@@ -6,7 +6,7 @@ from vernacular.core.errors import ConfigError
 
 MARKS = ["{question}", "{context}", "{option}", "{{ x }}", "{% raw %}", "{0} {} %s", "Resposta:", "A) x\nB) y", "A. x",
          "Opcións:\n- x", "$1 \\1 \\g<0>", "RESPOST", "<|im_start|>user", "__", "[MASK]"]  # fmt: skip
-ASKED = [("generation", "passage"), ("generation", "truth"), ("letters", "passage"), ("options", "passage")]
+ASKED = [("generation", "passage"), ("generation", "multi_answer"), ("letters", "passage"), ("options", "passage")]
 
 
 @pytest.mark.parametrize("mark", MARKS)
@@ -23,7 +23,7 @@ def test_marks_of_a_prompt_within_an_item_are_text_and_stand_once(mark, protocol
         for k in range(2)
     ]
     rows, metadata = ask(items, layout, protocol, shots=1)
-    (shown,) = metadata["demonstrations"]
+    (shown,) = metadata["few_shot_examples"]
     asked = next(one for one in items if one["item_id"] != shown)
     for row in rows:
         assert row["item_id"] == asked["item_id"]
@@ -49,16 +49,16 @@ def test_marks_of_a_prompt_within_an_item_are_text_and_stand_once(mark, protocol
 )
 def test_set_too_small_for_its_demonstrations_says_how_small(shots, rows, aside, said):
     items = [item(f"i{k}", question=f"{k}?", choices=["a", "b"], gold=[0]) for k in range(rows)]
-    items += [item(f"d{k}", question=f"{k}?", choices=["a", "b"], gold=[0], demonstration=True) for k in range(aside)]
+    items += [item(f"d{k}", question=f"{k}?", choices=["a", "b"], gold=[0], few_shot=True) for k in range(aside)]
     with pytest.raises(ConfigError, match=said):
         ask(items, "question", "letters", shots=shots)
 
 
 def test_set_of_one_item_is_asked_with_examples_set_aside():
     items = [item("i", question="?", choices=["a", "b"], gold=[0])]
-    items += [item("d", question="¿?", choices=["c", "d"], gold=[1], demonstration=True)]
+    items += [item("d", question="¿?", choices=["c", "d"], gold=[1], few_shot=True)]
     rows, metadata = ask(items, "question", "letters", shots=1)
-    assert ([row["role"] for row in rows], metadata["demonstrations"]) == (["choice:0", "choice:1"], ["d"])
+    assert ([row["role"] for row in rows], metadata["few_shot_examples"]) == (["choice:0", "choice:1"], ["d"])
 
 
 def test_few_shot_block_is_held_once_however_many_rows_have_it():

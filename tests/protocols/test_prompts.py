@@ -29,7 +29,7 @@ def test_options_are_shown_by_default_and_not_in_the_open_style():
     (hidden,), _ = ask([CAPITAL], "question", "generation", style="open")
     assert hidden["text"] == "Pregunta: Cal é a capital?\nResposta:"
     assert shown["stop"] == ["\n"]
-    assert shown["longest_answer"] == " Santiago"
+    assert shown["longest_target"] == " Santiago"
     assert shown["decoding"] is None
 
 
@@ -46,8 +46,8 @@ def test_each_layout_in_galician():
     assert ask([summary], "summary", "generation")[0][0]["text"] == "Texto: Un texto longo.\nResumo:"
     word = item(context="Fun á ", target="praia")
     (row,), _ = ask([word], "continuation", "generation")
-    assert (row["text"], row["longest_answer"]) == ("Fun á", " praia")
-    assert row["turns"] == [
+    assert (row["text"], row["longest_target"]) == ("Fun á", " praia")
+    assert row["messages"] == [
         {"role": "user", "content": "Completa o texto coa palabra que falta ao final.\nFun á"},
     ]
 
@@ -64,12 +64,12 @@ def test_palmx_letters_to_the_byte():
     before = "ما عاصمة مصر؟\n\nA. القاهرة\nB. الرباط\nC. تونس\nD. عمان\nالجواب:"
     assert [r["text"] for r in rows] == [before + f" {letter}" for letter in "ABCD"]
     assert spans(rows) == {"choice:0": " A", "choice:1": " B", "choice:2": " C", "choice:3": " D"}
-    assert rows[0]["turns"] == [{"role": "user", "content": before}]
+    assert rows[0]["messages"] == [{"role": "user", "content": before}]
 
 
 def test_letters_put_the_passage_first_and_cycle_options():
     passage = item(context="Choveu.", question="Que?", choices=["x", "y", "z"], gold=[0])
-    rows, _ = ask([passage], "passage", "letters", permutations=2)
+    rows, _ = ask([passage], "passage", "letters", option_rotations=2)
     assert rows[0]["text"] == "Choveu.\n\nQue?\n\nA. x\nB. y\nC. z\nResposta: A"
     turned = [r for r in rows if r["role"].endswith("@1")]
     assert turned[0]["text"] == "Choveu.\n\nQue?\n\nA. y\nB. z\nC. x\nResposta: A"
@@ -79,10 +79,10 @@ def test_letters_put_the_passage_first_and_cycle_options():
 def test_truth_options_are_shuffled_the_same_whatever_order_they_come_in():
     right_first = item(question="?", choices=["a", "b", "c", "d", "e"], gold=[0, 1], target="b")
     wrong_first = item(question="?", choices=["e", "d", "c", "b", "a"], gold=[3, 4], target="b")
-    one = ask([right_first], "truth", "letters")[0][0]["text"]
-    other = ask([wrong_first], "truth", "letters")[0][0]["text"]
+    one = ask([right_first], "multi_answer", "letters")[0][0]["text"]
+    other = ask([wrong_first], "multi_answer", "letters")[0][0]["text"]
     assert one == other
-    orders = {ask([right_first], "truth", "letters", seed=seed)[0][0]["text"] for seed in range(8)}
+    orders = {ask([right_first], "multi_answer", "letters", seed=seed)[0][0]["text"] for seed in range(8)}
     assert len(orders) > 1
 
 
@@ -106,9 +106,9 @@ def test_the_request_id_is_the_content():
     [
         ("letters", {"style": "open"}, 'unknown style "open" of letters'),
         ("minimal_pair", {"shots": 2}, "expected shots: 0, got 2"),
-        ("letters", {"permutation": 2}, r'unknown option "permutation". Did you mean "permutations"'),
-        ("letters", {"permutations": True}, "expected int for option permutations, got True"),
-        ("target_word", {"evaluation_type": "token"}, 'Did you mean "token-level"'),
+        ("letters", {"option_rotation": 2}, r'unknown option "option_rotation". Did you mean "option_rotations"'),
+        ("letters", {"option_rotations": True}, "expected int for option option_rotations, got True"),
+        ("target_word", {"scored_span": "tokens"}, 'Did you mean "token"'),
         ("lettres", {}, 'Did you mean "letters"'),
     ],
 )
@@ -119,9 +119,9 @@ def test_what_makes_no_sense_is_refused_with_a_reason(protocol, change, message)
 
 def test_an_item_that_cannot_be_asked_keeps_a_row_with_the_reason():
     rows, metadata = ask([item(question="?", choices=["only"]), CAPITAL | {"item_id": "i2"}], "question", "letters")
-    assert rows[0]["role"] == "unasked: fewer than two options"
+    assert rows[0]["role"] == "skipped: fewer than two options"
     assert rows[0]["span_start"] == rows[0]["span_end"]
-    assert metadata["unasked"] == {"i1": "fewer than two options"}
+    assert metadata["skipped"] == {"i1": "fewer than two options"}
 
 
 def test_odd_texts_make_requests_that_fit_the_schema(tmp_path):

@@ -16,7 +16,7 @@ from vernacular.protocols.schema import REQUESTS
 
 QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
 CASES = {
-    "letters": ("passage", [QUESTION, item("i2", question="", choices=["a", "b"])], {"permutations": 2}),
+    "letters": ("passage", [QUESTION, item("i2", question="", choices=["a", "b"])], {"option_rotations": 2}),
     "options": ("passage", [QUESTION, item("i2", question="?", choices=["a"])], {}),
     "acceptability": (
         "sentence",
@@ -28,7 +28,11 @@ CASES = {
     ),
     "minimal_pair": ("pair", [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])], {}),
     "last_word": ("continuation", [item(context="Fun á", target="estación")], {"bow_correction": True}),
-    "cloze": ("cloze", [item(context="Ana __ ben.", choices=["canta", "cantan"], gold=[0])], {"legacy": True}),
+    "cloze": (
+        "cloze",
+        [item(context="Ana __ ben.", choices=["canta", "cantan"], gold=[0])],
+        {"score_unfilled_gap": True},
+    ),
     "target_word": ("target_word", [item(context="Ela [MASK] ben.", choices=["canta", "cantan", "🙂"], gold=[0])], {}),
 }
 
@@ -54,7 +58,7 @@ def masked():
 @pytest.mark.parametrize("protocol", CASES)
 def test_a_causal_model_answers_every_protocol(protocol, causal):
     rows, table = run(protocol, causal)
-    asked = [row for row in rows if not (row["flag"] or "").startswith("error")]
+    asked = [row for row in rows if not (row["flags"] or "").startswith("error")]
     assert asked
     assert all(row["n"] for row in table.values())
     expected = {metric.name for metric in PROTOCOLS[protocol].METRICS}
@@ -65,7 +69,7 @@ def test_a_causal_model_answers_every_protocol(protocol, causal):
 def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
     rows, table = run(protocol, masked)
     unknown = "unknown token: part of the scored text is not in the vocabulary"
-    assert [row["flag"] for row in rows] == [unknown if protocol == "target_word" else None] * len(rows)
+    assert [row["flags"] for row in rows] == [unknown if protocol == "target_word" else None] * len(rows)
     assert {row["n_flagged"] for row in table.values()} == {len(rows) if protocol == "target_word" else 0}
     assert all(row["n"] for row in table.values())
 
@@ -89,12 +93,12 @@ def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_count
     scores = table.to_pylist()
     module = PROTOCOLS[protocol]
     plain, flagged = module.per_item(items, requests, scores)
-    assert (plain["flag"], flagged["flag"]) == (
+    assert (plain["flags"], flagged["flags"]) == (
         None,
         "unknown token: part of the scored text is not in the vocabulary",
     )
-    unaware = module.per_item(items, requests, [row | {"flag": None} for row in scores])
-    assert [row | {"flag": None} for row in (plain, flagged)] == unaware
+    unaware = module.per_item(items, requests, [row | {"flags": None} for row in scores])
+    assert [row | {"flags": None} for row in (plain, flagged)] == unaware
     counted = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
     ignored = aggregate(unaware, module.METRICS, seed=0, categories=False)
     assert counted == [row | {"n_flagged": 1} for row in ignored]
@@ -102,6 +106,6 @@ def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_count
 
 def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
     rows, _ = run("options", causal)
-    assert rows[1]["flag"] == "error: fewer than two options"
+    assert rows[1]["flags"] == "error: fewer than two options"
     rows, _ = run("letters", causal)
-    assert rows[1]["flag"] == "error: neither context nor question"
+    assert rows[1]["flags"] == "error: neither context nor question"

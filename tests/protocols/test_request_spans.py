@@ -30,17 +30,17 @@ def test_last_word_takes_the_blank_before_it():
     assert row["text"] == "Fun á estación"
     assert spans([row]) == {"word": " estación"}
     (row,), _ = ask([item(context="Fun á", target="estación")], "continuation", "last_word", bow_correction=True)
-    assert row["extras"] == ["word_end"]
+    assert row["extras"] == ["word_end_logprobs"]
 
 
 def test_cloze_fills_the_gap_and_keeps_the_right_context():
     gapped = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova"], gold=[0])
-    rows, _ = ask([gapped], "cloze", "cloze", language="sr", legacy=True)
+    rows, _ = ask([gapped], "cloze", "cloze", language="sr", score_unfilled_gap=True)
     assert texts(rows)["whole:0"] == "Ana je kupila novu knjigu."
     assert spans(rows)["whole:0"] == "Ana je kupila novu knjigu."
     assert spans(rows)["fill:0"] == " novu knjigu."
-    assert texts(rows)["legacy:0"] == "Ana je kupila __ knjigu.novu"
-    assert spans(rows)["legacy:0"] == "novu"
+    assert texts(rows)["unfilled:0"] == "Ana je kupila __ knjigu.novu"
+    assert spans(rows)["unfilled:0"] == "novu"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_gap_filling(text, word, filled):
 @pytest.mark.parametrize("text", ["no gap", "two __ gaps __ here"])
 def test_a_prompt_without_exactly_one_gap_is_kept_with_the_reason(text):
     _, metadata = ask([item(context=text, choices=["a", "b"], gold=[0])], "cloze", "cloze", language="sr")
-    assert "expected one gap in the prompt, got" in metadata["unasked"]["i1"]
+    assert "expected one gap in the prompt, got" in metadata["skipped"]["i1"]
 
 
 def test_target_word_in_place_whatever_blanks_the_forms_bring():
@@ -90,10 +90,8 @@ def test_target_word_at_the_start_keeps_its_letters():
 
 def test_target_word_levels_task_types_and_mask_tokens():
     masked = item(context="A <w> b.", choices=["x", "y"], gold=[0])
-    rows, _ = ask(
-        [masked], "target_word", "target_word", mask_token="<w>", evaluation_type="token-level", task_type="ntp"
-    )
+    rows, _ = ask([masked], "target_word", "target_word", mask_token="<w>", scored_span="token", task_type="ntp")
     assert [r["role"] for r in rows] == ["token:0", "token:1"]
     assert rows[0]["extras"] == ["entropy", "rank"]
     _, metadata = ask([masked], "target_word", "target_word")
-    assert metadata["unasked"] == {"i1": "expected one masked word in the text, got 0"}
+    assert metadata["skipped"] == {"i1": "expected one masked word in the text, got 0"}

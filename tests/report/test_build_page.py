@@ -45,7 +45,7 @@ def test_a_folder_with_other_files_is_never_emptied(tmp_path):
 
 def test_a_page_is_replaced_whole_and_comparisons_may_be_missing(tmp_path):
     given = write_run(tmp_path / "run")
-    for name in ("comparisons", "standings", "overall"):
+    for name in ("comparisons", "rankings", "overall"):
         (given["results"] / "summary" / f"{name}.parquet").unlink()
     out = tmp_path / "page"
     for name in ("js/core.js", "data/old.js"):  # an earlier page, or what is left of one that was cut off

@@ -2,8 +2,8 @@ from vernacular.report.item_details import ACCEPTABLE, RIGHT, TIE, UNACCEPTABLE,
 
 
 def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, flag=None):
-    return {"item_id": item, "option_scores": scores, "options": list("abc"), "gold": list(gold), "correct": correct, "tie": tie,
-            "values": values or {}, "flag": flag}  # fmt: skip
+    return {"item_id": item, "option_scores": scores, "choices": list("abc"), "gold": list(gold), "correct": correct, "tie": tie,
+            "metrics": values or {}, "flags": flag}  # fmt: skip
 
 
 def test_a_tie_is_neither_right_nor_wrong():

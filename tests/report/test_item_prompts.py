@@ -2,15 +2,15 @@ from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report.item_details import Asked
 
 
-def request(role, prefix, before, span, kind="score", turns=None):
+def request(role, prefix, before, span, kind="score", messages=None):
     start = len(prefix + before)
-    return {"item_id": "a", "role": role, "kind": kind, "prefix": prefix, "text": before + span, "turns": turns,
+    return {"item_id": "a", "role": role, "kind": kind, "prefix": prefix, "text": before + span, "messages": messages,
             "span_start": None if kind == "generate" else start,
             "span_end": None if kind == "generate" else start + len(span)}  # fmt: skip
 
 
 def item(prompt, options=()):
-    return {"item_id": "a", "category": None, "prompt": prompt, "options": list(options), "gold": [0]}
+    return {"item_id": "a", "category": None, "prompt": prompt, "choices": list(options), "gold": [0]}
 
 
 def asked(requests, prompt, options=(), drawn=("choice",)):
@@ -27,7 +27,7 @@ def test_a_prompt_sent_as_it_stands_is_not_stored_twice():
 
 
 def test_what_was_sent_in_another_wording_is_kept_beside_the_prompt():
-    assert asked([request("answer", "", "Say: Q", "", "generate")], "Q").items[0][5] == "Say: Q"
+    assert asked([request("response", "", "Say: Q", "", "generate")], "Q").items[0][5] == "Say: Q"
 
 
 def test_the_few_shot_block_stands_once_for_all_items_and_models():
@@ -52,12 +52,12 @@ def test_a_masked_word_is_drawn_in_its_sentence_where_that_was_scored():
 
 
 def test_an_item_that_was_not_asked_has_no_prompt_but_its_own():
-    stand_in = {"item_id": "a", "role": "unasked: no gap", "kind": "score", "prefix": "", "text": "-", "turns": None,
+    stand_in = {"item_id": "a", "role": "skipped: no gap", "kind": "score", "prefix": "", "text": "-", "messages": None,
                 "span_start": 1, "span_end": 1}  # fmt: skip
     assert asked([stand_in], "Q").items[0][5:] == [None, None, None, []]
 
 
 def test_a_chat_template_wraps_the_last_turn():
-    turns = [{"role": "user", "content": "Finish it.\nQ"}]
-    found = asked([request("answer", "", "Q", "", "generate", turns)], "Q")
+    messages = [{"role": "user", "content": "Finish it.\nQ"}]
+    found = asked([request("response", "", "Q", "", "generate", messages)], "Q")
     assert found.own_text("a") == "Finish it.\nQ"

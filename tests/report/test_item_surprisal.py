@@ -40,7 +40,7 @@ def test_a_text_that_a_template_changed_is_kept_beside_its_tokens():
 
 def test_rows_without_tokens_and_other_roles_are_left_out():
     rows = table(
-        {"offsets": [], "logprobs": [], "flag": "empty"}, {"role": "bare:0", "offsets": [[0, 1]], "logprobs": [-1]}
+        {"offsets": [], "logprobs": [], "flags": "empty"}, {"role": "bare:0", "offsets": [[0, 1]], "logprobs": [-1]}
     )
     assert packed(rows, {"sentence"}, lambda item, role: ("x", 0)) == {}
 

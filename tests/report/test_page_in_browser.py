@@ -192,11 +192,11 @@ def test_a_comparison_leads_to_the_items_won_and_lost(browser):
     browser.open("#/comparison")
     assert browser.text("h1") == "=cmd() against plain"
     browser.until("document.querySelectorAll('.plot svg').length === 1")
-    won = browser.one("a[href$='show=won']")
+    won = browser.one("a[href$='show=improved']")
     assert won.text == "2"
     browser.click(won)
     assert browser.texts(".items tbody .badge") == ["▲ improved", "▲ improved"]
-    browser.choose("#show", "lost")
+    browser.choose("#show", "regressed")
     browser.until("document.querySelectorAll('.items tbody tr').length === 1")
     assert HOSTILE["i4"] in browser.text(".items tbody")
     browser.click(browser.one(".items tbody td a"))

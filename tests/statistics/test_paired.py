@@ -16,9 +16,9 @@ from vernacular.statistics.paired import (
     corpus_difference,
     exact_sign_flip,
     mean_differences,
+    minimum_detectable_difference,
     random_sign_flip,
     resampled_means,
-    smallest_difference,
 )
 
 
@@ -157,12 +157,12 @@ def test_clusters_in_any_order_have_their_sums():
 def test_smallest_difference_is_found_in_four_of_five_data_sets():
     rng = np.random.default_rng(6)
     n, worlds = 100, 600
-    true = smallest_difference(1 / np.sqrt(n), n)
+    true = minimum_detectable_difference(1 / np.sqrt(n), n)
     found = mean_differences(
         rng.normal(true, 1, (n, worlds)), np.arange(n), np.zeros(worlds, dtype=bool), resamples=400, seed=0
     )
     assert np.mean(found.p < 0.05) == pytest.approx(0.8, abs=0.05)
-    assert np.isnan(smallest_difference(0.0, n))
+    assert np.isnan(minimum_detectable_difference(0.0, n))
 
 
 def test_corpus_difference_of_equal_draws():
@@ -207,8 +207,8 @@ def test_corpus_difference_without_spread_or_undefined_says_so(value, draws, n_c
 def test_smallest_difference_by_hand():
     """Student's t of one degree of freedom has the quantile tan(pi (share - 1/2))."""
     known = 0.5 * (math.tan(0.475 * math.pi) + math.tan(0.3 * math.pi))
-    assert smallest_difference(0.5, 2) == pytest.approx(known)
-    assert np.isnan([smallest_difference(se, n) for se, n in [(0.5, 1), (0.0, 2), (math.nan, 2)]]).all()
+    assert minimum_detectable_difference(0.5, 2) == pytest.approx(known)
+    assert np.isnan([minimum_detectable_difference(se, n) for se, n in [(0.5, 1), (0.0, 2), (math.nan, 2)]]).all()
 
 
 def test_two_clusters_by_hand():

@@ -14,7 +14,7 @@ SOFFICE = shutil.which("soffice") or shutil.which("libreoffice")
 
 @pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed")
 def test_libreoffice_reads_the_same_numbers_and_no_formula(
-    metrics_table, standing_row, comparison_row, overall_row, tmp_path
+    metrics_table, ranking_row, comparison_row, overall_row, tmp_path
 ):
     names = ["=1+1", "نموذج", "#N/A", "a\x00b"]
     rows = [
@@ -27,7 +27,7 @@ def test_libreoffice_reads_the_same_numbers_and_no_formula(
         tmp_path / "leaderboard.xlsx",
         collect([metrics_table(*rows, {"model": "none", "value": None}, {"model": "all", "value": float("inf")})]),
         {"notes": [{"note": "=cmd()"}]},
-        standings=[standing_row(model=name, best=names[-1]) for name in names],
+        rankings=[ranking_row(model=name, best=names[-1]) for name in names],
         comparisons=[comparison_row(baseline="=1+1"), comparison_row(metric="mcc", better=None, significant=False)],
         overall=[overall_row(model=name) for name in names],
     )

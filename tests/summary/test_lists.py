@@ -50,7 +50,16 @@ def test_comparisons_are_the_headline_rows_over_all_items(leaderboard, compariso
 
 def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboard, comparison_row, overall_row):
     missing = dict.fromkeys(["difference", "ci_low", "ci_high", "p_value", "p_holm", "significant", "better"])
-    counts = dict.fromkeys(["both_right", "both_wrong", "only_baseline", "only_candidate", "net_gain", "family"])
+    counts = dict.fromkeys(
+        [
+            "both_correct",
+            "both_incorrect",
+            "baseline_only_correct",
+            "candidate_only_correct",
+            "net_gain",
+            "n_tests",
+        ]
+    )
     row = comparison_row(baseline="=1+1", candidate="@x", n=0, note="no items in common", **missing, **counts)
     book, _ = leaderboard(comparisons=[row], overall=[overall_row(model="-m", mean=None, rank=None, win_rate=None)])
     sheet = book["comparisons"]
@@ -101,7 +110,7 @@ def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall
             "No significant difference (+0.4 points); minimum detectable difference with 500 items: 2.5 points.",
         ),
         (
-            {"significant": False, "better": None, "smallest_difference": None, "note": "3 items excluded"},
+            {"significant": False, "better": None, "minimum_detectable_difference": None, "note": "3 items excluded"},
             "No significant difference (+3.1 points). Note: 3 items excluded.",
         ),
         (

@@ -48,7 +48,7 @@ def test_without_a_chance_level_nothing_is_near_it():
 
 def places(*rows, evaluation="e", best="a"):
     given = [
-        {"model": model, "evaluation": evaluation, "metric": "m", "best": best, "shares_best": s} for model, s in rows
+        {"model": model, "evaluation": evaluation, "metric": "m", "best": best, "in_best_group": s} for model, s in rows
     ]
     return by_key(given)
 

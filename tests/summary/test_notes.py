@@ -14,7 +14,7 @@ DATASET = {
         "split": "test",
         "revision": "c0ffee",
         "sha256": "5a",
-        "licence": "x",
+        "license": "x",
     },
     "rows": {"read": 12, "taken": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
     "warnings": ["cola (gl): 12 rows, expected 14"],
@@ -24,7 +24,7 @@ TOLD = {
     "evaluations": {
         "cola.gl.acceptability.0shot": {
             "dataset": DATASET,
-            "unasked": {"i1": "no gap", "i2": "no gap"},
+            "skipped": {"i1": "no gap", "i2": "no gap"},
             "flags": {"truncated": 2},
             "inference": {"engine": {"fallback": ["tree: disagrees with plain by 0.3"]}},
             "without": {"cosine": "e5: gone."},
@@ -39,7 +39,7 @@ def test_everything_that_went_otherwise_is_a_note():
     found = [(row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in notes_of(TOLD)]
     assert found == [
         ("cola", "unavailable", "cosine not computed: e5: gone.", None),
-        ("cola", "left out", "empty sentence", 3),
+        ("cola", "dropped", "empty sentence", 3),
         ("cola", "repaired", "trailing full stop", 1),
         ("cola", "rows", "cola (gl): 12 rows, expected 14", None),
         ("cola", "not asked", "no gap", 2),
@@ -51,7 +51,7 @@ def test_everything_that_went_otherwise_is_a_note():
 
 
 def test_an_evaluation_without_a_hitch_has_no_notes():
-    quiet = {"model": "mine", "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "unasked": {}}}}
+    quiet = {"model": "mine", "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "skipped": {}}}}
     assert notes_of(quiet) == []
     assert list(as_frame([]).columns) == ["model", "evaluation", "kind", "note", "count"]
 
@@ -73,7 +73,7 @@ def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
             "split": "test",
             "revision": "c0ffee",
             "sha256": "5a",
-            "licence": "x",
+            "license": "x",
             "citation": "Me 2026",
             "rows read": 12,
             "items": 9,

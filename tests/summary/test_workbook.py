@@ -83,14 +83,14 @@ def test_best_is_marked_in_the_direction_of_the_metric(written):
     assert [sheet[at].font.bold for at in ("G3", "G4", "G5")] == [True, False, False]
 
 
-def test_paired_standings_decide_what_shares_the_best_and_the_sheet_says_so(written, standing_row):
+def test_paired_standings_decide_what_shares_the_best_and_the_sheet_says_so(written, ranking_row):
     rows = [{"model": "a", "value": 0.58}, {"model": "b", "value": 0.57}, {"model": "c", "value": 0.45}]
-    standings = [
-        standing_row(model="a", best="a", difference=0.0, shares_best=True),
-        standing_row(model="b", best="a", difference=-0.01, p_holm=0.004, shares_best=False),
-        standing_row(model="c", best="a", difference=-0.13, p_holm=0.2, shares_best=True),
+    rankings = [
+        ranking_row(model="a", best="a", difference=0.0, in_best_group=True),
+        ranking_row(model="b", best="a", difference=-0.01, p_holm=0.004, in_best_group=False),
+        ranking_row(model="c", best="a", difference=-0.13, p_holm=0.2, in_best_group=True),
     ]
-    book, _ = written(*rows, standings=standings)
+    book, _ = written(*rows, rankings=rankings)
     for sheet, first in ((book["gl"], 3), (book["overview"], 4)):
         assert [sheet.cell(first + run, 7).number_format for run in range(3)] == [BEST, NEITHER, SHARED]
         assert sheet.cell(first - 1, 7).comment.text.startswith("Best: by paired tests on the same items (Holm).")
@@ -119,15 +119,20 @@ def test_the_better_is_the_bluer_in_either_direction(written):
 
 
 def test_interval_chance_and_counts_stand_in_the_comment(written):
-    book, _ = written({"n_flagged": 3, "n_ties": 2}, {"model": "n", "chance": None, "ci_low": None, "ci_high": None})
-    assert book["gl"]["G3"].comment.text == "95 % interval 40.0% to 60.0%\nchance 25.0%\nitems 100, flagged 3, ties 2"
+    book, _ = written(
+        {"n_flagged": 3, "n_ties": 2}, {"model": "n", "chance_level": None, "ci_low": None, "ci_high": None}
+    )
+    assert (
+        book["gl"]["G3"].comment.text
+        == "95 % interval 40.0% to 60.0%\nchance level 25.0%\nitems 100, flagged 3, ties 2"
+    )
     assert book["gl"]["G4"].comment.text == "items 100"
 
 
 def test_a_majority_baseline_stands_beside_chance(written):
-    book, _ = written({"majority": 0.375})
-    assert "chance 25.0%, majority 37.5%" in book["gl"]["G3"].comment.text
-    assert "chance: 25.0%\nmajority: 37.5%" in book["gl"]["G2"].comment.text
+    book, _ = written({"majority_baseline": 0.375})
+    assert "chance level 25.0%, majority baseline 37.5%" in book["gl"]["G3"].comment.text
+    assert "chance level: 25.0%\nmajority baseline: 37.5%" in book["gl"]["G2"].comment.text
 
 
 def test_number_formats_follow_the_unit(written):
@@ -138,7 +143,7 @@ def test_number_formats_follow_the_unit(written):
 
 
 def test_a_value_at_chance_is_grey(written):
-    rows = [{"ci_low": 0.2}, {"model": "n", "ci_low": 0.3}, {"model": "o", "ci_low": 0.3, "majority": 0.35}]
+    rows = [{"ci_low": 0.2}, {"model": "n", "ci_low": 0.3}, {"model": "o", "ci_low": 0.3, "majority_baseline": 0.35}]
     book, _ = written(*rows, {"model": "p", "ci_low": 0.45, "value": 0.9, "ci_high": 0.95})
     colours = [cell.font.color.rgb if cell.font.color.type == "rgb" else None for cell in book["gl"]["G"][2:]]
     assert colours == ["00767676", None, "00767676", "000B5D2A"]
@@ -196,7 +201,7 @@ def test_families_go_to_their_own_workbooks_and_headlines_to_the_leaderboard(wri
     rows = [
         {},
         {"metric": "detail", "headline": False},
-        {"metric": "surprisal", "family": "surprisal", "task": "galcola"},
+        {"metric": "surprisal", "metric_group": "surprisal", "task": "galcola"},
     ]
     found = {}
     for write in (write_similarity, write_surprisal, write_leaderboard):

@@ -6,7 +6,7 @@ from support.sample_items import item as item
 
 
 def ask(items, layout, protocol, *, language="gl", shots=0, seed=0, style="default", **options):
-    task = {"task": "t", "prompt": layout, "protocols": [protocol]}
+    task = {"task": "t", "item_type": layout, "protocols": [protocol]}
     return build(
         items, task, language=language, protocol=protocol, shots=shots, seed=seed, style=style, options=options
     )

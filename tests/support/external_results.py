@@ -30,7 +30,7 @@ def reference(protocol="options", shots=0, items=ITEMS, order=None):
             row(
                 each["item_id"],
                 True if each["choices"] else None,
-                options=[each["choices"][i] for i in places],
+                choices=[each["choices"][i] for i in places],
                 gold=[list(places).index(each["gold"][0])] if each["choices"] else [],
                 prompt=f"Pregunta: {each['context']}{each['question']}\nResposta:",
             )
@@ -63,7 +63,7 @@ def write_jsonl(path, lines):
 
 
 def by_id(table):
-    return {each["item_id"]: each | {"values": dict(each["values"])} for each in table.to_pylist()}
+    return {each["item_id"]: each | {"metrics": dict(each["metrics"])} for each in table.to_pylist()}
 
 
 LOGLIKS = {"r1": [-5.0, -2.0, -9.0], "r2": [-1.0, -4.0, -4.0], "r3": [-3.0, -3.0, -8.0]}  # right, right, a tie

@@ -19,7 +19,7 @@ EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["options"]},
     {"task": "cola", "languages": ["ca"]},
 ]
-ASKED = "results/asked/tiny/1of1.json"
+ASKED = "results/inference_status/tiny/1of1.json"
 # the first look at a job is not after forty seconds; and few cores for a job, as locally
 QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--set-threads", "infer=2", "similarity=2"]
 
@@ -28,7 +28,7 @@ def prepare(folder: Path) -> Path:
     """Everything that comes before the model is asked."""
     folder.mkdir()
     place = Workplace(folder, EVALUATIONS)
-    place.config["models"] = {"tiny": {"source": "./causal", "dtype": "float32", "batch_tokens": 32, "gpus": 1}}
+    place.config["models"] = {"tiny": {"source": "./causal", "dtype": "float32", "max_batch_tokens": 32, "gpus": 1}}
     run = place.run("--until", "requests", "model", "encoder")
     assert run.returncode == 0, said(run)
     return folder

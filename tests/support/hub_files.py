@@ -32,12 +32,12 @@ def task_file(
     name: str,
     source: dict,
     *,
-    columns="{id: id, question: question_stem, choices: choices, gold: answerKey, gold_is: letter}",
+    columns="{id: id, question: question_stem, choices: choices, gold: answerKey, gold_format: letter}",
 ):
     """A task file of one language, gl, for a set in the layout of OpenBookQA."""
     path = folder / f"{name}.yaml"
     path.write_text(
-        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [options]\nprompt: question\ncolumns: {columns}\n"
+        f"task: {name}\ntitle: T\ncitation: C\nprotocols: [options]\nitem_type: question\ncolumns: {columns}\n"
         f"languages:\n  gl: {{source: {json.dumps(source)}}}\n"
     )
     return path

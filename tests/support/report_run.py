@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
@@ -35,7 +35,9 @@ def write_run(root: Path) -> dict:
         _write(results / model / "tasks" / f"{GONE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
         long += _long(model, number)
     notes = [{"model": MODELS[0], "evaluation": WRITING, "kind": "flagged", "note": "truncated", "count": 2}]
-    notes.append({"model": "elsewhere", "evaluation": None, "kind": "joined", "note": "9 of 10 matched", "count": None})
+    notes.append(
+        {"model": "elsewhere", "evaluation": None, "kind": "external results", "note": "9 of 10 matched", "count": None}
+    )
     notes += [
         {"model": m, "evaluation": GONE, "kind": "unavailable", "note": "<b>gated</b>", "count": None} for m in MODELS
     ]
@@ -70,8 +72,8 @@ def _requests(results: Path) -> None:
     _ask(results, OPTIONS, asked)
     _ask(results, SENTENCES, [_asked(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
     written = [
-        _asked(f"w{i}", "answer", "Пример: да\n\n", f"Питање {i}:", None)
-        | {"turns": [{"role": "user", "content": f"Питање {i}:"}]}
+        _asked(f"w{i}", "response", "Пример: да\n\n", f"Питање {i}:", None)
+        | {"messages": [{"role": "user", "content": f"Питање {i}:"}]}
         for i in range(3)
     ]
     _ask(results, WRITING, written)
@@ -134,14 +136,14 @@ def _options(folder: Path, number: int) -> None:
         rows.append(
             _row(f"i{i}", prompt_of(i), "even" if i % 2 == 0 else "odd", values)
             | {
-                "options": _choices(i),
+                "choices": _choices(i),
                 "gold": [0],
                 "option_scores": [-2.0, -3.0 - i / 100] if good else [-3.0 - i / 100, -2.0],
                 "prediction": _choices(i)[0 if good else 1],
-                "predicted": [0 if good else 1],
+                "predicted_indices": [0 if good else 1],
                 "correct": good,
                 "tie": False,
-                "flag": "boundary" if i == 9 else None,
+                "flags": "boundary" if i == 9 else None,
             }
         )
         scores += [_scored(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
@@ -170,9 +172,9 @@ def _writing(folder: Path, number: int) -> None:
             {
                 "request_id": f"w{i}",
                 "item_id": f"w{i}",
-                "role": "answer",
-                "raw": "<i>одговор</i> \n more",
-                "answer": f"<i>одговор</i> {number}",
+                "role": "response",
+                "raw_output": "<i>одговор</i> \n more",
+                "output": f"<i>одговор</i> {number}",
                 "finish_reason": "stop",
                 "n_tokens": 4,
                 "rendered": rendered if number == 0 else None,
@@ -183,7 +185,7 @@ def _writing(folder: Path, number: int) -> None:
 
 
 def _row(item: str, prompt: str, category: str | None, values: dict) -> dict:
-    return {"item_id": item, "category": category, "prompt": prompt, "options": [], "gold": [], "values": values}
+    return {"item_id": item, "category": category, "prompt": prompt, "choices": [], "gold": [], "metrics": values}
 
 
 def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
@@ -198,17 +200,24 @@ def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
         "model": {"dtype": "float32", "device": "cpu", "remote_code": True, "torch": "2", "transformers": "5"},
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
-    facts = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "unasked": {}}
+    facts = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
     _write(folder / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, facts)
 
 
 def _long(model: str, number: int) -> list[dict]:
     share = sum(correct(number, i) for i in range(N)) / N
-    common = {"model": model, "n_flagged": 1, "n_ties": 0, "headline": True, "category": "", "family": "surprisal"}
+    common = {
+        "model": model,
+        "n_flagged": 1,
+        "n_ties": 0,
+        "headline": True,
+        "category": "",
+        "metric_group": "surprisal",
+    }
     accuracy = {
         "metric": "accuracy",
         "unit": "share",
-        "chance": 0.5,
+        "chance_level": 0.5,
         "higher_is_better": True,
         "signature": "accuracy|v",
     }
@@ -250,7 +259,7 @@ def _comparison(results: Path) -> Path:
         "ci_high": 0.2,
         "p_value": 0.0001,
         "p_holm": 0.0002,
-        "family": 2,
+        "n_tests": 2,
         "significant": True,
         "better": "candidate",
         "test": "exact McNemar, mid-p",
@@ -258,18 +267,25 @@ def _comparison(results: Path) -> Path:
     _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row], {})
     marks = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
     best = {"best": MODELS[0]}
-    places = [setting | best | {"model": m, "shares_best": s, "place": p, "difference": d} for m, s, p, d in marks]
-    _write(results / "summary" / "standings.parquet", STANDINGS, places, {})
+    places = [setting | best | {"model": m, "in_best_group": s, "rank": p, "difference": d} for m, s, p, d in marks]
+    _write(results / "summary" / "rankings.parquet", RANKINGS, places, {})
     overall = [
-        {"model": m, "scope": scope, "n_evaluations": 2, "left_out": 1, "mean": 0.3 - i / 10, "rank": i + 1}
+        {"model": m, "scope": scope, "n_evaluations": 2, "n_excluded": 1, "mean": 0.3 - i / 10, "rank": i + 1}
         for i, m in enumerate(MODELS)
         for scope in ("all", "gl")
     ]
     _write(results / "summary" / "overall.parquet", OVERALL, overall, {})
     changes = [
-        {"item_id": f"i{i}", "change": change, "by": by, "prompt": prompt_of(i), "options": _choices(i), "gold": [0]}
+        {
+            "item_id": f"i{i}",
+            "change": change,
+            "margin_change": by,
+            "prompt": prompt_of(i),
+            "choices": _choices(i),
+            "gold": [0],
+        }
         | {"evaluation": OPTIONS, "baseline_prediction": "wrong", "candidate_prediction": "right"}
-        for i, change, by in ((4, "lost", -2.5), (2, "won", 1.5), (8, "won", 3.0))
+        for i, change, by in ((4, "regressed", -2.5), (2, "improved", 1.5), (8, "improved", 3.0))
     ]
     path = results / "comparisons" / "plain" / "changes.parquet"
     _write(path, CHANGES, changes, {})

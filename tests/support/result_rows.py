@@ -15,28 +15,28 @@ FACTS = {
 }
 
 
-def row(item_id, right=None, *, scores=None, options=("yes", "no"), gold=(0,), prompt=None, **values):
+def row(item_id, right=None, *, scores=None, choices=("yes", "no"), gold=(0,), prompt=None, **values):
     """A row per TASK_RESULTS; `right` is its accuracy too, `values` are further per-item values."""
     chosen = None
     if scores:
         top = max(scores)
         chosen = [i for i, score in enumerate(scores) if score == top]
     elif right is not None:
-        chosen = [gold[0]] if right else [next(i for i in range(len(options)) if i not in gold)]
+        chosen = [gold[0]] if right else [next(i for i in range(len(choices)) if i not in gold)]
     return {
         "item_id": item_id,
         "cluster_id": values.pop("cluster", None),
         "category": values.pop("category", None),
         "prompt": f"is it {item_id}?" if prompt is None else prompt,
-        "options": list(options),
+        "choices": list(choices),
         "gold": list(gold),
         "option_scores": scores,
-        "prediction": " | ".join(options[i] for i in chosen) if chosen else None,
-        "predicted": chosen,
+        "prediction": " | ".join(choices[i] for i in chosen) if chosen else None,
+        "predicted_indices": chosen,
         "correct": None if right is None else bool(right),
         "tie": None if chosen is None else len(chosen) > 1,
-        "values": ({} if right is None else {"accuracy": float(right)}) | values,
-        "flag": None,
+        "metrics": ({} if right is None else {"accuracy": float(right)}) | values,
+        "flags": None,
     }
 
 

@@ -5,7 +5,7 @@ def item(item_id="i1", context="", question="", choices=(), gold=(), target=None
     """An item; `rest` sets any other column."""
     return {
         "item_id": item_id,
-        "demonstration": False,
+        "few_shot": False,
         "context": context,
         "question": question,
         "choices": list(choices),

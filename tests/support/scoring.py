@@ -6,7 +6,7 @@ from support.sample_items import item as item
 
 
 def ask(items, layout, protocol, **options):
-    task = {"task": "t", "prompt": layout, "protocols": [protocol]}
+    task = {"task": "t", "item_type": layout, "protocols": [protocol]}
     given = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": "default"}
     return build(items, task, **given, options=options)[0]
 
@@ -14,7 +14,7 @@ def ask(items, layout, protocol, **options):
 def score(request, logprobs, **extra):
     """A row of the scores file; `logprobs` is a number (one token) or a list of them."""
     logprobs = logprobs if isinstance(logprobs, list) else [logprobs]
-    empty = dict.fromkeys(("entropy", "topk_entropy", "rank", "word_end", "rendered", "flag"))
+    empty = dict.fromkeys(("entropy", "topk_entropy", "rank", "word_end_logprobs", "rendered", "flags"))
     return (
         {
             "request_id": request["request_id"],
@@ -23,7 +23,7 @@ def score(request, logprobs, **extra):
             "tokens": ["x"] * len(logprobs),
             "offsets": [[0, 1]] * len(logprobs),
             "logprobs": logprobs,
-            "greedy": [False] * len(logprobs),
+            "is_greedy": [False] * len(logprobs),
             "n_prompt_tokens": 1,
         }
         | empty

@@ -22,23 +22,23 @@ OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
 
 
 class Run:
-    """The verbs in the folder they are called in, with the arguments that the rules give them."""
+    """The commands in the folder they are called in, with the arguments that the rules give them."""
 
     def __init__(self, read: config.Config):
         self.config = read
 
-    def __call__(self, verb: str, model: str = "one") -> int:
-        return cli.main([verb, *getattr(self, verb)(model)])
+    def __call__(self, command: str, model: str = "one") -> int:
+        return cli.main([command, *getattr(self, command)(model)])
 
     def everything(self) -> None:
         assert self("items") == self("requests") == 0
         for model in self.config.models:
-            for verb in ("model", "infer", "answers", "similarity", "metrics"):
-                if verb == "similarity":
+            for command in ("model", "infer", "collect", "similarity", "metrics"):
+                if command == "similarity":
                     assert self("encoder") == 0
-                assert self(verb, model) == 0
-        for verb in ("compare", "summary", "report", "complete"):
-            assert self(verb) == 0
+                assert self(command, model) == 0
+        for command in ("compare", "summary", "report", "verify"):
+            assert self(command) == 0
 
     def _given(self, protocol=None) -> list[str]:
         return [f"results/requests/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol != protocol]
@@ -47,7 +47,7 @@ class Run:
         return ["--spec", _spec(specs.of_items(self.config)), "--out", "resources/items"]
 
     def requests(self, _: str) -> list[str]:
-        files = ["--items-folder", "resources/items", "--out", "results/requests"]
+        files = ["--items-dir", "resources/items", "--out", "results/requests"]
         return ["--spec", _spec(specs.of_requests(self.config)), *files]
 
     def model(self, name: str) -> list[str]:
@@ -59,12 +59,12 @@ class Run:
 
     def infer(self, name: str) -> list[str]:
         asked = ["--models", f"resources/models/{name}.json", "--requests", *self._given()]
-        where = ["--out", f"results/asked/{name}/1of1.json", "--store", "results/store"]
+        where = ["--out", f"results/inference_status/{name}/1of1.json", "--store", "results/store"]
         return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
 
-    def answers(self, name: str) -> list[str]:
+    def collect(self, name: str) -> list[str]:
         asked = ["--model", f"resources/models/{name}.json", "--requests", *self._given()]
-        asked += ["--asked", f"results/asked/{name}/1of1.json"]
+        asked += ["--status", f"results/inference_status/{name}/1of1.json"]
         where = ["--out", f"results/{name}", "--store", "results/store"]
         return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
 
@@ -80,7 +80,7 @@ class Run:
         return ["--spec", _spec(specs.of_metrics(self.config, name)), *files]
 
     def compare(self, _: str) -> list[str]:
-        files = ["--results", "results", "--items-folder", "resources/items", "--out", "results/summary"]
+        files = ["--results", "results", "--items-dir", "resources/items", "--out", "results/summary"]
         return ["--spec", _spec(specs.of_comparisons(self.config)), *files, "--changes", "results/comparisons"]
 
     def summary(self, _: str) -> list[str]:
@@ -92,11 +92,11 @@ class Run:
         files += ["--results", "results", "--changes", "results/comparisons", "--out", "results/report"]
         return ["--spec", _spec(specs.of_report(self.config)), *files]
 
-    def complete(self, _: str) -> list[str]:
+    def verify(self, _: str) -> list[str]:
         return ["--notes", "results/summary/notes.csv", "--out", "results/summary/complete.txt"]
 
 
-_FOLDERS = ["--items-folder", "resources/items", "--requests-folder", "results/requests"]
+_FOLDERS = ["--items-dir", "resources/items", "--requests-dir", "results/requests"]
 
 
 def _spec(of: dict) -> str:

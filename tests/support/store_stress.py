@@ -38,7 +38,7 @@ def table_of(key: str) -> pa.Table:
 def rows_of(key: str, batch: str) -> list[dict]:
     """The rows that every writer journals for `batch` of `key`."""
     draw = random.Random(f"{key}/{batch}")
-    return [{"logprobs": [draw.gauss(0, 9) for _ in range(50)], "flag": None} for _ in range(3)]
+    return [{"logprobs": [draw.gauss(0, 9) for _ in range(50)], "flags": None} for _ in range(3)]
 
 
 def look_up(store: Store, key: str) -> None:

@@ -1,6 +1,6 @@
 import pyarrow as pa
 import pytest
-from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.metrics.schema import METRICS
 
 
@@ -27,10 +27,10 @@ def metrics_row():
             "n": 100,
             "n_flagged": 0,
             "n_ties": 0,
-            "chance": 0.25,
-            "majority": None,
+            "chance_level": 0.25,
+            "majority_baseline": None,
             "unit": "share",
-            "family": "similarity",
+            "metric_group": "similarity",
             "headline": True,
             "higher_is_better": True,
             "signature": "accuracy|v1",
@@ -66,13 +66,13 @@ _EVALUATION = {
 
 
 @pytest.fixture
-def standing_row():
-    """A row of the standings, right in every column, with what a test changes."""
+def ranking_row():
+    """A row of the rankings, right in every column, with what a test changes."""
 
     def row(**changes) -> dict:
         given = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
-        row = _EVALUATION | given | {"shares_best": True, "place": 1} | changes
-        assert set(row) == set(STANDINGS.schema.names)
+        row = _EVALUATION | given | {"in_best_group": True, "rank": 1} | changes
+        assert set(row) == set(RANKINGS.schema.names)
         return row
 
     return row
@@ -101,14 +101,14 @@ def comparison_row():
             "p_value": 0.002,
             "test": "exact McNemar, mid-p",
             "p_holm": 0.004,
-            "family": 2,
+            "n_tests": 2,
             "significant": True,
             "better": "candidate",
-            "smallest_difference": 0.025,
-            "both_right": 240,
-            "both_wrong": 225,
-            "only_baseline": 10,
-            "only_candidate": 25,
+            "minimum_detectable_difference": 0.025,
+            "both_correct": 240,
+            "both_incorrect": 225,
+            "baseline_only_correct": 10,
+            "candidate_only_correct": 25,
             "net_gain": 15,
             "note": None,
             "signature": "accuracy|v1",
@@ -129,7 +129,7 @@ def overall_row():
             "model": "m",
             "scope": "all",
             "n_evaluations": 3,
-            "left_out": 1,
+            "n_excluded": 1,
             "mean": 0.4,
             "ci_low": 0.3,
             "ci_high": 0.5,

@@ -172,7 +172,7 @@ def record(arch: str, **options) -> dict:
     return {
         "name": f"tiny-{arch}", "folder": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
         "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
-        "bos": "auto", "max_length": None, "batch_tokens": None, "strategy": "auto", "chat": False,
+        "bos": "auto", "max_length": None, "max_batch_tokens": None, "strategy": "auto", "chat": False,
         "allow_pickle": False, "trust_remote_code": False, **options,
     }  # fmt: skip
 
@@ -197,8 +197,8 @@ def score_requests(texts, *, extras=(), item="i") -> pa.Table:
     for number, (*prefix, text, start, end) in enumerate(texts):
         content = {
             "kind": "score", "prefix": "".join(prefix), "text": text, "span_start": start, "span_end": end,
-            "extras": list(extras), "turns": None, "demonstrations": prefix or [], "stop": None, "max_new_tokens": None,
-            "longest_answer": None, "decoding": None,
+            "extras": list(extras), "messages": None, "few_shot_examples": prefix or [], "stop": None, "max_new_tokens": None,
+            "longest_target": None, "decoding": None,
         }  # fmt: skip
         rows.append({"request_id": fingerprint(content), "item_id": f"{item}{number}", "role": "choice:0", **content})
     return pa.Table.from_pylist(rows, schema=REQUESTS.schema)

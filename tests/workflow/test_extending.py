@@ -14,14 +14,14 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(external="word", drawn=("opening",))
 """,
     "requests.py": """
-from vernacular.protocols.request_rows import continue_with, scored, unasked
+from vernacular.protocols.request_rows import continue_with, scored, skipped
 from vernacular.types import Role
 
 
 def requests(item, setting):
     first, _, rest = item["context"].partition(" ")
     if not rest:
-        return [unasked(item, "one word alone")]
+        return [skipped(item, "one word alone")]
     before, span = continue_with(first, rest, setting.language)
     return [scored(item, str(Role("opening")), before, span)]
 """,
@@ -90,8 +90,8 @@ def test_without_the_formats_of_other_tools_everything_else_is_there(place):
     assert "palmx_culture.ar.letters.0shot" in set(place.results()["evaluation"])
     names = {path.name for path in (place.folder / "results" / "summary").iterdir()}
     assert "leaderboard.xlsx" in names
-    assert not names & {"harness", "every_eval_ever"}
-    assert not (place.folder / "results" / "compat").exists()
+    assert not names & {"lm_eval", "every_eval_ever"}
+    assert not (place.folder / "results" / "exports").exists()
     measured = place.results().query("evaluation == 'veritasqa.ca.generation.0shot' and category == ''")
     assert {"cosine_mean", "moverscore_mean", "bertscore_mean"} <= set(measured["metric"])
 

@@ -22,8 +22,8 @@ def ran(place, *evaluations) -> None:
 
 
 def written(place) -> dict[str, tuple[bytes, int]]:
-    """Content and time of every file of the source tools' formats, by its path below `results/compat`."""
-    top = place.folder / "results" / "compat"
+    """Content and time of every file of the source tools' formats, by its path below `results/exports`."""
+    top = place.folder / "results" / "exports"
     files = [path for path in top.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(top).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 

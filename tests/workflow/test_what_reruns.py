@@ -16,7 +16,7 @@ from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
-AFTER_METRICS = {"compare", "summary", "report", "complete", "all"}
+AFTER_METRICS = {"compare", "summary", "report", "verify", "all"}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edit
     edited("vernacular/inference/scoring/score.py", "\n\ndef another(x):\n    return x\n")
     why = place.run("-n", "--quiet", "host")  # by default the profile leaves reasons out
     planned = place.jobs(why)
-    assert planned["infer"] == planned["answers"] == 2
+    assert planned["infer"] == planned["collect"] == 2
     assert not {"items", "requests", "model"} & set(planned)
     assert "Params have changed since last execution" in why.stdout + why.stderr
     assert '"code"' in why.stdout + why.stderr
@@ -81,7 +81,7 @@ def test_editing_the_scorer_asks_again_and_says_that_the_code_is_why(place, edit
 def test_editing_the_metrics_asks_no_model(place, edited):
     edited("vernacular/protocols/evaluate.py", "\n\ndef another(x):\n    return x\n")
     planned = place.planned()
-    assert set(planned) <= {"metrics", "compat"} | AFTER_METRICS
+    assert set(planned) <= {"metrics", "export"} | AFTER_METRICS
     assert planned["metrics"] == 2
 
 
@@ -134,7 +134,7 @@ def upgraded(place, tmp_path):
 def test_an_upgrade_of_what_computes_log_probabilities_computes_them_again(place, upgraded):
     upgraded("tokenizers", "0.23.99")
     planned = place.planned()
-    assert planned["infer"] == planned["answers"] == 2
+    assert planned["infer"] == planned["collect"] == 2
     assert "items" not in planned
     assert "requests" not in planned
 
@@ -152,11 +152,11 @@ def test_an_upgrade_of_what_shows_progress_does_nothing(place, upgraded):
 def test_another_similarity_metric_or_encoder_asks_no_model(place, changed):
     changed["similarity"]["metrics"] = ["cosine", "bertscore"]
     with_metric = place.planned()
-    assert set(with_metric) <= {"similarity", "metrics", "compat"} | AFTER_METRICS
+    assert set(with_metric) <= {"similarity", "metrics", "export"} | AFTER_METRICS
     assert with_metric["similarity"] == 2
     changed["similarity"] = {"metrics": ["cosine"], "encoders": {"gl": "./masked", "default": "./encoder"}}
     with_encoder = place.planned()
-    assert set(with_encoder) <= {"encoder", "similarity", "metrics", "compat"} | AFTER_METRICS
+    assert set(with_encoder) <= {"encoder", "similarity", "metrics", "export"} | AFTER_METRICS
     assert with_encoder["encoder"] == 1
 
 

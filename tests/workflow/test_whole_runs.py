@@ -58,12 +58,12 @@ def test_the_first_run_makes_every_artifact_of_the_contract(place):
         "surprisal_summary.xlsx",
         "leaderboard.xlsx",
         "complete.txt",
-        "harness",
+        "lm_eval",
         "every_eval_ever",
-        *(f"{name}.{kind}" for name in ("comparisons", "standings", "overall") for kind in ("parquet", "csv")),
+        *(f"{name}.{kind}" for name in ("comparisons", "rankings", "overall") for kind in ("parquet", "csv")),
     }
-    assert len(list((place.folder / "results" / "summary" / "harness").glob("*.json"))) == 1
-    written = {path.name for path in (place.folder / "results" / "compat" / "tiny").rglob("*.*")}
+    assert len(list((place.folder / "results" / "summary" / "lm_eval").glob("*.json"))) == 1
+    written = {path.name for path in (place.folder / "results" / "exports" / "tiny").rglob("*.*")}
     assert {"predictions.csv", "scores.txt", "outputs_log.csv", "results.jsonl"} <= written
 
 
@@ -98,7 +98,7 @@ def test_the_workbooks_hold_the_numbers_of_the_long_table(place):
 
 
 def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(place):
-    for stage in ("items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics", "summary"):
+    for stage in ("items", "requests", "model", "encoder", "infer", "collect", "similarity", "metrics", "summary"):
         assert re.search(rf"^{stage}: ", place.said, re.MULTILINE), stage
         assert re.search(rf"^{stage} +\d+ +[\d.]+", place.said, re.MULTILINE), stage
         assert list((place.folder / "logs" / stage).iterdir())
@@ -145,14 +145,14 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
     assert set(planned) == {
         "model",
         "infer",
-        "answers",
+        "collect",
         "similarity",
         "metrics",
-        "compat",
+        "export",
         "compare",
         "summary",
         "report",
-        "complete",
+        "verify",
         "all",
     }
 

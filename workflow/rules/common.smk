@@ -91,7 +91,7 @@ def base_of(wildcards):
 def shards_of(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)
     count = CONFIG.models[base]["shards"]
-    return [f"results/asked/{base}/{k}of{count}.json" for k in range(1, count + 1)]
+    return [f"results/inference_status/{base}/{k}of{count}.json" for k in range(1, count + 1)]
 
 
 # A table of results/summary/, annotated for `snakemake --report`

@@ -1,10 +1,10 @@
 """Requests -> scores and generations. REQUIRED INPUTS: results/requests/. OUTPUTS: resources/models/{model}.json,
-results/asked/{base}/{shard}.json, results/{model}/scores/{evaluation}.parquet,
+results/inference_status/{base}/{shard}.json, results/{model}/scores/{evaluation}.parquet,
 results/{model}/generations/{evaluation}.parquet.
 
 One job per base and its adapters (or per shard of their work) looks up each evaluation in the store (`store:` in the
 config, results/store by default), loads the model only if an output is missing, and adds new outputs to the store. Rule
-`answers` writes them from there to the results. The path of the store is in no key, because it changes no output.
+`collect` writes them from there to the results. The path of the store is in no key, because it changes no output.
 """
 
 
@@ -40,7 +40,7 @@ rule infer:
         models=records_of,
         requests=of_each("results/requests/{evaluation}.parquet"),
     output:
-        "results/asked/{base}/{shard}.json",
+        "results/inference_status/{base}/{shard}.json",
     log:
         "logs/infer/{base}.{shard}.log",
     benchmark:
@@ -66,18 +66,18 @@ rule infer:
 
 
 # write the outputs of one model, one file per evaluation
-rule answers:
+rule collect:
     input:
         model="resources/models/{model}.json",
         requests=of_each("results/requests/{evaluation}.parquet"),
-        asked=shards_of,
+        status=shards_of,
     output:
         of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
         of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
     log:
-        "logs/answers/{model}.log",
+        "logs/collect/{model}.log",
     benchmark:
-        "benchmarks/answers/{model}.tsv"
+        "benchmarks/collect/{model}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -88,7 +88,7 @@ rule answers:
         spec=lambda wildcards: spec("collect", **specs.of_inference(CONFIG, [wildcards.model])),
         folder=above_output(2),
     message:
-        "answers: write the outputs of {wildcards.model}"
+        "collect: write the outputs of {wildcards.model}"
     shell:
-        "python -m vernacular answers --spec - --model {input.model:q} --requests {input.requests:q}"
-        ' --asked {input.asked:q} --store "$VERNACULAR_STORE" --out {params.folder:q} --log {log:q} <<< {params.spec:q}'
+        "python -m vernacular collect --spec - --model {input.model:q} --requests {input.requests:q}"
+        ' --status {input.status:q} --store "$VERNACULAR_STORE" --out {params.folder:q} --log {log:q} <<< {params.spec:q}'

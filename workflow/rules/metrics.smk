@@ -1,6 +1,6 @@
 """Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
 results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
-results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/compat/{model}/{evaluation}/.
+results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/exports/{model}/{evaluation}/.
 These rules load no evaluated model.
 """
 
@@ -59,7 +59,7 @@ rule similarity:
     shell:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
-        " --items-folder resources/items --requests-folder results/requests"
+        " --items-dir resources/items --requests-dir results/requests"
         " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
@@ -95,21 +95,21 @@ rule metrics:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
         "python -m vernacular metrics --spec - --model {input.model:q}"
-        " --items-folder resources/items --requests-folder results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        " --items-dir resources/items --requests-dir results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # export the results of one model in the formats of the PalmX, Serbian cloze and Grew-TSE scripts
-rule compat:
+rule export:
     input:
-        data=items_of(settings.COMPAT),
-        tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.COMPAT),
+        data=items_of(settings.EXPORTED),
+        tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.EXPORTED),
     output:
         # one directory per evaluation, because Snakemake empties an output directory: those of other configs are kept
-        directory(of_each("results/compat/{{model}}/{evaluation}", settings.COMPAT)),
+        directory(of_each("results/exports/{{model}}/{evaluation}", settings.EXPORTED)),
     log:
-        "logs/compat/{model}.log",
+        "logs/export/{model}.log",
     benchmark:
-        "benchmarks/compat/{model}.tsv"
+        "benchmarks/export/{model}.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -117,10 +117,10 @@ rule compat:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        spec=spec("export", **specs.of_compat(CONFIG)),
+        spec=spec("export", **specs.of_export(CONFIG)),
         folder=above_output(1),
     message:
-        "compat: export the results of {wildcards.model} in the formats of the source tools"
+        "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
-        "python -m vernacular compat --spec - --items-folder resources/items --tasks {input.tasks:q}"
+        "python -m vernacular export --spec - --items-dir resources/items --tasks {input.tasks:q}"
         " --out {params.folder:q} --log {log:q} <<< {params.spec:q}"

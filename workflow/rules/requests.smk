@@ -25,4 +25,4 @@ rule requests:
     message:
         "requests: write the prompts of all evaluations"
     shell:
-        "python -m vernacular requests --spec - --items-folder resources/items --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular requests --spec - --items-dir resources/items --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -9,7 +9,7 @@ rule compare:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
         tasks=expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
     output:
-        multiext("results/summary/standings", ".parquet", ".csv"),
+        multiext("results/summary/rankings", ".parquet", ".csv"),
         "results/summary/comparisons.parquet",
         "results/summary/overall.parquet",
         table("comparisons", "CSV"),
@@ -31,7 +31,7 @@ rule compare:
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        "python -m vernacular compare --spec - --results results --items-folder resources/items"
+        "python -m vernacular compare --spec - --results results --items-dir resources/items"
         " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
@@ -39,7 +39,7 @@ rule compare:
 rule summary:
     input:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
-        compared=expand("results/summary/{table}.parquet", table=["comparisons", "standings", "overall"]),
+        compared=expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
     output:
         "results/summary/results.parquet",
         table("results", "CSV"),
@@ -71,7 +71,7 @@ rule summary:
 rule report:
     input:
         "results/summary/results.parquet",
-        expand("results/summary/{table}.parquet", table=["comparisons", "standings", "overall"]),
+        expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
         expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
         changes="results/comparisons",
         models=expand("resources/models/{model}.json", model=CONFIG.models),
@@ -104,13 +104,13 @@ rule report:
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
-rule complete:
+rule verify:
     input:
         notes="results/summary/notes.csv",
     output:
         "results/summary/complete.txt",
     log:
-        "logs/complete/complete.log",
+        "logs/verify/verify.log",
     retries: 0
     localrule: True
     conda:
@@ -119,6 +119,6 @@ rule complete:
         mem_mb=500,
         runtime=5,
     message:
-        "complete: check that no results are missing from the summary"
+        "verify: check that no results are missing from the summary"
     shell:
-        "python -m vernacular complete --notes {input.notes:q} --out {output:q} --log {log:q}"
+        "python -m vernacular verify --notes {input.notes:q} --out {output:q} --log {log:q}"

@@ -31,10 +31,10 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     Args:
         supervised: Run a command that contributes to the summary in a child process. If the process dies, raises an
             unexpected error, or cannot run on this machine, files that state why replace its results, and the status is
-            0: other models and datasets continue, and rule `complete` reports the failure at the end.
+            0: other models and datasets continue, and rule `verify` reports the failure at the end.
     """
     args = _parser().parse_args(arguments)
-    if args.verb in ("infer", "similarity"):
+    if args.command in ("infer", "similarity"):
         # all files were downloaded before; a progress bar per weight file is not informative
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if not (supervised and args.contained):
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             return status
         log_to(args.log)
         if not _is_last(args):
-            print(f"{args.verb}: {reason}. The next attempt runs it again.", file=sys.stderr)
+            print(f"{args.command}: {reason}. The next attempt runs it again.", file=sys.stderr)
             return 128 - status
         died = getattr(_module(args.run), "died", None)
         if died is None or not died(args, reason):
@@ -68,7 +68,7 @@ def _run(args) -> int:
     except UserError as error:
         return _fail(args, error)
     except KeyboardInterrupt:
-        print(f"{args.verb}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
+        print(f"{args.command}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
     except BaseException as error:
         if refused := refusal(error):
@@ -89,7 +89,7 @@ def _run(args) -> int:
 def _fail(args, error: UserError) -> int:
     if args.log:
         log.error(str(error))
-    print(f"{args.verb}: {error}", file=sys.stderr)
+    print(f"{args.command}: {error}", file=sys.stderr)
     return 1
 
 
@@ -103,9 +103,9 @@ def _give_up(args, reason: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vernacular", description=_ABOUT)
-    commands = parser.add_subparsers(dest="verb", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    def verb(name: str, run: str, about: str, *, spec: bool = True, contained: bool = False) -> argparse.ArgumentParser:
+    def add(name: str, run: str, about: str, *, spec: bool = True, contained: bool = False) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about, description=about)
         command.set_defaults(run=run, contained=contained)
         if contained:
@@ -115,17 +115,17 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = verb("check", "check", "validate a config file and list its evaluations", spec=False)
+    check = add("check", "check", "validate a config file and list its evaluations", spec=False)
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
 
-    items = verb("items", "items", "read datasets into items", contained=True)
+    items = add("items", "items", "read datasets into items", contained=True)
     items.add_argument("--out", type=Path, required=True, help="directory of the items files")
 
-    requests = verb("requests", "requests", "write the prompts of evaluations", contained=True)
-    requests.add_argument("--items-folder", type=Path, required=True)
+    requests = add("requests", "requests", "write the prompts of evaluations", contained=True)
+    requests.add_argument("--items-dir", type=Path, required=True)
     requests.add_argument("--out", type=Path, required=True, help="directory of the requests files")
 
-    treebank = verb("treebank", "treebank", "extract minimal pairs from treebanks and explain the steps", spec=False)
+    treebank = add("treebank", "treebank", "extract minimal pairs from treebanks and explain the steps", spec=False)
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
     treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
     treebank.add_argument(
@@ -138,12 +138,12 @@ def _parser() -> argparse.ArgumentParser:
     treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
 
     for name in ("model", "encoder"):
-        fetch = verb(name, f"fetch:{name}", f"fetch one {name} and record its properties", contained=True)
+        fetch = add(name, f"fetch:{name}", f"fetch one {name} and record its properties", contained=True)
         fetch.add_argument("--out", type=Path, required=True)
         if name == "model":
             fetch.add_argument("--base", type=Path, help="record of the base model, for an adapter")
 
-    infer = verb(
+    infer = add(
         "infer", "infer", "compute the outputs of a base model and its adapters that the store lacks", contained=True
     )
     infer.add_argument(
@@ -155,51 +155,49 @@ def _parser() -> argparse.ArgumentParser:
     infer.add_argument("--store", type=Path, required=True)
     infer.add_argument("--threads", type=int, default=1)
 
-    answers = verb("answers", "collect:answers", "write one model's outputs from the store to its results")
-    answers.add_argument("--model", type=Path, required=True)
-    answers.add_argument("--requests", type=Path, nargs="+", required=True)
-    answers.add_argument("--asked", type=Path, nargs="+", required=True, help="status files of infer, one per shard")
-    answers.add_argument("--out", type=Path, required=True, help="directory of the model's results")
-    answers.add_argument("--store", type=Path, required=True)
+    collect = add("collect", "collect", "write one model's outputs from the store to its results")
+    collect.add_argument("--model", type=Path, required=True)
+    collect.add_argument("--requests", type=Path, nargs="+", required=True)
+    collect.add_argument("--status", type=Path, nargs="+", required=True, help="status files of infer, one per shard")
+    collect.add_argument("--out", type=Path, required=True, help="directory of the model's results")
+    collect.add_argument("--store", type=Path, required=True)
 
-    similarity = verb(
+    similarity = add(
         "similarity", "similarity", "compute the similarity of generated outputs to the options", contained=True
     )
     similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
     similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
-    similarity.add_argument("--items-folder", type=Path, required=True)
-    similarity.add_argument("--requests-folder", type=Path, required=True)
+    similarity.add_argument("--items-dir", type=Path, required=True)
+    similarity.add_argument("--requests-dir", type=Path, required=True)
     similarity.add_argument("--generations", type=Path, nargs="*", default=[])
     similarity.add_argument("--out", type=Path, required=True)
     similarity.add_argument("--threads", type=int, default=1)
 
-    metrics = verb("metrics", "metrics", "compute one model's per-item results and metrics", contained=True)
+    metrics = add("metrics", "metrics", "compute one model's per-item results and metrics", contained=True)
     metrics.add_argument("--model", type=Path, required=True)
-    metrics.add_argument("--items-folder", type=Path, required=True)
-    metrics.add_argument("--requests-folder", type=Path, required=True)
+    metrics.add_argument("--items-dir", type=Path, required=True)
+    metrics.add_argument("--requests-dir", type=Path, required=True)
     metrics.add_argument("--out", type=Path, required=True, help="directory of the model's results")
 
-    compat = verb(
-        "compat", "export:compat", "export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE"
-    )
-    compat.add_argument("--items-folder", type=Path, required=True)
-    compat.add_argument("--tasks", type=Path, nargs="+", required=True)
-    compat.add_argument("--out", type=Path, required=True)
+    export = add("export", "export", "export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE")
+    export.add_argument("--items-dir", type=Path, required=True)
+    export.add_argument("--tasks", type=Path, nargs="+", required=True)
+    export.add_argument("--out", type=Path, required=True)
 
-    compare = verb("compare", "compare", "compare models on the items that they share")
+    compare = add("compare", "compare", "compare models on the items that they share")
     compare.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
-    compare.add_argument("--items-folder", type=Path, required=True)
+    compare.add_argument("--items-dir", type=Path, required=True)
     compare.add_argument("--out", type=Path, required=True, help="directory of the tables")
     compare.add_argument(
         "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
     )
     compare.add_argument("--threads", type=int, default=1)
 
-    summary = verb("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
+    summary = add("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    report = verb("report", "report", "write the HTML report")
+    report = add("report", "report", "write the HTML report")
     report.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
     report.add_argument("--models", type=Path, nargs="+", required=True, help="records of the models")
     report.add_argument(
@@ -209,11 +207,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, required=True, help="directory of the report")
     report.add_argument("--threads", type=int, default=1)
 
-    complete = verb("complete", "status:complete", "fail if results are missing from the summary", spec=False)
-    complete.add_argument("--notes", type=Path, required=True)
-    complete.add_argument("--out", type=Path, required=True)
+    verify = add("verify", "status:verify", "fail if results are missing from the summary", spec=False)
+    verify.add_argument("--notes", type=Path, required=True)
+    verify.add_argument("--out", type=Path, required=True)
 
-    timings = verb("timings", "status:timings", "print the time of each stage and the paths of the results", spec=False)
+    timings = add("timings", "status:timings", "print the time of each stage and the paths of the results", spec=False)
     timings.add_argument("benchmarks", type=Path)
     timings.add_argument("--results", type=Path, required=True)
     return parser

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # the fields that identify an evaluation
-_SKIPPED = "unasked: "
+_SKIPPED = "skipped: "
 
 
 class Role(NamedTuple):
@@ -16,11 +16,11 @@ class Role(NamedTuple):
 
     >>> Role.parse("choice:2@1")
     Role(kind='choice', index=2, rotation=1)
-    >>> str(Role("choice", 2)), str(Role("answer"))
-    ('choice:2', 'answer')
+    >>> str(Role("choice", 2)), str(Role("response"))
+    ('choice:2', 'response')
     """
 
-    kind: str  # "choice", "sentence", "answer", …
+    kind: str  # "choice", "sentence", "response", …
     index: int | None = None  # of the choice or form; None where a request concerns the item itself
     rotation: int = 0  # of the order of the choices; 0 = the item's own order
 
@@ -82,7 +82,7 @@ class Item(TypedDict):
     """One example of a task in one language (schema ITEMS, `data/schema.py`)."""
 
     item_id: str
-    demonstration: bool
+    few_shot: bool
     context: str
     question: str
     choices: list[str]
@@ -106,11 +106,11 @@ class Request(TypedDict):
     span_start: int | None
     span_end: int | None
     extras: list[str] | None
-    turns: list[dict] | None
-    demonstrations: list[str] | None
+    messages: list[dict] | None
+    few_shot_examples: list[str] | None
     stop: list[str] | None
     max_new_tokens: int | None
-    longest_answer: str | None
+    longest_target: str | None
     decoding: dict | None
 
 
@@ -123,14 +123,14 @@ class Score(TypedDict):
     tokens: list[str]
     offsets: list[list[int]]
     logprobs: list[float | None]
-    greedy: list[bool]
+    is_greedy: list[bool]
     entropy: list[float] | None
     topk_entropy: list[float] | None
     rank: list[int] | None
-    word_end: list[float] | None
+    word_end_logprobs: list[float] | None
     n_prompt_tokens: int
     rendered: str | None
-    flag: str | None
+    flags: str | None
 
 
 class Generation(TypedDict):
@@ -139,13 +139,13 @@ class Generation(TypedDict):
     request_id: str
     item_id: str
     role: str
-    raw: str | None
-    answer: str | None
+    raw_output: str | None
+    output: str | None
     finish_reason: str | None
     n_tokens: int | None
     n_prompt_tokens: int | None
     rendered: str | None
-    flag: str | None
+    flags: str | None
 
 
 class Result(TypedDict):
@@ -155,15 +155,15 @@ class Result(TypedDict):
     cluster_id: str | None
     category: str | None
     prompt: str
-    options: list[str]
+    choices: list[str]
     gold: list[int]
     option_scores: list[float] | None
     prediction: str | None
-    predicted: list[int] | None
+    predicted_indices: list[int] | None
     correct: bool | None
     tie: bool | None
-    values: dict[str, float]
-    flag: str | None
+    metrics: dict[str, float]
+    flags: str | None
 
 
 class ModelRecord(TypedDict, total=False):

@@ -34,7 +34,7 @@
     const { pair, baseline, candidate } = place;
     const whole = pair.rows.filter((row) => row.category === "");
     const headline = whole.filter((row) => row.headline && row.difference !== null);
-    const counts = new Map(pair.changes.map(([evaluation, won, lost]) => [evaluation, { won, lost }]));
+    const counts = new Map(pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]));
     const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair).")));
     const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, place));
     const after = async () => {
@@ -82,8 +82,8 @@
       { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
       { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.family ? `; Holm correction over ${format.counted(r.family, "test")}` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
       { title: "Verdict", key: (r) => verdict(r), cell: (r) => el("span", { class: `badge ${verdict(r).replaceAll(" ", "-")}` }, verdict(r)) },
-      { title: "Improved", class: "number", first: "desc", key: (r) => changed(r)?.won ?? null, cell: (r) => (changed(r) ? link(r, "won", changed(r).won) : format.NONE) },
-      { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.lost ?? null, cell: (r) => (changed(r) ? link(r, "lost", changed(r).lost) : format.NONE) },
+      { title: "Improved", class: "number", first: "desc", key: (r) => changed(r)?.improved ?? null, cell: (r) => (changed(r) ? link(r, "improved", changed(r).improved) : format.NONE) },
+      { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.regressed ?? null, cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE) },
     ];
     const headline = rows.filter((row) => row.headline);
     const made = table.make(columns, headline.length ? headline : rows, { class: "numbers", page: 100, label: "Differences", caption: el("span", { class: "visually-hidden" }, "Differences by evaluation") });
@@ -129,7 +129,7 @@
     const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.asked_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
     const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(row[i] || "(empty)", 120)) : data(format.beginning(row[i] ?? format.NONE, 120)));
     const columns = [
-      { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "won" ? "correct" : "incorrect"}` }, r[1] === "won" ? "▲ improved" : "▼ regressed") },
+      { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "improved" ? "correct" : "incorrect"}` }, r[1] === "improved" ? "▲ improved" : "▼ regressed") },
       { title: "Item", heading: true, class: "prompt", key: (r) => r[7][2], cell: (r) => data(format.beginning(r[7][2] || r[7][0], 220), { lang: setting?.language }) },
       { title: "Correct", class: "answer", key: (r) => items.gold(r[7]), cell: (r) => data(format.beginning(items.gold(r[7]), 120), { lang: setting?.language }) },
       { title: data(baseline), class: "answer", key: (r) => r[3], cell: (r) => answer(r, 3, baseline) },
@@ -141,7 +141,7 @@
     made.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
     made.grid.draw();
     const go = (event) => { location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show: event.target.value }); };
-    const kinds = [["", "improved and regressed"], ["won", "improved"], ["lost", "regressed"]];
+    const kinds = [["", "improved and regressed"], ["improved", "improved"], ["regressed", "regressed"]];
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"), " › ", data(route.parts[2])),
       top(index, place, [el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: go }, kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)))), el("label", { for: "find" }, "Find", find)]),

@@ -9,7 +9,7 @@
       el("h1", null, "Provenance"),
       el("p", { class: "lead" }, `Vernacular ${all.version}${versions(all.runs)}`),
       block("Models", all.models, [text("Model", "name", "name"), text("Source", "source"), text("Revision", "revision", "code"), text("Architecture", "architecture"), number("Size", "bytes", format.bytes), text("Base", "base"), text("Adapter", "adapter_source"), text("Adapter revision", "adapter_revision", "code"), text("Fingerprint", "fingerprint", "code"), text("Unavailable", "unavailable")]),
-      block("Datasets", all["data sets"], [text("Task", "task", "name"), text("Language", "language"), text("Source", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("License", "licence"), text("Citation", "citation"), number("Rows read", "read"), number("Items", "items"), number("Dropped", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
+      block("Datasets", all["data sets"], [text("Task", "task", "name"), text("Language", "language"), text("Source", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("License", "license"), text("Citation", "citation"), number("Rows read", "read"), number("Items", "items"), number("Dropped", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
       block("Runs", all.runs, runs(index)),
       block("Notes", all.notes, [named("Model", "model", index.models), named("Evaluation", "evaluation", index.names), text("Kind", "kind"), text("Note", "note"), number("Count", "count")], "No rows dropped or repaired, no outputs flagged, no fallback used."),
       block("Time per job", all.jobs, [text("Stage", "stage", "name"), text("Job", "job"), number("Time", "seconds", format.seconds), number("CPU time", "cpu", format.seconds), number("Memory, MB", "memory")], "No benchmark files of Snakemake found."));
@@ -26,7 +26,7 @@
       text("Strategy", "strategy"), text("Fallback", "fallback"), text("Engine", "engine"), text("dtype", "dtype"), text("Device", "device"), text("Quantization", "quantization"), text("Code", "code"),
       number("Items", "items"), number("Requests", "requests"), number("Input tokens", "tokens"), number("Generated tokens", "generated"), number("Time", "seconds", format.seconds),
       { title: "Flagged", key: (row) => (row.flags ?? []).reduce((sum, [, count]) => sum + count, 0), cell: (row) => data((row.flags ?? []).map(([flag, count]) => `${flag}: ${count}`).join("; ")) },
-      number("Skipped", "unasked"), text("Reason for missing values", "reason"),
+      number("Skipped", "skipped"), text("Reason for missing values", "reason"),
     ];
   }
 

@@ -33,7 +33,7 @@
   function source(task) {
     const set = task.dataset;
     if (!set) return null;
-    const parts = [data(set.from), set.config, set.split && `split ${set.split}`, set.revision && `revision ${set.revision.slice(0, 12)}`, set.licence && `license ${set.licence}`, format.counted(task.items, "item"), set.dropped ? `${format.counted(set.dropped, "row")} dropped` : null];
+    const parts = [data(set.from), set.config, set.split && `split ${set.split}`, set.revision && `revision ${set.revision.slice(0, 12)}`, set.license && `license ${set.license}`, format.counted(task.items, "item"), set.dropped ? `${format.counted(set.dropped, "row")} dropped` : null];
     return el("p", { class: "lead" }, parts.filter(Boolean).flatMap((part, i) => (i ? [" · ", part] : [part])));
   }
 

@@ -23,7 +23,7 @@ def resolve_adapter(
     base: dict,
     *,
     allow_pickle: bool = False,
-    allow_other_base: bool = False,
+    allow_base_mismatch: bool = False,
     known: dict | None = None,
 ) -> dict:
     """Return the record of `base` with the adapter of `source` added.
@@ -31,7 +31,7 @@ def resolve_adapter(
     The keys name and fingerprint are replaced, base and adapter {source, folder, revision, type, rank, …} are added.
 
     Args:
-        allow_other_base: Whether the adapter may have been trained on another base than the given one.
+        allow_base_mismatch: Whether the adapter may have been trained on another base than the given one.
         known: An earlier record, whose hashes are reused for unchanged files.
 
     Raises:
@@ -42,7 +42,7 @@ def resolve_adapter(
     config = _config(name, folder, source)
     if reason := why_not(config):
         raise ModelError(f"model {name}: {source} {reason}")
-    _check_name(name, source, config, base, allow_other_base)
+    _check_name(name, source, config, base, allow_base_mismatch)
     for file in inputs.files_of(folder, allow_pickle=allow_pickle):
         check_size(name, folder / file)
     if (folder / WEIGHTS).exists():
@@ -115,7 +115,7 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
     if trained_on.casefold() != given.casefold():
         raise ModelError(
             f"model {name}: expected the base {trained_on}, on which the adapter {source} was trained, got {given}. "
-            "Set allow_other_base: true for this model if this is intended."
+            "Set allow_base_mismatch: true for this model if this is intended."
         )
 
 

@@ -11,7 +11,7 @@ from vernacular.commands.common import items_in
 from vernacular.comparison.changes import changes, lay_out, worst_first
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.join import Reference, join
-from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, counted
@@ -59,19 +59,19 @@ def compare(args) -> str:
     }
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
     notes = []
-    for name, what in spec["joined"].items():
-        results[name], said = _joined(name, Path(what["results"]), results, spec, args.items_folder)
+    for name, what in spec["external_results"].items():
+        results[name], said = _joined(name, Path(what["path"]), results, spec, args.items_dir)
         notes += said
     found = compare_all(
-        pairs, results, evaluations, signatures=signatures, outsiders=spec["joined"], threads=args.threads
+        pairs, results, evaluations, signatures=signatures, outsiders=spec["external_results"], threads=args.threads
     )
     tasks = [args.results / model / "metrics.parquet" for model in spec["models"]]
     told = {"fingerprint": artifacts.made_of(spec, *tasks), "notes": notes}
-    for kind, rows in ((COMPARISONS, found.comparisons), (STANDINGS, found.standings), (OVERALL, found.overall)):
+    for kind, rows in ((COMPARISONS, found.comparisons), (RANKINGS, found.rankings), (OVERALL, found.overall)):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
     changed = _write_changes(
-        args.changes, pairs, results, evaluations, args.items_folder, told["fingerprint"], args.threads
+        args.changes, pairs, results, evaluations, args.items_dir, told["fingerprint"], args.threads
     )
     counts = [counted(len(pairs), "pair"), counted(len(found.comparisons), "difference"), counted(changed, "item")]
     return f"compare: {', '.join(counts)} improved or regressed"
@@ -82,7 +82,7 @@ def _write_changes(
     pairs: list[tuple],
     results: Mapping,
     evaluations: dict,
-    items_folder: Path,
+    items_dir: Path,
     made_of: str,
     processes: int,
 ) -> int:
@@ -100,9 +100,7 @@ def _write_changes(
         for baseline, candidate in there:
             found[baseline, candidate].append(changes(sides[baseline], sides[candidate], evaluation))
         if there and EXPORTS.get(what["protocol"]) == "serbian_cloze":
-            order = {
-                item["item_id"]: item["source_row"] for item in items_in(items_folder / f"{what['items']}.parquet")
-            }
+            order = {item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{what['items']}.parquet")}
             for baseline, candidate in there:
                 if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
                     with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
@@ -124,25 +122,25 @@ def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
     note = {"fingerprint": artifacts.made_of(place.name, made_of)}
     artifacts.write(place / "changes.parquet", CHANGES, table, note)
     frame = to_frame(table)
-    for name in ("options", "gold", "baseline_scores", "candidate_scores"):
+    for name in ("choices", "gold", "baseline_scores", "candidate_scores"):
         frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
     write_csv(place / "changes.csv", frame)
 
 
-def _joined(name: str, path: Path, results: Mapping, spec: dict, items_folder: Path) -> tuple[dict, list[str]]:
+def _joined(name: str, path: Path, results: Mapping, spec: dict, items_dir: Path) -> tuple[dict, list[str]]:
     """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
     for evaluation, what in spec["evaluations"].items():
         tables = ((model, results[model][evaluation]) for model in spec["models"])
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
-            items = items_in(items_folder / f"{what['items']}.parquet")
-            solved = artifacts.metadata(results[model].paths[evaluation]).get("demonstrations")
+            items = items_in(items_dir / f"{what['items']}.parquet")
+            solved = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
             references[evaluation] = Reference(what["protocol"], what["shots"], rows, items, solved)
     try:
         tables, notes = join(path, references)
     except DataError as error:
-        raise DataError(f"joined.{name}: {error}") from None
+        raise DataError(f"external_results.{name}: {error}") from None
     return tables, [f"{name}: {note}" for note in notes]
 
 

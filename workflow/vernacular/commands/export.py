@@ -1,4 +1,4 @@
-"""Command `compat`: per-item results -> files of the source tools, with their columns and order."""
+"""Command `export`: per-item results -> files of the source tools, with their columns and order."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from vernacular.types import Item
 TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
 
-def compat(args) -> str:
+def export(args) -> str:
     """Write one model's results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE.
 
     Each evaluation has its directory, which stays empty if there are no results.
@@ -27,9 +27,9 @@ def compat(args) -> str:
             continue
         rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
         written += write(
-            args.out / path.stem, what["protocol"], items_in(args.items_folder / f"{what['items']}.parquet"), rows
+            args.out / path.stem, what["protocol"], items_in(args.items_dir / f"{what['items']}.parquet"), rows
         )
-    return f"compat: {counted(len(written), 'file')} in {args.out}"
+    return f"export: {counted(len(written), 'file')} in {args.out}"
 
 
 def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
@@ -44,7 +44,7 @@ def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> l
     """
     if protocol not in EXPORTS:
         return []
-    found = {row["item_id"]: {**row, "values": dict(row["values"])} for row in rows}
+    found = {row["item_id"]: {**row, "metrics": dict(row["metrics"])} for row in rows}
     order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
     pairs = [(item, found[item["item_id"]]) for item in order if item["item_id"] in found]
     tool = TOOLS[EXPORTS[protocol]]

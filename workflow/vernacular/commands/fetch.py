@@ -25,7 +25,7 @@ def model(args) -> str:
                 base = read_record(args.base)
                 if why := base.get("unavailable"):
                     raise ModelError(f"base model {base['name']} unavailable: {why}")
-                allowed = {key: spec[key] for key in ("allow_pickle", "allow_other_base")}
+                allowed = {key: spec[key] for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **allowed)
             else:
                 given = {"kind": spec["kind"], "allow_pickle": spec["allow_pickle"]}
@@ -61,7 +61,7 @@ def give_up(args, reason: str) -> str:
     write_record(
         args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
     )
-    return f"{args.verb}: {spec['name']}: unavailable ({reason})"
+    return f"{args.command}: {spec['name']}: unavailable ({reason})"
 
 
 def _write(path: Path, record: ModelRecord) -> None:

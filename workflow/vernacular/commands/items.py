@@ -44,7 +44,7 @@ class _Datasets(Batch):
         for warning in note["warnings"]:
             log.warning(warning)
             print(f"items: {warning}", file=sys.stderr)
-        shown = sum(row["demonstration"] for row in rows)
+        shown = sum(row["few_shot"] for row in rows)
         dropped = sum(note["rows"]["dropped"].values())
         return (
             f"items: {path.stem}: {counted(len(rows) - shown, 'item')}"

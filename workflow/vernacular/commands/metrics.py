@@ -62,8 +62,8 @@ class _Inputs:
         self.kind = GENERATIONS if PROTOCOLS[what["protocol"]].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
         self.similar = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
-        self.items = args.items_folder / f"{what['items']}.parquet"
-        self.requests = args.requests_folder / f"{evaluation}.parquet"
+        self.items = args.items_dir / f"{what['items']}.parquet"
+        self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.answered = artifacts.metadata(self.outputs)
         self.made_of = artifacts.made_of(what, self.outputs, *([self.similar] if self.similar else []))
@@ -103,8 +103,8 @@ def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], d
     long = []
     for row in values(rows, known, facts, found.get("signatures", {})):
         # the baseline applies to accuracies over all items, from which it is computed
-        accuracy = row["chance"] is not None and row["metric"].partition("_")[0] not in CHANCE
-        long.append({**row, "majority": majority if accuracy and not row["category"] else None})
+        accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
+        long.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
     return long, note
 
 
@@ -118,11 +118,13 @@ def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
     """Return the metadata of an evaluation: dataset, prompts, inference, number of items, and counts of flags."""
     return {
         "dataset": asked["items"],
-        "demonstrations": asked["demonstrations"],
-        "unasked": asked["unasked"],
+        "few_shot_examples": asked["few_shot_examples"],
+        "skipped": asked["skipped"],
         "inference": answered,
         "items": len(rows),
-        "flags": dict(Counter(_kind_of_flag(part) for row in rows for part in (row["flag"] or "").split("; ") if part)),
+        "flags": dict(
+            Counter(_kind_of_flag(part) for row in rows for part in (row["flags"] or "").split("; ") if part)
+        ),
     }
 
 

@@ -43,7 +43,7 @@ class _Evaluations(Batch):
         return f"requests: {path.stem}: unavailable ({reason})"
 
     def _items(self, spec: dict) -> Path:
-        return self.args.items_folder / f"{spec['items']}.parquet"
+        return self.args.items_dir / f"{spec['items']}.parquet"
 
 
 def _about(spec: dict, source: dict) -> dict:

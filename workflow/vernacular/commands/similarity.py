@@ -72,8 +72,8 @@ class _Job:
         if missing := why_missing(self.answered):
             artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
             return
-        items = args.items_folder / f"{self.what['items']}.parquet"
-        requests = args.requests_folder / f"{self.evaluation}.parquet"
+        items = args.items_dir / f"{self.what['items']}.parquet"
+        requests = args.requests_dir / f"{self.evaluation}.parquet"
         check_inputs(items, requests, self.generations, self.answered, self.model)
         rows, found = similarities(
             items_in(items),

@@ -1,4 +1,4 @@
-"""Commands `complete` and `timings`: missing results, and resource usage, of a run."""
+"""Commands `verify` and `timings`: missing results, and resource usage, of a run."""
 
 import csv
 from pathlib import Path
@@ -7,7 +7,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError
 
 
-def complete(args) -> str:
+def verify(args) -> str:
     """Raise UserError with what is missing from the summary, which is complete otherwise."""
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
@@ -18,7 +18,7 @@ def complete(args) -> str:
         )
     with replacing(args.out) as temporary:
         temporary.write_text("No results are missing from the summary.\n")
-    return "complete: no results are missing from the summary"
+    return "verify: no results are missing from the summary"
 
 
 def timings(args) -> None:
@@ -27,8 +27,8 @@ def timings(args) -> None:
     for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = ["items", "requests", "model", "encoder", "infer", "answers", "similarity", "metrics"]
-    order += ["compat", "compare", "summary", "report"]
+    order = ["items", "requests", "model", "encoder", "infer", "collect", "similarity", "metrics"]
+    order += ["export", "compare", "summary", "report"]
     print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'peak MB':>13}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         seconds = sum(float(row["s"]) for row in rows[stage])

@@ -1,6 +1,6 @@
 """Alignment of several models' results of one evaluation: arrays per value, items in the same order.
 
-The `values` maps of a model's TASK_RESULTS become one float array per name, NaN for items without the value.
+The `metrics` maps of a model's TASK_RESULTS become one float array per name, NaN for items without the value.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
             own = np.array(table.column(name).to_pylist(), dtype=object)
             missing = np.array([labels[i] is None for i in at], dtype=bool)
             labels[at[missing]] = own[missing]
-        asked = [table.column(name).to_pylist() for name in ("prompt", "options", "gold")]
+        asked = [table.column(name).to_pylist() for name in ("prompt", "choices", "gold")]
         text = np.full(len(ids), -1)
         for i, (prompt, options, gold) in zip(at, zip(*asked, strict=True), strict=True):
             text[i] = numbers.setdefault((prompt, tuple(options), tuple(gold)), len(numbers))
@@ -76,7 +76,7 @@ def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
 
 def _values(table: pa.Table, at: np.ndarray, n: int) -> dict[str, np.ndarray]:
     """Convert the column of maps to one (n,) array per key, without a Python object per number."""
-    maps = table.column("values").combine_chunks()
+    maps = table.column("metrics").combine_chunks()
     if not len(maps):
         return {}
     offsets = np.asarray(maps.offsets)

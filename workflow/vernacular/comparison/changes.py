@@ -1,4 +1,4 @@
-"""Items whose outcome differs between two models, regressed ("lost") before improved ("won"), largest change first.
+"""Items whose outcome differs between two models: regressed before improved, largest change first.
 
 Each model's rows are prepared once, and each of its pairs only selects rows: with many pairs, an item changes many
 times.
@@ -14,8 +14,13 @@ from vernacular.comparison.schema import CHANGES
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import as_table
 
-_LOST, _WON = "lost", "won"  # listed in this order, which is alphabetical
-_WORST_FIRST = [("change", "ascending"), ("by", "descending"), ("evaluation", "ascending"), ("item_id", "ascending")]
+_REGRESSED, _IMPROVED = "regressed", "improved"
+_WORST_FIRST = [
+    ("change", "descending"),
+    ("margin_change", "descending"),
+    ("evaluation", "ascending"),
+    ("item_id", "ascending"),
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
             place.setdefault(item_id, len(place))
     for model, table in columns.items():
         ids, correct, scores = (table.column(name).to_pylist() for name in ("item_id", "correct", "option_scores"))
-        texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "options", "gold")), strict=True)
+        texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "choices", "gold")), strict=True)
         at = np.array([place[item_id] for item_id in ids], dtype=int)
         asked = np.empty(len(ids), dtype=int)
         margins = np.full(len(ids), np.nan)
@@ -68,25 +73,25 @@ def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
 def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
     """Return CHANGES rows of one evaluation, in any order: items whose value of `correct` differs.
 
-    An item counts if both sides have a value of `correct` and the same prompt, options and gold. `by` is how far the
-    correct option rose (won) or fell (lost) relative to the best incorrect one, in the unit of the option scores; null
-    if a side has no scores.
+    An item counts if both sides have a value of `correct` and the same prompt, options and gold. `margin_change` is
+    how far the correct option rose (improved) or fell (regressed) relative to the best incorrect one, in the unit of
+    the option scores; null if a side has no scores.
     """
     known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.asked == candidate.asked)
     at = np.flatnonzero(known & (baseline.correct != candidate.correct))
-    won = candidate.correct[at] == 1
+    improved = candidate.correct[at] == 1
     with np.errstate(invalid="ignore"):  # inf - inf
         by = candidate.margin[at] - baseline.margin[at]
-    by = np.where(won, by, -by)
+    by = np.where(improved, by, -by)
     was, now = (
-        side.table.select(["cluster_id", "category", "item_id", "prompt", "options", "gold", "prediction",
+        side.table.select(["cluster_id", "category", "item_id", "prompt", "choices", "gold", "prediction",
                            "option_scores"]).take(pa.array(side.row[at])) for side in (baseline, candidate)
     )  # fmt: skip
-    columns = {name: now[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
+    columns = {name: now[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
     columns |= {
         "evaluation": pa.array([evaluation] * len(at), pa.string()),
-        "change": pa.array(np.where(won, _WON, _LOST), pa.string()),
-        "by": pa.array(by, pa.float64(), mask=~np.isfinite(by)),
+        "change": pa.array(np.where(improved, _IMPROVED, _REGRESSED), pa.string()),
+        "margin_change": pa.array(by, pa.float64(), mask=~np.isfinite(by)),
         "baseline_prediction": was["prediction"],
         "candidate_prediction": now["prediction"],
         "baseline_scores": was["option_scores"],
@@ -96,7 +101,7 @@ def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
 
 
 def worst_first(table: pa.Table) -> pa.Table:
-    """Sort CHANGES rows: lost before won, largest change first within each, rows without scores last."""
+    """Sort CHANGES rows: regressed before improved, largest change first within each, rows without scores last."""
     return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
 
 

@@ -3,7 +3,7 @@
 Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent and
 processed in parallel. A column is one headline metric of one evaluation. All pairs of its models are tested on the
 items that both have, with Holm's correction over the tests of the column: over those against the best model for
-`shares_best`, over all pairs for `place`.
+`in_best_group`, over all pairs for `rank`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from vernacular.statistics.paired import ALPHA, holm, places
 from vernacular.types import SETTING
 
 
-def standings(
+def rankings(
     items: Items,
     sides: dict[str, Side],
     metrics: list[Metric],
@@ -33,7 +33,7 @@ def standings(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[dict]:
-    """Return STANDINGS rows of one evaluation; none for metrics with values of fewer than two models.
+    """Return RANKINGS rows of one evaluation; none for metrics with values of fewer than two models.
 
     `compared` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
     determined by each model's own value. A model without items in common with it counts as not significantly different.
@@ -85,8 +85,8 @@ def _column(metric: Metric, own: dict[str, float], tested: list[dict]) -> list[d
                 "difference": 0.0 if model == best else _known(difference),
                 "p_value": _known(p),  # null for the best model itself
                 "p_holm": _known(adjusted),
-                "shares_best": bool(not adjusted < ALPHA),
-                "place": int(place),
+                "in_best_group": bool(not adjusted < ALPHA),
+                "rank": int(place),
             }
         )
     return rows
@@ -110,7 +110,7 @@ def _known(value: float) -> float | None:
 @dataclass(frozen=True)
 class Found:
     comparisons: list[dict]  # rows per COMPARISONS
-    standings: list[dict]  # rows per STANDINGS
+    rankings: list[dict]  # rows per RANKINGS
     overall: list[dict]  # rows per OVERALL
 
 
@@ -143,7 +143,7 @@ def compare_all(
         there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
         compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
         ranked = {model: side for model, side in sides.items() if model not in outsiders}
-        placed = standings(items, ranked, metrics, facts, compared=compared, seed=seed, resamples=resamples)
+        placed = rankings(items, ranked, metrics, facts, compared=compared, seed=seed, resamples=resamples)
         return compared, placed, (facts, metrics, items, ranked)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
@@ -168,17 +168,17 @@ def _sign(row: dict, signatures: Mapping) -> None:
 
 
 def with_families(rows: list[dict]) -> list[dict]:
-    """Add `family`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant."""
+    """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant."""
     families: dict[tuple, list[dict]] = {}
     for row in rows:
-        row |= {"p_holm": None, "family": None}
+        row |= {"p_holm": None, "n_tests": None}
         if row["headline"] and not row["category"] and row["p_value"] is not None:
             families.setdefault((row["baseline"], row["candidate"]), []).append(row)
     for family in families.values():
         for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-            row |= {"p_holm": float(adjusted), "family": len(family)}
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
     for row in rows:
-        p = row["p_value"] if row["family"] is None else row["p_holm"]
+        p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
         row["significant"] = p is not None and p < ALPHA
         row["better"] = _better(row)
     return rows

@@ -93,7 +93,7 @@ def _scope(
             "model": model,
             "scope": scope,
             "n_evaluations": len(evaluations),
-            "left_out": left_out,
+            "n_excluded": left_out,
             "mean": float(means[m]),
             **dict(zip(("ci_low", "ci_high"), _interval(drawn_means[:, m]), strict=True)),
             "rank": int(ranks[m]),

@@ -18,7 +18,7 @@ from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.errors import counted
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_codes, resampled
-from vernacular.statistics.paired import corpus_difference, mean_differences, smallest_difference
+from vernacular.statistics.paired import corpus_difference, mean_differences, minimum_detectable_difference
 
 RESAMPLES = 10_000
 # a corpus statistic is recomputed in each resample, and the resamples only serve to estimate a standard error
@@ -116,9 +116,13 @@ def _counted(items: Items, sides, pair: Pair, metric: Metric, at: np.ndarray, ca
     }
     if metric.proportion:
         was, now = one.value(metric.name)[both] == 1, other.value(metric.name)[both] == 1
-        won, lost = int((now & ~was).sum()), int((was & ~now).sum())
-        row |= {"both_right": int((was & now).sum()), "both_wrong": int((~was & ~now).sum())}
-        row |= {"only_baseline": lost, "only_candidate": won, "net_gain": won - lost}
+        improved, regressed = int((now & ~was).sum()), int((was & ~now).sum())
+        row |= {"both_correct": int((was & now).sum()), "both_incorrect": int((~was & ~now).sum())}
+        row |= {
+            "baseline_only_correct": regressed,
+            "candidate_only_correct": improved,
+            "net_gain": improved - regressed,
+        }
     return row
 
 
@@ -158,7 +162,7 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, at, codes, seed: i
             "ci_high": _finite(found.high[column]),
             "p_value": _finite(found.p[column]),
             "test": tests[0] if alone else tests[1],
-            "smallest_difference": _finite(smallest_difference(found.se[column], k)),
+            "minimum_detectable_difference": _finite(minimum_detectable_difference(found.se[column], k)),
         }
         _explain(row, k, spread=found.se[column] > 0, undefined=k == 0)
 
@@ -198,7 +202,7 @@ def _add_corpus(row, pair: Pair, metric: Metric, sides, at, codes, seed: int, re
         "ci_high": _finite(high),
         "p_value": _finite(p),
         "test": BOOTSTRAP,
-        "smallest_difference": _finite(smallest_difference(se, k)),
+        "minimum_detectable_difference": _finite(minimum_detectable_difference(se, k)),
     }
     _explain(row, k, spread=se > 0, undefined=k >= 2 and bool(np.isnan(se)))
 

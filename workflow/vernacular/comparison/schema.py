@@ -41,15 +41,15 @@ COMPARISONS = Kind(
             ("p_value", pa.float64()),
             ("test", pa.string()),  # "exact McNemar, mid-p", "paired bootstrap", …
             ("p_holm", pa.float64()),  # Holm over the family; null outside it
-            ("family", pa.int64()),  # number of tests in the family; null outside it
+            ("n_tests", pa.int64()),  # number of tests in the family; null outside it
             ("significant", pa.bool_()),  # p_holm (in the family) or p_value (outside) below 0.05
             ("better", pa.string()),  # "candidate", "baseline" or null: no significant difference, or no direction
-            ("smallest_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
-            ("both_right", pa.int64()),  # binary metrics only
-            ("both_wrong", pa.int64()),
-            ("only_baseline", pa.int64()),
-            ("only_candidate", pa.int64()),
-            ("net_gain", pa.int64()),  # only_candidate - only_baseline
+            ("minimum_detectable_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
+            ("both_correct", pa.int64()),  # binary metrics only
+            ("both_incorrect", pa.int64()),
+            ("baseline_only_correct", pa.int64()),
+            ("candidate_only_correct", pa.int64()),
+            ("net_gain", pa.int64()),  # candidate_only_correct - baseline_only_correct
             ("note", pa.string()),  # null, or remarks: items that only one side has, …
             ("signature", pa.string()),
         ]
@@ -65,12 +65,15 @@ CHANGES = Kind(
         [
             ("evaluation", pa.string()),
             ("item_id", pa.string()),
-            ("change", pa.string()),  # "won": only the candidate is correct; "lost": only the baseline is
-            ("by", pa.float64()),  # how far the correct option fell (lost) or rose (won) against the best incorrect one
+            ("change", pa.string()),  # "improved": only the candidate is correct; "regressed": only the baseline is
+            (
+                "margin_change",
+                pa.float64(),
+            ),  # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
             ("cluster_id", pa.string()),
             ("category", pa.string()),
             ("prompt", pa.string()),
-            ("options", pa.list_(pa.string())),
+            ("choices", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
             ("baseline_prediction", pa.string()),
             ("candidate_prediction", pa.string()),
@@ -79,13 +82,13 @@ CHANGES = Kind(
         ]
     ),
     key=("evaluation", "item_id"),
-    required=("change", "prompt", "options", "gold"),
+    required=("change", "prompt", "choices", "gold"),
     place=2,
 )
 
-# results/summary/standings.parquet: each model's rank by a headline metric of one evaluation
-STANDINGS = Kind(
-    "standings",
+# results/summary/rankings.parquet: each model's rank by a headline metric of one evaluation
+RANKINGS = Kind(
+    "rankings",
     pa.schema(
         [
             ("model", pa.string()),
@@ -95,12 +98,12 @@ STANDINGS = Kind(
             ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
             ("p_value", pa.float64()),  # paired test against the best; null for the best itself
             ("p_holm", pa.float64()),  # Holm over the models of this metric
-            ("shares_best", pa.bool_()),  # the best, or not significantly different from it
-            ("place", pa.int32()),  # 1 + number of significantly better models (Holm over all pairs)
+            ("in_best_group", pa.bool_()),  # the best, or not significantly different from it
+            ("rank", pa.int32()),  # 1 + number of significantly better models (Holm over all pairs)
         ]
     ),
     key=("model", "evaluation", "metric"),
-    required=("shares_best", "place"),
+    required=("in_best_group", "rank"),
 )
 
 # results/summary/overall.parquet: aggregates per language and overall; one headline metric represents an evaluation
@@ -111,7 +114,7 @@ OVERALL = Kind(
             ("model", pa.string()),
             ("scope", pa.string()),  # a language code, or "all"
             ("n_evaluations", pa.int64()),  # available for every model of the scope: the mean is over these
-            ("left_out", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
+            ("n_excluded", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
             ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
             ("ci_high", pa.float64()),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.comparison.external.results import files_in
-from vernacular.config.load import COMPAT, GENERATED, Config, Evaluation, encoder_name
+from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
@@ -23,7 +23,7 @@ from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import SETTING
 
 _LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
-_NOT_ASKING = ("source", "kind", "base", "adapter", "allow_other_base", "shards", "gpus")
+_NOT_ASKING = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
@@ -57,7 +57,7 @@ def _prompts(config: Config, evaluation: Evaluation) -> dict:
     task = config.tasks[evaluation.task]
     return {
         "evaluation": evaluation.id,
-        "task": {key: task[key] for key in ("task", "prompt", "protocols")},
+        "task": {key: task[key] for key in ("task", "item_type", "protocols")},
         "language": evaluation.language,
         "protocol": evaluation.protocol,
         "shots": evaluation.shots,
@@ -72,7 +72,7 @@ def of_model(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
     settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
     if "adapter" in settings:
-        own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_other_base")}
+        own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
         return {"name": name, **own, "files": files}
     return {"name": name, **{key: settings[key] for key in _LOADING}, "files": files}
 
@@ -131,11 +131,13 @@ def of_metrics(config: Config, name: str) -> dict:
 def of_comparisons(config: Config) -> dict:
     """Return the compared models and evaluations; external results by the content of their files."""
     names = ("items", *SETTING)
-    joined = {name: {**what, "files": _contents(what["results"])} for name, what in config.joined.items()}
+    external_results = {
+        name: {**what, "files": _contents(what["path"])} for name, what in config.external_results.items()
+    }
     return {
         "models": list(config.models),
         "pairs": config.comparisons,
-        "joined": joined,
+        "external_results": external_results,
         "evaluations": {e.id: {key: getattr(e, key) for key in names} for e in config.evaluations.values()},
     }
 
@@ -144,8 +146,8 @@ def _contents(path: str) -> dict[str, str]:
     return {os.path.relpath(file, path): file_fingerprint(file) for file in files_in(Path(path))}
 
 
-def of_compat(config: Config) -> dict:
-    chosen = [e for e in config.evaluations.values() if e.protocol in COMPAT]
+def of_export(config: Config) -> dict:
+    chosen = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
     return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in chosen}}
 
 

@@ -40,17 +40,17 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
             hint = closest(protocol, task["protocols"])
             fail("protocols", f'protocol "{protocol}" is not supported by {task["task"]}.{hint}')
     shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
-    if any(shots) and not any(takes_shots(protocol, task["prompt"]) for protocol in protocols):
+    if any(shots) and not any(takes_shots(protocol, task["item_type"]) for protocol in protocols):
         fail("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
         if not set(only := protocols_with(option)) & set(protocols):
             fail(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(only)}; remove it.")
     found: dict[Evaluation, None] = {}
     for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
-        prompted = takes_shots(protocol, task["prompt"])
+        prompted = takes_shots(protocol, task["item_type"])
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
-        if takes_prompt_lines(protocol, task["prompt"], style):
+        if takes_prompt_lines(protocol, task["item_type"], style):
             _check_words(language, fail)
         evaluation = Evaluation(
             task=task["task"],
@@ -88,8 +88,8 @@ def _listed(value) -> list:
 
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
-_OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_other_base"}
-_RESERVED = {"requests", "summary", "store", "report", "compat", "asked", "comparisons"}  # in results/
+_OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
+_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 
@@ -119,10 +119,10 @@ def check_models(models: dict, fail) -> None:
         if base not in bases:
             what = "is an adapter, not a base model" if base in models else "is not a model of this config"
             fail((name, "base"), f'"{base}" {what}.{closest(base, bases)}')
-        if models[base].get("engine") == "vllm":
+        if models[base].get("generation_engine") == "vllm":
             fail(
                 (name, "base"),
-                f"{base} has engine: vllm, which supports no adapters here; use engine: transformers.",
+                f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
             )
 
 
@@ -145,17 +145,17 @@ def with_bases(models: dict) -> dict:
     return filled
 
 
-def pairs(entries: list | None, models: dict, joined: dict, fail) -> list[tuple[str, str]]:
+def pairs(entries: list | None, models: dict, external_results: dict, fail) -> list[tuple[str, str]]:
     """Return the distinct (baseline, candidate) pairs of all comparisons.
 
-    The default is every base with its adapters, and all external results (`joined`) with every model.
+    The default is every base with its adapters, and all external results (`external_results`) with every model.
     `fail(keys, message)` raises; keys are relative to the list of comparisons.
     """
     if entries is None:
         found = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
-        return _told_apart(found + [(name, model) for name in joined for model in models], fail)
+        return _told_apart(found + [(name, model) for name in external_results for model in models], fail)
     found = []
-    known = [*models, *joined]
+    known = [*models, *external_results]
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             if entry != "all_pairs":

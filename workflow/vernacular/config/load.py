@@ -21,9 +21,9 @@ try:
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
-__all__ = ["COMPAT", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
+__all__ = ["EXPORTED", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
 
-COMPAT = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
+EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 _STORE = "results/store"  # the only store allowed in a directory that the workflow writes
 _WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
@@ -38,7 +38,7 @@ class Config:
     tasks: dict[str, dict]  # the task files that are used, by task name
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
-    joined: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"results": path}
+    external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
     store: str = _STORE  # directory of the store, absolute or relative to the working directory
 
@@ -114,19 +114,22 @@ def load(paths, overrides: dict | None = None) -> Config:
     check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
     snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
     models = with_bases(raw["models"])
-    for name, what in raw["joined"].items():
+    for name, what in raw["external_results"].items():
         if name.casefold() in {model.casefold() for model in models}:
-            fail_at(("joined", name), f'"{name}" is a model of this config; choose another name.')
-        check_name(name, lambda keys, sentence: fail_at(("joined", *keys), sentence))
-        what["results"] = os.path.expanduser(what["results"])
-        if not os.path.exists(what["results"]):
-            fail_at(("joined", name, "results"), f"file or directory not found: {what['results']}.")
+            fail_at(("external_results", name), f'"{name}" is a model of this config; choose another name.')
+        check_name(name, lambda keys, sentence: fail_at(("external_results", *keys), sentence))
+        what["path"] = os.path.expanduser(what["path"])
+        if not os.path.exists(what["path"]):
+            fail_at(("external_results", name, "path"), f"file or directory not found: {what['path']}.")
         try:
-            files_in(Path(what["results"]))
+            files_in(Path(what["path"]))
         except DataError as error:
-            fail_at(("joined", name, "results"), str(error))
+            fail_at(("external_results", name, "path"), str(error))
     compared = pairs(
-        raw.get("comparisons"), models, raw["joined"], lambda keys, text: fail_at(("comparisons", *keys), text)
+        raw.get("comparisons"),
+        models,
+        raw["external_results"],
+        lambda keys, text: fail_at(("comparisons", *keys), text),
     )
     folders = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
     for i, folder in enumerate(folders[1:]):
@@ -159,7 +162,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         tasks,
         raw["similarity"],
         compared,
-        raw["joined"],
+        raw["external_results"],
         gpu_memory_gb=raw["gpu_memory_gb"],
         store=_store(raw["store"], lambda sentence: fail_at(("store",), sentence)),
     )

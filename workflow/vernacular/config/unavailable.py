@@ -73,7 +73,7 @@ def _requests(results: Path) -> Iterator[Path]:
 
 
 def _inference(results: Path) -> Iterator[Path]:
-    for path in sorted((results / "asked").glob("*/*.json")):
+    for path in sorted((results / "inference_status").glob("*/*.json")):
         try:
             failed = failures(path)
         except ArtifactError:

@@ -1,5 +1,6 @@
 """Validation of YAML files against their schemas; the first violation is reported in one or two lines.
 
+`x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 """
@@ -69,7 +70,8 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         key = next(k for k in error.instance if k not in known)
-        raise ConfigError(f"{place(path, lines, (*at, key))}: unknown key.{closest(key, known)}")
+        hint = closest(error.schema.get("x-renamed", {}).get(key, key), known)
+        raise ConfigError(f"{place(path, lines, (*at, key))}: unknown key.{hint}")
     if error.validator == "required":
         key = next(k for k in error.validator_value if k not in error.instance)
         raise ConfigError(f'{where}: the key "{key}" is missing.')
@@ -78,7 +80,8 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         raise ConfigError(f"{where}: expected {' or '.join(_TYPES[t] for t in types)}, {got}")
     if error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
-        hint = closest(error.instance, [_plain(a) for a in allowed])
+        renamed = error.schema.get("x-renamed", {}).get(str(error.instance), error.instance)
+        hint = closest(renamed, [_plain(a) for a in allowed])
         raise ConfigError(f"{where}: unknown value {_short(error.instance)}.{hint}")
     if "propertyNames" in error.absolute_schema_path:
         name = place(path, lines, (*at, error.instance))

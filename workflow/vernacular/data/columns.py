@@ -144,7 +144,7 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
 def _wanted(columns: dict) -> list[str]:
     wanted = []
     for field, value in columns.items():
-        if field in ("gold_is", "separator", "mask"):
+        if field in ("gold_format", "separator", "mask"):
             continue
         values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
         wanted += values

@@ -52,7 +52,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
         "few_shot": source.get("few_shot"),
         "revision": folder.name,  # the cache stores a snapshot in …/snapshots/<commit>/
         "files": sorted(names),
-        "licence": _licence(card),
+        "license": _licence(card),
     }
     return rows, shots, provenance
 
@@ -195,5 +195,5 @@ def _card(folder: Path, repository: str) -> dict:
 
 
 def _licence(card: dict) -> str | None:
-    licence = card.get("license_name") or card.get("license")
-    return ", ".join(map(str, licence)) if isinstance(licence, list) else licence and str(licence)
+    license = card.get("license_name") or card.get("license")
+    return ", ".join(map(str, license)) if isinstance(license, list) else license and str(license)

@@ -7,8 +7,8 @@ from vernacular.data.columns import Cells, Dropped, as_text, find, sound
 from vernacular.data.layouts import LAYOUTS
 
 
-def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: bool = False) -> tuple[list[dict], dict]:
-    """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`demonstration`).
+def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: bool = False) -> tuple[list[dict], dict]:
+    """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`few_shot`).
 
     The prefix is needed because datasets number each split from 1. Counts: read, kept, dropped and repaired (by
     reason), duplicates, and first_dropped (by reason, the 0-based number of the first row dropped for it).
@@ -21,11 +21,11 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
         if cells.row != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
-            content = LAYOUTS[prompt](cells)
-            if not demonstration and prompt == "truth" and len(content["gold"]) == len(content["choices"]):
+            content = LAYOUTS[item_type](cells)
+            if not few_shot and item_type == "multi_answer" and len(content["gold"]) == len(content["choices"]):
                 raise Dropped("no incorrect answer")
             category = cells.text("category") or None
-            cluster = _cluster(cells, content, prompt)
+            cluster = _cluster(cells, content, item_type)
         except Dropped as reason:
             dropped[str(reason)] += 1
             first_dropped.setdefault(str(reason), number)
@@ -37,7 +37,7 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
         items.append(
             {
                 "item_id": _upstream_id(cells.row, columns) or digest,
-                "demonstration": demonstration,
+                "few_shot": few_shot,
                 **content,
                 "cluster_id": cluster,
                 "category": category,
@@ -45,7 +45,7 @@ def make_items(rows: list[dict], prompt: str, columns: dict, *, demonstration: b
                 "_digest": digest,
             }
         )
-    duplicates = _make_unique(items, "shot/" if demonstration else "")
+    duplicates = _make_unique(items, "shot/" if few_shot else "")
     counts = {
         "read": len(rows),
         "kept": len(items),
@@ -63,7 +63,7 @@ def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
     Clusters are taken in the order of a hash of seed and cluster ID; a cluster that would exceed the limit is skipped,
     except for the first. Few-shot examples are not counted and always retained.
     """
-    evaluated = [item for item in items if not item["demonstration"]]
+    evaluated = [item for item in items if not item["few_shot"]]
     if limit is None or len(evaluated) <= limit:
         return items
     clusters: dict[str, list[dict]] = {}
@@ -75,7 +75,7 @@ def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
             chosen |= {item["item_id"] for item in clusters[name]}
         if len(chosen) >= limit:
             break
-    return [item for item in items if item["demonstration"] or item["item_id"] in chosen]
+    return [item for item in items if item["few_shot"] or item["item_id"] in chosen]
 
 
 def _extra(row: dict, columns: dict) -> dict[str, str]:
@@ -88,12 +88,12 @@ def _upstream_id(row: dict, columns: dict) -> str:
     return "#".join(filter(None, parts))
 
 
-def _cluster(cells: Cells, content: dict, prompt: str) -> str | None:
+def _cluster(cells: Cells, content: dict, item_type: str) -> str | None:
     named = cells.text("cluster")
     if named:
         return named
     # questions on one passage are not independent observations, even if the dataset has no passage IDs
-    return fingerprint(content["context"])[:16] if prompt == "passage" else None
+    return fingerprint(content["context"])[:16] if item_type == "passage" else None
 
 
 def _make_unique(items: list[dict], before: str) -> int:

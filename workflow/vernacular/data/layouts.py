@@ -1,4 +1,4 @@
-"""Conversion of rows to items: one function per `prompt` of a task file, which defines the fields of an item.
+"""Conversion of rows to items: one function per `item_type` of a task file, which defines the fields of an item.
 
 Each function takes the cells of a row and returns the item's context, question, choices, gold, target and extra. It
 raises `Dropped`, with the reason, for a row that cannot be evaluated, and records repairs in `cells.repaired`.
@@ -33,13 +33,13 @@ def question(cells: Cells) -> dict:
     return _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
 
 
-def truth(cells: Cells) -> dict:
+def multi_answer(cells: Cells) -> dict:
     """Return the item of a question with several correct and incorrect answers: correct ones first, without repeats."""
     if not cells.text("question"):
         raise Dropped("empty question")
     target = cells.text("target")
-    if cells.has("right"):
-        right, wrong = cells.texts("right"), cells.texts("wrong")
+    if cells.has("correct_answers"):
+        right, wrong = cells.texts("correct_answers"), cells.texts("incorrect_answers")
     else:
         options = cells.texts("choices")
         gold = set(_gold(cells, options))
@@ -135,7 +135,7 @@ LAYOUTS = {
     "question": question,
     "passage": question,
     "story": question,
-    "truth": truth,
+    "multi_answer": multi_answer,
     "summary": target,
     "continuation": target,
     "pair": pair,
@@ -194,7 +194,7 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
         Dropped: The value does not identify an option.
     """
     value = cells.value("gold")
-    kind = cells.columns.get("gold_is")
+    kind = cells.columns.get("gold_format")
     if kind == "labels" and as_text(value):
         marks = value if isinstance(value, list) else cells.texts("gold")
         marks = [_JUDGEMENT.get(as_text(mark).lower()) for mark in marks]

@@ -27,8 +27,8 @@ def load_items(
 
     Returns:
         (rows per ITEMS, metadata). Metadata: task, language, citation (None if the task file has none), source (origin,
-        revision, sha256 of the raw rows, licence), rows (read, kept, dropped and repaired with counts per reason,
-        duplicates, taken), demonstrations (the same counts for the few-shot examples), expected_rows, limit, seed,
+        revision, sha256 of the raw rows, license), rows (read, kept, dropped and repaired with counts per reason,
+        duplicates, taken), few_shot_examples (the same counts for the few-shot examples), expected_rows, limit, seed,
         warnings (sentences).
 
     Raises:
@@ -53,15 +53,15 @@ def load_items(
     warnings = provenance.pop("warnings", [])
     kept = sample(items + examples, limit, seed)
     expected = entry["expected_rows"] if source == "hub" else None
-    if provenance["kind"] != "samples" and provenance.get("licence") in (None, "unknown", "other"):
-        provenance["licence"] = entry["licence"] or provenance.get("licence")
+    if provenance["kind"] != "samples" and provenance.get("license") in (None, "unknown", "other"):
+        provenance["license"] = entry["license"] or provenance.get("license")
     metadata = {
         "task": task["task"],
         "language": language,
         "citation": task.get("citation"),
         "source": provenance | {"sha256": _digest(rows, shots)},
-        "rows": counts | {"taken": sum(not item["demonstration"] for item in kept)},
-        "demonstrations": example_counts,
+        "rows": counts | {"taken": sum(not item["few_shot"] for item in kept)},
+        "few_shot_examples": example_counts,
         "expected_rows": expected,
         "limit": limit,
         "seed": seed,
@@ -78,8 +78,8 @@ def _laid_out(
     """Return (items, counts of their rows, few-shot examples, counts of their rows)."""
     if "lm_eval" in entry:
         return lm_eval_items(rows, shots, entry["lm_eval"], Path(task["folder"]), provenance)
-    solved = make_items(shots, task["prompt"], entry["columns"], demonstration=True)
-    return (*make_items(rows, task["prompt"], entry["columns"]), *solved)
+    solved = make_items(shots, task["item_type"], entry["columns"], few_shot=True)
+    return (*make_items(rows, task["item_type"], entry["columns"]), *solved)
 
 
 def _raw(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:

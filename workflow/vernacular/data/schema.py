@@ -1,6 +1,6 @@
 """Schema of items, `resources/items/{task}.{lang}.parquet`: one example of a task in one language per row.
 
-Metadata adds: task, language, source (repository, config, split, revision, sha256, licence), rows (read, kept, and
+Metadata adds: task, language, source (repository, config, split, revision, sha256, license), rows (read, kept, and
 `dropped` as a count per reason), expected_rows, and `unavailable`: the error message if the dataset is unavailable (the
 file then has no rows).
 """
@@ -14,7 +14,7 @@ ITEMS = Kind(
     pa.schema(
         [
             ("item_id", pa.string()),  # stable and unique: independent of row order, limits and other rows
-            ("demonstration", pa.bool_()),  # true: few-shot example, never evaluated
+            ("few_shot", pa.bool_()),  # true: few-shot example, never evaluated
             ("context", pa.string()),  # passage, story or sentence before the question; "" if there is none
             ("question", pa.string()),  # question or stem; "" if the context alone is continued
             ("choices", pa.list_(pa.string())),  # options, good and bad sentences, or word forms
@@ -27,5 +27,5 @@ ITEMS = Kind(
         ]
     ),
     key=("item_id",),
-    required=("demonstration", "context", "question", "choices", "gold", "source_row"),
+    required=("few_shot", "context", "question", "choices", "gold", "source_row"),
 )

@@ -12,26 +12,26 @@ from vernacular.data.treebank import patterns as treebank
 _KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 
-# prompt: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
+# item_type: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
 NEEDED = {
     "question": ("question", "choices"),
     "passage": ("context", "question", "choices"),
     "story": ("context", "choices"),
-    "truth": ("question", ("right wrong", "choices")),
+    "multi_answer": ("question", ("correct_answers incorrect_answers", "choices")),
     "summary": ("context", "target"),
     "continuation": ("context", "target"),
     "pair": (("good bad", "choices"),),
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
-    "verbatim": (),  # the source defines the prompt text
+    "lm_eval": (),  # the source defines the prompt text
 }
 
 
 def load_task(path, protocols: Collection[str] = ()) -> dict:
     """Read a task file, and expand the settings that all languages share for each language.
 
-    The result has the keys of the file, except that `columns`, `source` and `licence` are in every `languages[code]`,
+    The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
     together with `expected_rows` (None if not given): `source` is a list of sources to try in order, with {language}
     replaced. `folder` is the directory of the file. If given, `protocols` are the allowed names.
 
@@ -47,7 +47,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     if content["task"] != path.stem:
         at = validate.place(path, lines, ("task",))
         raise ConfigError(f'{at}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
-    task = {k: v for k, v in content.items() if k not in ("columns", "source", "licence")}
+    task = {k: v for k, v in content.items() if k not in ("columns", "source", "license")}
     task["folder"] = str(path.parent)
     task["languages"] = {
         code: _language(content, code, entry or {}, path, lines) for code, entry in content["languages"].items()
@@ -79,19 +79,19 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
             got = " and ".join(kinds) or "none of them"
             raise ConfigError(f"{at}: expected one of {', '.join(_KINDS)}, got {got}.")
         _check_paths(source, at)
-    sources = [treebank.resolve(source, path.parent, content["prompt"], at) for source in sources]
+    sources = [treebank.resolve(source, path.parent, content["item_type"], at) for source in sources]
     sources, settings = _of_lm_eval(content, sources, path, at)
     columns = content.get("columns", {}) | entry.get("columns", {})
     if any("treebank" in source for source in sources):
-        columns = treebank.COLUMNS.get(content["prompt"], {}) | columns
-    if not columns and NEEDED[content["prompt"]]:
+        columns = treebank.COLUMNS.get(content["item_type"], {}) | columns
+    if not columns and NEEDED[content["item_type"]]:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
-    _check_columns(columns, content["prompt"], validate.place(path, lines, where))
+    _check_columns(columns, content["item_type"], validate.place(path, lines, where))
     return settings | {
         "source": sources,
         "columns": columns,
         "expected_rows": entry.get("expected_rows"),
-        "licence": entry.get("licence", content.get("licence")),
+        "license": entry.get("license", content.get("license")),
     }
 
 
@@ -109,8 +109,10 @@ def _check_paths(value, where: str) -> None:
 def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
     """Translate an lm-eval source to (sources, {"lm_eval": settings}); return (sources, {}) for all others."""
     named = [source for source in sources if "lm-eval" in source]
-    if bool(named) != (content["prompt"] == "verbatim") or (named and len(sources) > 1):
-        raise ConfigError(f"{where}: prompt: verbatim and lm-eval require each other, with one source per language.")
+    if bool(named) != (content["item_type"] == "lm_eval") or (named and len(sources) > 1):
+        raise ConfigError(
+            f"{where}: item_type: lm_eval and source lm-eval require each other, with one source per language."
+        )
     for key in {key for source in sources for key in source}:
         if key not in ("lm-eval", "trust_functions", "revision") if named else key == "trust_functions":
             raise ConfigError(f"{where}: {key} is not supported {'with' if named else 'without'} lm-eval.")
@@ -124,14 +126,14 @@ def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> t
     return [source], {"lm_eval": settings}
 
 
-def _check_columns(columns: dict, prompt: str, where: str) -> None:
-    for need in NEEDED[prompt]:
+def _check_columns(columns: dict, item_type: str, where: str) -> None:
+    for need in NEEDED[item_type]:
         alternatives = need if isinstance(need, tuple) else (need,)
         if not any(all(key in columns for key in keys.split()) for keys in alternatives):
             wanted = " or ".join(f'"{keys.replace(" ", " and ")}"' for keys in alternatives)
-            raise ConfigError(f"{where}: columns: {wanted} is missing, which prompt: {prompt} requires.")
-    if "gold" in columns and "gold_is" not in columns:
-        raise ConfigError(f'{where}: columns: "gold" requires "gold_is" (letter, number, index, text or labels).')
+            raise ConfigError(f"{where}: columns: {wanted} is missing, which item_type: {item_type} requires.")
+    if "gold" in columns and "gold_format" not in columns:
+        raise ConfigError(f'{where}: columns: "gold" requires "gold_format" (letter, number, index, text or labels).')
 
 
 def _filled(value, language: str):

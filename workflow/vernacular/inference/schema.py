@@ -27,15 +27,18 @@ SCORES = Kind(
                 pa.list_(pa.list_(pa.int32(), 2)),
             ),  # [start, end) in prefix + text, or in `rendered` if not null
             ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null where no token precedes it
-            ("greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
+            ("is_greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
             ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
             ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
             ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
-            ("word_end", pa.list_(pa.float32())),  # ln P(a word ends here), before each token and after the last; nats
+            (
+                "word_end_logprobs",
+                pa.list_(pa.float32()),
+            ),  # ln P(a word ends here), before each token and after the last; nats
             ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
             ("rendered", pa.string()),  # the text sent, if a chat template was applied; null otherwise
             # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "
-            ("flag", pa.string()),
+            ("flags", pa.string()),
         ]
     ),
     key=("item_id", "role"),
@@ -50,13 +53,13 @@ GENERATIONS = Kind(
             ("request_id", pa.string()),
             ("item_id", pa.string()),
             ("role", pa.string()),
-            ("raw", pa.string()),  # all generated text, stop string included, special tokens removed
-            ("answer", pa.string()),  # raw up to the first stop string, without surrounding whitespace
+            ("raw_output", pa.string()),  # all generated text, stop string included, special tokens removed
+            ("output", pa.string()),  # raw up to the first stop string, without surrounding whitespace
             ("finish_reason", pa.string()),  # "stop", "eos", "length"
             ("n_tokens", pa.int32()),
             ("n_prompt_tokens", pa.int32()),
             ("rendered", pa.string()),
-            ("flag", pa.string()),  # null, "truncated: k demonstrations left out", "error: …"
+            ("flags", pa.string()),  # null, "truncated: 2 few-shot examples dropped", "error: …"
         ]
     ),
     key=("item_id", "role"),

@@ -116,7 +116,7 @@ def _result(row: dict, data_set: dict) -> dict:
         "metric_id": row["metric"] if row["metric"] == "accuracy" else f"vernacular.{row['metric']}",
         "metric_name": row["metric"],
         "lower_is_better": not row["higher_is_better"],
-        "additional_details": _texts({key: row[key] for key in ("signature", "chance", "majority")}),
+        "additional_details": _texts({key: row[key] for key in ("signature", "chance_level", "majority_baseline")}),
     }
     if row["unit"]:
         metric["metric_unit"] = _UNITS.get(row["unit"], row["unit"])
@@ -142,7 +142,7 @@ def _result(row: dict, data_set: dict) -> dict:
 
 def _source(row: dict, data_set: dict) -> dict:
     """Return the source of the items, without local paths."""
-    revision = {"revision": row["dataset_revision"], "licence": data_set.get("licence")}
+    revision = {"revision": row["dataset_revision"], "license": data_set.get("license")}
     samples = (row["dataset_revision"] or "").startswith("samples ")  # must not be mistaken for the complete dataset
     name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if samples else "")
     about = {"dataset_name": name, "additional_details": _texts(revision)}

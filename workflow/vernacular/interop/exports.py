@@ -2,4 +2,4 @@
 
 # protocol -> the module of this package that writes its per-item results
 EXPORTS = {"letters": "palmx", "cloze": "serbian_cloze", "target_word": "grew_tse"}
-SUMMARY_EXPORTS = ("harness", "every_eval_ever")  # directories next to the tables of all models
+SUMMARY_EXPORTS = ("lm_eval", "every_eval_ever")  # directories next to the tables of all models

@@ -39,7 +39,7 @@ README += TEXT_NOTE
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows. A level without scores has no file."""
     levels = {"token": "evaluation.csv", "sentence": "evaluation_sentence.csv"}
-    asked = {level: any(f"loglik_{level}:0" in row["values"] for _, row in pairs) for level in levels}
+    asked = {level: any(f"loglik_{level}:0" in row["metrics"] for _, row in pairs) for level in levels}
     return {levels[level]: _table(pairs, level) for level in levels if asked[level] or not any(asked.values())}
 
 
@@ -54,10 +54,10 @@ def _table(pairs: list[tuple[dict, dict]], level: str) -> str:
     rows = []
     for number, ((item, row), held) in enumerate(zip(pairs, every, strict=True)):
         cells = extra(item) | {name: item["choices"][i] for name, i in held.items()}
-        logliks = {name: row["values"].get(f"loglik_{level}:{i}") for name, i in held.items()}
+        logliks = {name: row["metrics"].get(f"loglik_{level}:{i}") for name, i in held.items()}
         scores = [cell for form in forms for cell in _scores(logliks.get(form), level)]
-        certain = [row["values"].get(name) for name in certainty]
-        rows.append([number, *(cells.get(name) for name in given), *scores, *certain, row["flag"]])
+        certain = [row["metrics"].get(name) for name in certainty]
+        rows.append([number, *(cells.get(name) for name in given), *scores, *certain, row["flags"]])
     return csv_text(columns, rows)
 
 

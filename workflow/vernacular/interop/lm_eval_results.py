@@ -21,7 +21,7 @@ _Z = NormalDist().inv_cdf(0.975)
 _IDENTITY = ["model", "adapter", "model_revision"]
 
 
-def harness_results(long: pd.DataFrame) -> list[dict]:
+def lm_eval_results(long: pd.DataFrame) -> list[dict]:
     """Return one result per model in lm-eval's format, from the rows over all items of `long` (`tables.collect`)."""
     return [_one_model(rows) for rows in by_model(long)]
 
@@ -35,11 +35,11 @@ def by_model(long: pd.DataFrame) -> list[list[dict]]:
     return [models[identity] for identity in sorted(models)]
 
 
-def write_harness(folder, long: pd.DataFrame) -> list[Path]:
+def write_lm_eval_results(folder, long: pd.DataFrame) -> list[Path]:
     """Write `results_{model}.json` per model to `folder`, with portable and unique names; return the paths."""
     Path(folder).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
-    for result in harness_results(long):
+    for result in lm_eval_results(long):
         stem = "results_" + re.sub(r"[^\w.-]+", "__", plain_text(result["model_name"]))[:100]
         path, count = Path(folder) / f"{stem}.json", 1
         while str(path).casefold() in {str(taken).casefold() for taken in paths}:

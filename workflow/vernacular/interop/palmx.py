@@ -29,14 +29,14 @@ README += TEXT_NOTE
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows, whose options are in the letters' order."""
-    letters = ascii_uppercase[: max([4, *(len(row["options"]) for _, row in pairs)])]
+    letters = ascii_uppercase[: max([4, *(len(row["choices"]) for _, row in pairs)])]
     known = [row["correct"] for _, row in pairs if row["correct"] is not None]
     accuracy = f"accuracy={sum(known) / len(known):.6f}" if known else "accuracy is not available: no answer is known"
     columns = ["id", "question", *letters, "answer_label", "pred_label", "correct"]
     columns += [f"{name}_{letter}" for letter in letters for name in ("score", "prob")]
     return {
         "predictions.csv": csv_text(
-            ["id", "prediction"], [[item["item_id"], _letters(row["predicted"])] for item, row in pairs]
+            ["id", "prediction"], [[item["item_id"], _letters(row["predicted_indices"])] for item, row in pairs]
         ),
         "scores.txt": accuracy + "\n",
         "outputs_log.csv": csv_text(columns, [_logged(item, row, len(letters)) for item, row in pairs]),
@@ -55,9 +55,9 @@ def _logged(item: dict, row: dict, n: int) -> list:
     return [
         item["item_id"],
         item["question"],
-        *_padded(row["options"], n),
+        *_padded(row["choices"], n),
         gold,
-        _letters(row["predicted"]),
+        _letters(row["predicted_indices"]),
         row["correct"],
         *both,
     ]

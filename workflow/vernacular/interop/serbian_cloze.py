@@ -9,8 +9,8 @@ README = """\
 Result lines in the format of the Serbian cloze scripts: prompt, predicted, correct, is_correct.
 
 results.jsonl          the gap is filled with each candidate, and the sentence is scored.
-results_legacy.jsonl   only with `legacy: true`: the candidate follows the unfilled prompt, including gap and full stop,
-                       without a space ("... kupila __ knjigu.novu"), as in the scripts.
+results_legacy.jsonl   only with `score_unfilled_gap: true`: the candidate follows the unfilled prompt, including gap
+                       and full stop, without a space ("... kupila __ knjigu.novu"), as in the scripts.
 
 Differences from the lines that the scripts write:
 - The scripts do not fill the gap: they score the candidate after the complete sentence.
@@ -28,7 +28,7 @@ Differences from the lines that the scripts write:
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows."""
     found = {"results.jsonl": "".join(_line(item, row["option_scores"]) for item, row in pairs)}
-    if any("loglik_legacy:0" in row["values"] for _, row in pairs):
+    if any("loglik_unfilled:0" in row["metrics"] for _, row in pairs):
         found["results_legacy.jsonl"] = "".join(_line(item, _legacy(item, row)) for item, row in pairs)
     return found
 
@@ -46,7 +46,7 @@ def _line(item: dict, scores: list[float] | None) -> str:
 
 
 def _legacy(item: dict, row: dict) -> list[float] | None:
-    scores = [row["values"].get(f"loglik_legacy:{i}") for i in range(len(item["choices"]))]
+    scores = [row["metrics"].get(f"loglik_unfilled:{i}") for i in range(len(item["choices"]))]
     return None if None in scores else scores
 
 
@@ -95,16 +95,16 @@ def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> st
 
 
 def _rows(side) -> list[dict]:
-    return as_table(side).drop_columns(["values"]).to_pylist()
+    return as_table(side).drop_columns(["metrics"]).to_pylist()
 
 
 def _right(row: dict) -> str | None:
-    return row["options"][row["gold"][0]] if row["options"] and row["gold"] else None
+    return row["choices"][row["gold"][0]] if row["choices"] and row["gold"] else None
 
 
 def _predicted(row: dict) -> str | None:
     """Return the text of the chosen option; None for a tie between different texts, and without a choice."""
-    if row["predicted"] is None:
+    if row["predicted_indices"] is None:
         return row["prediction"]
-    texts = {row["options"][i] for i in row["predicted"]}
+    texts = {row["choices"][i] for i in row["predicted_indices"]}
     return texts.pop() if len(texts) == 1 else None

@@ -22,17 +22,17 @@ def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categorie
     """Return partial rows of METRICS for one evaluation; `category` is "" for all items.
 
     A metric without values is omitted, unless all metrics are: then the headline metrics have empty values, so that a
-    failed evaluation is visible. `chance` is the mean share of correct options among those offered, for accuracies.
-    `n_ties` counts the ties of the metric's own choice.
+    failed evaluation is visible. `chance_level` is the mean share of correct options among those offered, for
+    accuracies. `n_ties` counts the ties of the metric's own choice.
     """
-    rows = [{**row, "values": dict(row["values"])} for row in rows]
+    rows = [{**row, "metrics": dict(row["metrics"])} for row in rows]
     present = [metric for metric in metrics if any(_has(row, metric) for row in rows)]
     shown = present or [metric for metric in metrics if metric.headline]
     groups = {"": rows}
     if categories:
         for name in sorted({row["category"] for row in rows if row["category"]}):
             groups[name] = [row for row in rows if row["category"] == name]
-    keyed = any(name.startswith("tie:") for row in rows for name in row["values"])
+    keyed = any(name.startswith("tie:") for row in rows for name in row["metrics"])
     return [
         _value(metric, group, seed=seed, keyed=keyed) | {"category": category}
         for category, group in groups.items()
@@ -42,7 +42,7 @@ def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categorie
 
 def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
     used = [row for row in rows if _has(row, metric)]
-    arrays = [np.array([row["values"][name] for row in used]) for name in _needs(metric)]
+    arrays = [np.array([row["metrics"][name] for row in used]) for name in _needs(metric)]
     value = float("nan")
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
         if used:
@@ -54,11 +54,11 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
         "ci_low": _finite(low),
         "ci_high": _finite(high),
         "n": len(used),
-        "n_flagged": sum(row["flag"] is not None for row in rows),
+        "n_flagged": sum(row["flags"] is not None for row in rows),
         "n_ties": _ties(metric, used, keyed),
-        "chance": chance_level(metric.name, chance_shares(used)),
+        "chance_level": chance_level(metric.name, chance_shares(used)),
         "unit": metric.unit,
-        "family": metric.family,
+        "metric_group": metric.family,
         "higher_is_better": metric.higher_is_better,
         "headline": metric.headline,
     }
@@ -85,7 +85,7 @@ def _needs(metric: Metric) -> tuple[str, ...]:
 
 
 def _has(row: dict, metric: Metric) -> bool:
-    return all(not math.isnan(row["values"].get(name, math.nan)) for name in _needs(metric))
+    return all(not math.isnan(row["metrics"].get(name, math.nan)) for name in _needs(metric))
 
 
 def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
@@ -93,7 +93,7 @@ def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
     if not metric.proportion:
         return None
     if keyed:
-        return sum(f"tie:{metric.name}" in row["values"] for row in rows)
+        return sum(f"tie:{metric.name}" in row["metrics"] for row in rows)
     return sum(bool(row["tie"]) for row in rows)
 
 

@@ -13,7 +13,7 @@ from vernacular.metrics.schema import as_table
 class Metric:
     """One number per evaluation, computed from per-item values.
 
-    Without `corpus`, it is the mean of `values[name]` over the items that have it. With `corpus`, it is
+    Without `corpus`, it is the mean of `metrics[name]` over the items that have it. With `corpus`, it is
     `corpus(*arrays)`, with one float array (n items) per name in `needs`; items that lack one of them are excluded. If
     `vectorised`, arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
     """
@@ -34,7 +34,7 @@ CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; indep
 
 
 def chance_level(metric: str, chances: np.ndarray) -> float | None:
-    """Return the chance level of a metric over items, as in the column `chance` of the results; None if it has none.
+    """Return the chance level of a metric over items, as in the column `chance_level`; None if it has none.
 
     It is the mean of `chances` (n,), the share of correct options among those offered, for accuracies; 0.5 for AUC; 0
     for MCC.
@@ -49,7 +49,7 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
 def chance_shares(rows) -> np.ndarray:
     """Return the share of correct options among those offered, (n,), per TASK_RESULTS row; NaN without options."""
     return np.array(
-        [len(row["gold"]) / len(row["options"]) if row["options"] and row["gold"] else np.nan for row in rows]
+        [len(row["gold"]) / len(row["choices"]) if row["choices"] and row["gold"] else np.nan for row in rows]
     )
 
 
@@ -60,19 +60,19 @@ def majority_baseline(of: str | None, rows) -> float | None:
     option, in the order of the rows (for letters, that of the prompt); None if the numbers of options differ. None in
     minimal pairs and for target words, whose items always list the correct text first.
 
-    >>> row = {"options": ["a", "b"], "values": {}}
+    >>> row = {"choices": ["a", "b"], "metrics": {}}
     >>> rows = [row | {"item_id": str(i), "prompt": "", "gold": [int(i == 0)]} for i in range(4)]
     >>> majority_baseline("position", rows)
     0.75
     """
     table = as_table(rows)
     if of == "label":
-        labels = [dict(values).get("label") for values in table.column("values").to_pylist()]
+        labels = [dict(values).get("label") for values in table.column("metrics").to_pylist()]
         counts = Counter(label for label in labels if label is not None)
         return max(counts.values()) / counts.total() if counts else None
     if of != "position":
         return None
-    asked = zip(table.column("gold").to_pylist(), table.column("options").to_pylist(), strict=True)
+    asked = zip(table.column("gold").to_pylist(), table.column("choices").to_pylist(), strict=True)
     known = [(gold, len(options)) for gold, options in asked if gold and options]
     if not known or len({n for _, n in known}) > 1:
         return None

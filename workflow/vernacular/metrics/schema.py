@@ -28,19 +28,19 @@ TASK_RESULTS = Kind(
             ("cluster_id", pa.string()),
             ("category", pa.string()),
             ("prompt", pa.string()),  # the item's part of the prompt; the few-shot prefix is in the metadata
-            ("options", pa.list_(pa.string())),
+            ("choices", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
             ("option_scores", pa.list_(pa.float64())),  # log-likelihood (nats) or similarity of each option
             ("prediction", pa.string()),  # chosen option, letter or response
-            ("predicted", pa.list_(pa.int32())),  # indices of the chosen options: several = a tie
+            ("predicted_indices", pa.list_(pa.int32())),  # indices of the chosen options: several = a tie
             ("correct", pa.bool_()),  # null: gold unknown, or no prediction; false for a tie with an incorrect option
             ("tie", pa.bool_()),
-            ("values", pa.map_(pa.string(), pa.float64())),  # every per-item metric, by its name
-            ("flag", pa.string()),  # null without a problem
+            ("metrics", pa.map_(pa.string(), pa.float64())),  # every per-item metric, by its name
+            ("flags", pa.string()),  # null without a problem
         ]
     ),
     key=("item_id",),
-    required=("prompt", "options", "gold", "values"),
+    required=("prompt", "choices", "gold", "metrics"),
     place=3,
 )
 
@@ -67,10 +67,10 @@ METRICS = Kind(
             ("n", pa.int64()),  # number of items from which the value is computed
             ("n_flagged", pa.int64()),  # items with a flag
             ("n_ties", pa.int64()),
-            ("chance", pa.float64()),
-            ("majority", pa.float64()),  # accuracy of always choosing the most common gold; null if undefined
+            ("chance_level", pa.float64()),
+            ("majority_baseline", pa.float64()),  # accuracy of always choosing the most common gold; null if undefined
             ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
-            ("family", pa.string()),  # "similarity" or "surprisal": the workbook that contains it
+            ("metric_group", pa.string()),  # "similarity" or "surprisal": the workbook that contains it
             ("headline", pa.bool_()),  # is shown in the leaderboard and in overviews
             ("higher_is_better", pa.bool_()),  # null: neither
             ("signature", pa.string()),  # metric, encoder and layer, versions
@@ -95,4 +95,4 @@ RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # 
 
 def same_item(one: dict, other: dict) -> bool:
     """Return whether two rows have the same prompt, options and gold."""
-    return all(one[name] == other[name] for name in ("prompt", "options", "gold"))
+    return all(one[name] == other[name] for name in ("prompt", "choices", "gold"))

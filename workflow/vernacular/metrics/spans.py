@@ -51,7 +51,7 @@ class Span:
 def by_item(requests: list[Request], scores: list[Score]) -> dict[str, dict[str, Span]]:
     """Return {item_id: {role: Span}} for every item with requests, in their order.
 
-    A skipped item has a single role, "unasked: reason". A request without a score, or with log-probabilities that are
+    A skipped item has a single role, "skipped: reason". A request without a score, or with log-probabilities that are
     missing or NaN, has a flag and no log-likelihood; it never counts as 0.
     """
     found = {(score["item_id"], score["role"]): score for score in scores}
@@ -73,7 +73,7 @@ def _span(request: Request, score: dict | None) -> Span:
     elif score is None:
         loglik, flag = None, "error: not scored"
     else:
-        loglik, flag = _total(logprobs, score["flag"])
+        loglik, flag = _total(logprobs, score["flags"])
     return Span(text, before, loglik, logprobs, flag, score)
 
 
@@ -160,15 +160,17 @@ def result(
         "cluster_id": item["cluster_id"],
         "category": item["category"],
         "prompt": prompt,
-        "options": list(item["choices"]),
+        "choices": list(item["choices"]),
         "gold": list(item["gold"]),
         "option_scores": option_scores,
         "prediction": prediction,
-        "predicted": choice.predicted if choice else None,
+        "predicted_indices": choice.predicted if choice else None,
         "correct": choice.correct if choice else None,
         "tie": choice.tie if choice else None,
-        "values": {name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)},
-        "flag": "; ".join(part for part in (found, flag) if part) or None,
+        "metrics": {
+            name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)
+        },
+        "flags": "; ".join(part for part in (found, flag) if part) or None,
     }
 
 

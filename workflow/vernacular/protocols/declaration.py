@@ -42,4 +42,4 @@ class Protocol:
     drawn: tuple[str, ...] = ()
 
 
-PLL = {"pll": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023
+PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

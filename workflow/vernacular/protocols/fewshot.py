@@ -1,6 +1,6 @@
 """Few-shot examples: sampled once per (task, language, shots, seed), or for each row as in lm-eval.
 
-They are sampled from rows that the dataset reserves for this purpose (`demonstration`), else from a pool of evaluated
+They are sampled from rows that the dataset reserves for this purpose (`few_shot`), else from a pool of evaluated
 items, which are then excluded from the evaluation. Sampling is by hash, so that a larger number of shots adds examples
 and changes none. `sample_as_lm_eval` follows lm_eval/api/samplers.py (0.4.13): it uses one stream of random numbers, so
 that a row's examples depend on its index.
@@ -26,7 +26,7 @@ def sample_examples(
     if not shots:
         return [], set()
     usable = [item for item in items if _can_be_shown(item)]
-    aside = [item for item in usable if item["demonstration"]]
+    aside = [item for item in usable if item["few_shot"]]
     pool = aside or sorted(usable, key=_limit_order)[: max(POOL, shots)]
     pool = sorted(pool, key=lambda item: fingerprint([task, language, seed, item["item_id"]]))
     if len(pool) < shots or (not aside and len(usable) <= shots):

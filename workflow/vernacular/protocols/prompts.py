@@ -36,7 +36,7 @@ LINES = {
 LAYOUTS = {
     "question": ("passage", "answer"),
     "passage": ("passage", "answer"),
-    "truth": ("passage", "answer"),
+    "multi_answer": ("passage", "answer"),
     "story": ("story", "ending"),
     "pair": ("", "ending"),
     "sentence": ("sentence", "answer"),
@@ -111,7 +111,7 @@ def answer(item: Item) -> str | None:
     return item["choices"][index] if index is not None else (item["target"] or None)
 
 
-def demonstration(prompt: str, reply: str, language: str) -> str:
+def example_text(prompt: str, reply: str, language: str) -> str:
     """Return a few-shot example: a prompt with its answer and an empty line."""
     return "".join(continue_with(prompt, reply, language)) + "\n\n"
 
@@ -119,10 +119,10 @@ def demonstration(prompt: str, reply: str, language: str) -> str:
 def shown_order(item: Item, layout: str, seed: int) -> list[int]:
     """Return the indices of the options in display order.
 
-    It is the order of the dataset, except for `truth` items, which list correct answers first: their options are
+    It is the order of the dataset, except for `multi_answer` items, which list correct answers first: their options are
     shuffled by hash, so that the order depends on the item, the seed and the options' texts only.
     """
     order = list(range(len(item["choices"])))
-    if layout == "truth":
+    if layout == "multi_answer":
         order.sort(key=lambda i: (fingerprint([seed, item["item_id"], item["choices"][i]]), i))
     return order

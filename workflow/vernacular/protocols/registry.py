@@ -15,13 +15,13 @@ OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowe
 
 def takes_shots(protocol: str, item_type: str) -> bool:
     """Return whether few-shot examples can precede the item; with a task's own prompt text, they always can."""
-    return PROTOCOLS[protocol].few_shot or item_type == "verbatim"
+    return PROTOCOLS[protocol].few_shot or item_type == "lm_eval"
 
 
 def takes_prompt_lines(protocol: str, item_type: str, style: str) -> bool:
     """Return whether the prompt lines of the language are used, instead of other prompt text or none."""
     declared = PROTOCOLS[protocol]
-    return declared.few_shot and item_type != "verbatim" and style not in declared.tool_styles
+    return declared.few_shot and item_type != "lm_eval" and style not in declared.tool_styles
 
 
 def protocols_with(option: str) -> list[str]:

@@ -22,13 +22,13 @@ class Setting:
     style: str
     options: dict = field(default_factory=dict)  # the protocol's options, see registry.OPTIONS
     labels: dict = field(default_factory=dict)  # prompt lines of the language; {} if the protocol uses none
-    demonstrations: tuple[str, ...] = ()  # the few-shot prefix, split into examples
-    turns: tuple[dict, ...] = ()  # the few-shot prefix as chat turns
+    few_shot_examples: tuple[str, ...] = ()  # the few-shot prefix, split into examples
+    messages: tuple[dict, ...] = ()  # the few-shot prefix as chat turns
 
     @cached_property
     def prefix(self) -> str:
         """The few-shot prefix: one string object, shared by all rows."""
-        return "".join(self.demonstrations)
+        return "".join(self.few_shot_examples)
 
 
 def scored(
@@ -57,8 +57,8 @@ def scored(
         span_start=start,
         span_end=start + len(span),
         extras=list(extras) or None,
-        turns=None if user is None else [*(setting.turns if setting else ()), turn("user", user)],
-        demonstrations=list(setting.demonstrations) if setting and setting.demonstrations else None,
+        messages=None if user is None else [*(setting.messages if setting else ()), turn("user", user)],
+        few_shot_examples=list(setting.few_shot_examples) if setting and setting.few_shot_examples else None,
     )
 
 
@@ -72,7 +72,7 @@ def spanned(item: Item, role: str, text: str, start: int, *, setting: Setting) -
         text=text,
         span_start=start,
         span_end=len(setting.prefix) + len(text),
-        demonstrations=list(setting.demonstrations) or None,
+        few_shot_examples=list(setting.few_shot_examples) or None,
     )
 
 
@@ -81,29 +81,29 @@ def generated(
     text: str,
     *,
     setting: Setting,
-    turns: list[dict] | None,
+    messages: list[dict] | None,
     stop=(),
     max_new_tokens: int | None = None,
-    longest_answer: str | None = None,
+    longest_target: str | None = None,
     decoding: dict | None = None,
 ) -> dict:
     """Return a request to generate a continuation of the few-shot prefix and `text`."""
     return _row(
         item,
-        "answer",
+        "response",
         kind="generate",
         prefix=setting.prefix,
         text=text,
-        turns=turns,
-        demonstrations=list(setting.demonstrations) or None,
+        messages=messages,
+        few_shot_examples=list(setting.few_shot_examples) or None,
         stop=list(stop),
         max_new_tokens=max_new_tokens,
-        longest_answer=longest_answer,
+        longest_target=longest_target,
         decoding=decoding,
     )
 
 
-def unasked(item: Item, reason: str) -> dict:
+def skipped(item: Item, reason: str) -> dict:
     """Return a row with an empty span, so that a skipped item is counted, and its reason reported."""
     return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)
 
@@ -114,12 +114,12 @@ def turn(role: str, content: str) -> dict:
 
 def pll_extra(setting: Setting, default: str = "original") -> list[str]:
     """Return the statistic that selects a masked model's pseudo-log-likelihood; causal models ignore it."""
-    return [f"pll:{setting.options.get('pll', default)}"]
+    return [f"pll:{setting.options.get('pll_variant', default)}"]
 
 
 def _row(item: Item, role: str, **content) -> dict:
-    names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "turns", "demonstrations", "stop",
-             "max_new_tokens", "longest_answer", "decoding")  # fmt: skip
+    names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "messages", "few_shot_examples", "stop",
+             "max_new_tokens", "longest_target", "decoding")  # fmt: skip
     content = {name: content.get(name) for name in names}
     return {"request_id": fingerprint(content)[:32], "item_id": item["item_id"], "role": role, **content}
 

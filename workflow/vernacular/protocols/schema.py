@@ -1,6 +1,6 @@
 """Schema of the requests to the evaluated model, `results/requests/{evaluation}.parquet`.
 
-Metadata: evaluation, task, language, protocol, shots, seed, style, demonstrations (item IDs), items_fingerprint.
+Metadata: evaluation, task, language, protocol, shots, seed, style, few_shot_examples (item IDs), items_fingerprint.
 """
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ REQUESTS = Kind(
                 pa.string(),
             ),  # hash of all columns below except item_id and role; equal requests run once
             ("item_id", pa.string()),
-            ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "answer"
+            ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "response"
             ("kind", pa.string()),  # "score" or "generate"
             ("prefix", pa.string()),  # the few-shot prefix shared by the evaluation's requests; "" without one
             ("text", pa.string()),  # the rest; the model reads prefix + text as one string
@@ -42,13 +42,13 @@ REQUESTS = Kind(
             ("span_end", pa.int32()),
             ("extras", pa.list_(pa.string())),  # "entropy", "rank", "word_end", "pll:original", "pll:within_word_l2r"
             (
-                "turns",
+                "messages",
                 pa.list_(TURN),
             ),  # few-shot prefix and query as chat turns; null if chat is not applicable
-            ("demonstrations", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
+            ("few_shot_examples", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
             ("stop", pa.list_(pa.string())),  # generation ends before the first of these
             ("max_new_tokens", pa.int32()),
-            ("longest_answer", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
+            ("longest_target", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
             ("decoding", DECODING),  # null = greedy
         ]
     ),
@@ -57,9 +57,9 @@ REQUESTS = Kind(
 )
 
 
-def generated_tokens(max_new_tokens: int | None, longest_answer: str | None) -> float:
+def generated_tokens(max_new_tokens: int | None, longest_target: str | None) -> float:
     """Estimate the number of tokens generated for a request; 0 for a score request, which has neither argument."""
-    return max_new_tokens if max_new_tokens is not None else len(longest_answer or "") / CHARACTERS_PER_TOKEN
+    return max_new_tokens if max_new_tokens is not None else len(longest_target or "") / CHARACTERS_PER_TOKEN
 
 
 def request_cost(characters: float, new_tokens: float) -> float:
@@ -69,6 +69,6 @@ def request_cost(characters: float, new_tokens: float) -> float:
 
 def request_size(requests: list[Request]) -> dict[str, float]:
     """Return the numbers of characters to read and tokens to generate, for the time estimate of a job."""
-    new = sum(generated_tokens(row["max_new_tokens"], row["longest_answer"]) for row in requests)
+    new = sum(generated_tokens(row["max_new_tokens"], row["longest_target"]) for row in requests)
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
     return {"characters": read, "new_tokens": round(new)}

@@ -18,8 +18,17 @@ from vernacular.report.leaderboard import Numbers
 from vernacular.report.pieces import short, shorts, write_piece
 
 _NUMBERS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
-            "smallest_difference")  # fmt: skip
-_COUNTS = ("n", "n_baseline", "n_candidate", "both_right", "both_wrong", "only_baseline", "only_candidate", "family")
+            "minimum_detectable_difference")  # fmt: skip
+_COUNTS = (
+    "n",
+    "n_baseline",
+    "n_candidate",
+    "both_correct",
+    "both_incorrect",
+    "baseline_only_correct",
+    "candidate_only_correct",
+    "n_tests",
+)
 
 
 def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict, numbers: Numbers) -> list[list]:
@@ -55,7 +64,7 @@ def _row(row: dict, numbers: Numbers) -> dict:
 
 
 def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: Numbers) -> list[list]:
-    """Write the improved and regressed items per evaluation; return [evaluation, won, lost]."""
+    """Write the improved and regressed items per evaluation; return [evaluation, improved, regressed]."""
     table, counts = artifacts.read(path, CHANGES), []
     for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
         known = positions.get(evaluation, {})
@@ -63,18 +72,18 @@ def _write_changes(out: Path, pair: int, path: Path, positions: dict, numbers: N
         number = numbers.evaluations.number(evaluation)
         write_piece(out, f"p{pair}/e{number}", [_change(row, known.get(row["item_id"])) for row in rows])
         tally = Counter(row["change"] for row in rows)
-        counts.append([number, tally["won"], tally["lost"]])
+        counts.append([number, tally["improved"], tally["regressed"]])
     return counts
 
 
 def _change(row: dict, place: int | None) -> list:
     """Return [place, change, by, the sides' predictions, their scores, the item if it has no place]."""
-    own = None if place is not None else [row["item_id"], row["category"] or "", row["prompt"], row["options"],
+    own = None if place is not None else [row["item_id"], row["category"] or "", row["prompt"], row["choices"],
                                           row["gold"]]  # fmt: skip
     return [
         place,
         row["change"],
-        short(row["by"], 4),
+        short(row["margin_change"], 4),
         row["baseline_prediction"],
         row["candidate_prediction"],
         shorts(row["baseline_scores"], 4),

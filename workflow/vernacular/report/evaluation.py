@@ -61,7 +61,9 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
 
 def _listed(asked: Asked, row: dict, answers: Answers, i: int) -> list:
     """Return [item, outcome, badness, measured, flagged, prediction]: options by index, generated text truncated."""
-    chosen = row["predicted"] if row["predicted"] and row["options"] else (row["prediction"] or "")[:_LISTED]
+    chosen = (
+        row["predicted_indices"] if row["predicted_indices"] and row["choices"] else (row["prediction"] or "")[:_LISTED]
+    )
     return [
         asked.position[row["item_id"]],
         answers.outcomes[i],
@@ -74,7 +76,7 @@ def _listed(asked: Asked, row: dict, answers: Answers, i: int) -> list:
 
 def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: Path, evaluation: str) -> None:
     answered, tokens, sent = _answered(folder, evaluation, asked)
-    names = list(dict.fromkeys(key for row in rows for key in row["values"]))
+    names = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
     blocks: dict[int, list] = {}
     for row in rows:
         position, item = asked.position[row["item_id"]], row["item_id"]
@@ -82,9 +84,9 @@ def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: 
             [
                 position,
                 shorts(row["option_scores"]),
-                shorts([row["values"].get(key) for key in names]),
-                row["flag"],
-                row["prediction"] if row["options"] else None,
+                shorts([row["metrics"].get(key) for key in names]),
+                row["flags"],
+                row["prediction"] if row["choices"] else None,
                 answered.get(item),
                 tokens.get(item, []),
                 sent.get(item),
@@ -104,12 +106,12 @@ def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, 
     """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
     path = folder / "generations" / f"{evaluation}.parquet"
     if path.exists():
-        columns = ["item_id", "raw", "answer", "finish_reason", "n_tokens", "rendered"]
+        columns = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
         rows = rows_of(artifacts.read(path, GENERATIONS).select(columns))
         written = {
             row["item_id"]: [
-                row["answer"],
-                None if row["raw"] == row["answer"] else row["raw"],
+                row["output"],
+                None if row["raw_output"] == row["output"] else row["raw_output"],
                 row["finish_reason"],
                 row["n_tokens"],
             ]

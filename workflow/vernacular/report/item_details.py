@@ -42,24 +42,24 @@ def judged(rows: list[dict]) -> Answers:
         higher,
         measured,
         _badness(outcomes, measured, higher),
-        [row["flag"] is not None for row in rows],
+        [row["flags"] is not None for row in rows],
     )
 
 
 def margin(row: dict) -> float | None:
     """Return the best correct option's score minus the best incorrect one's; None if one is missing or infinite.
 
-    >>> margin({"option_scores": [-3.0, -1.0, None], "options": ["a", "b", "c"], "gold": [0]})
+    >>> margin({"option_scores": [-3.0, -1.0, None], "choices": ["a", "b", "c"], "gold": [0]})
     -2.0
     """
-    found = choice.margin(row["option_scores"] or [], choice.correct_options(row["options"], row["gold"]))
+    found = choice.margin(row["option_scores"] or [], choice.correct_options(row["choices"], row["gold"]))
     return found if is_finite(found) else None
 
 
 def _outcome(row: dict) -> int:
     if row["correct"] is not None:
         return RIGHT if row["correct"] else TIE if row["tie"] else WRONG
-    label = row["values"].get("label")
+    label = row["metrics"].get("label")
     if label is not None:
         return ACCEPTABLE if label else UNACCEPTABLE
     return UNJUDGED
@@ -71,7 +71,7 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
         return MARGIN, True, margins
     # sentences differ in length: prefer the value per token
     for name, higher in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
-        values = [row["values"].get(name) for row in rows]
+        values = [row["metrics"].get(name) for row in rows]
         if any(map(is_finite, values)):
             return name, higher, [value if is_finite(value) else None for value in values]
     return None, True, [None] * len(rows)
@@ -88,7 +88,7 @@ def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[floa
 
 
 COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role", "prefix", "text", "span_start",
-                                                              "span_end", "turns", "kind")]  # fmt: skip
+                                                              "span_end", "messages", "kind")]  # fmt: skip
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Asked:
             item = row["item_id"]
             if item not in self.position:
                 self.position[item] = len(self.items)
-                head = [item, row["category"] or "", row["prompt"], row["options"], row["gold"]]
+                head = [item, row["category"] or "", row["prompt"], row["choices"], row["gold"]]
                 self.items.append([*head, *self._as_sent(item, row["prompt"])])
 
     def own_text(self, item: str) -> str | None:
@@ -149,7 +149,7 @@ class Asked:
         first = (drawn or asked)[0]
         end = None if first["span_start"] is None else first["span_start"] - len(first["prefix"])
         sent = first["text"] if end is None else first["text"][: max(end, 0)]
-        message = first["turns"][-1]["content"] if first["turns"] else None
+        message = first["messages"][-1]["content"] if first["messages"] else None
         return [
             None if sent == prompt or (not sent and drawn) else sent,
             self._prefix(first["prefix"]),

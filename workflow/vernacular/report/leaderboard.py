@@ -89,8 +89,8 @@ def cells(rows: list[dict], numbers: Numbers) -> list[list]:
             numbers.metric(row),
             *(short(row[name]) for name in ("value", "ci_low", "ci_high")),
             *(None if pd.isna(row[name]) else int(row[name]) for name in ("n", "n_flagged", "n_ties")),
-            short(row["chance"]),
-            short(row["majority"]),
+            short(row["chance_level"]),
+            short(row["majority_baseline"]),
         ]
         for row in rows
     ]
@@ -109,7 +109,7 @@ def by_category(rows: list[dict], numbers: Numbers) -> dict:
             categories.number(row["category"]),
             *(short(row[name], 4) for name in ("value", "ci_low", "ci_high")),
             int(row["n"]),
-            short(row["chance"]),
+            short(row["chance_level"]),
         ]
         for row in rows
         if not pd.isna(row["headline"]) and row["headline"]
@@ -133,7 +133,7 @@ def speaking(found: list[list], facts: list[dict]) -> int | None:
     return next((m for m in headline if m in with_chance), headline[0] if headline else None)
 
 
-def places(standings: pa.Table, numbers: Numbers) -> list[list]:
+def places(rankings: pa.Table, numbers: Numbers) -> list[list]:
     """Return [model, evaluation, metric, mark, place]; mark is BEST, SHARED (not significantly different) or 0."""
     return [
         [
@@ -141,10 +141,10 @@ def places(standings: pa.Table, numbers: Numbers) -> list[list]:
             numbers.evaluations.get(row["evaluation"]),
             numbers.metrics.get((row["protocol"], row["metric"])),
             # equal best values are all BEST, whichever of them is listed as the best
-            (BEST if row["difference"] == 0 else SHARED) if row["shares_best"] else 0,
-            row["place"],
+            (BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
+            row["rank"],
         ]
-        for row in standings.to_pylist()
+        for row in rankings.to_pylist()
         if numbers.evaluations.get(row["evaluation"]) is not None
     ]
 
@@ -159,7 +159,7 @@ def overall(table: pa.Table, numbers: Numbers) -> list[list]:
             row["rank"],
             short(row["win_rate"]),
             row["n_evaluations"],
-            row["left_out"],
+            row["n_excluded"],
         ]
         for row in table.to_pylist()
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from vernacular import __version__
-from vernacular.comparison.schema import COMPARISONS, OVERALL, STANDINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, writing
 from vernacular.core.paths import WORKFLOW
@@ -30,7 +30,8 @@ from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
 _LONG = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
-         "n_flagged", "n_ties", "chance", "majority", "unit", "headline", "higher_is_better", "signature"]  # fmt: skip
+         "n_flagged", "n_ties", "chance_level", "majority_baseline", "unit", "headline", "higher_is_better",
+         "signature"]  # fmt: skip
 
 
 def build(
@@ -48,7 +49,7 @@ def build(
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
     Args:
-        results: directory with `summary/`, `requests/` and a directory per model; comparisons, standings and overall
+        results: directory with `summary/`, `requests/` and a directory per model; comparisons, rankings and overall
             may be missing in `summary/`.
         records: the models' records.
         changes: (baseline, candidate) -> its CHANGES file.
@@ -89,7 +90,7 @@ def build(
             )
             index["cells"] += [[number, *cell] for cell in task["cells"] if numbers.facts[cell[1]]["headline"]]
         index["missing"] = leaderboard.missing(notes, numbers)
-        index["places"] = leaderboard.places(_optional(results, "standings", STANDINGS), numbers)
+        index["places"] = leaderboard.places(_optional(results, "rankings", RANKINGS), numbers)
         index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
         index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
         # names: first those given as arguments, then those that only occur in a note or a comparison

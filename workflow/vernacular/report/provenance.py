@@ -33,7 +33,7 @@ def data_set(facts: dict | None) -> dict | None:
         "split": source.get("split"),
         "revision": source.get("revision"),
         "sha256": source.get("sha256"),
-        "licence": source.get("licence"),
+        "license": source.get("license"),
         "citation": facts.get("citation"),
         "read": rows["read"],
         "items": rows["taken"],
@@ -68,7 +68,7 @@ def run(model: int, evaluation: int, facts: dict) -> dict:
         "generated": counters.get("tokens_generated"),
         "seconds": counters.get("seconds"),
         "flags": [[flag, count] for flag, count in facts.get("flags", {}).items()],
-        "unasked": len(facts.get("unasked", {})),
+        "skipped": len(facts.get("skipped", {})),
     }
 
 

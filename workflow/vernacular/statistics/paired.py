@@ -117,13 +117,13 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     return value - reach, value + reach, float(2 * stdtr(n_clusters - 1, -abs(value) / se)), se
 
 
-def smallest_difference(se: float, n_clusters: int) -> float:
+def minimum_detectable_difference(se: float, n_clusters: int) -> float:
     """Return the minimum detectable difference at a power of 0.8, at 0.05 without Holm; NaN if unknown.
 
     (t(0.975) + t(0.8)) standard errors (Miller 2024, arXiv 2411.00640, with Student's t for few clusters), assuming the
     observed spread of the differences. If no item differs, the spread is unknown.
 
-    >>> round(float(smallest_difference(0.02, 10_000)), 4)
+    >>> round(float(minimum_detectable_difference(0.02, 10_000)), 4)
     0.056
     """
     if n_clusters < 2 or not se > 0:

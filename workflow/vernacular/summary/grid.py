@@ -1,6 +1,6 @@
 """Worksheet grid: runs down, columns across, as positions in the long table; and the marks of the best values.
 
-Values are marked by one of two rules. Where paired standings compare the runs of a column on the same items, the tests
+Values are marked by one of two rules. Where paired rankings compare the runs of a column on the same items, the tests
 decide. Elsewhere no test is needed: the best is the highest value (the lowest if lower is better), and a value whose
 own 95 % interval includes the best value counts as not significantly different. By this rule, fewer values share the
 best than with overlapping intervals.
@@ -42,9 +42,9 @@ def standing(values, low, high, higher_is_better: bool | None) -> np.ndarray:
     return marks
 
 
-def by_key(standings: list[dict] | None) -> dict[Key, dict]:
-    """Index STANDINGS rows by model, evaluation and metric."""
-    return {(row["model"], row["evaluation"], row["metric"]): row for row in standings or []}
+def by_key(rankings: list[dict] | None) -> dict[Key, dict]:
+    """Index RANKINGS rows by model, evaluation and metric."""
+    return {(row["model"], row["evaluation"], row["metric"]): row for row in rankings or []}
 
 
 def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, dict]) -> tuple[np.ndarray, np.ndarray]:
@@ -52,11 +52,11 @@ def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, d
 
     `keys` identifies each value (None: no value); `paired` (R,) is True where the mark comes from `places`. A test
     applies only against the best of the entire column: runs with other settings (shots, seed, style) were not compared
-    with it, and standings with another best refer to other values.
+    with it, and rankings with another best refer to other values.
 
     >>> places = by_key([
-    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "shares_best": True},
-    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "shares_best": False},
+    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": True},
+    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": False},
     ... ])
     >>> marks, paired = judge([("a", "e", "m"), ("b", "e", "m")], [0.7, 0.69], np.array([BEST, SHARED]), places)
     >>> marks.tolist(), paired.tolist()
@@ -72,7 +72,7 @@ def judge(keys: list[Key | None], values, marks: np.ndarray, places: dict[Key, d
             continue
         paired[run] = True
         if marks[run] != BEST:
-            marks[run] = SHARED if place["shares_best"] else NONE
+            marks[run] = SHARED if place["in_best_group"] else NONE
     return marks, paired
 
 

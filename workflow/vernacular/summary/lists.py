@@ -48,7 +48,7 @@ def in_words(row: dict) -> str:
     elif _number(row["p_value"]) is None:
         text = f"Not tested: {change(difference, unit)}."
     else:
-        least = _number(row["smallest_difference"])
+        least = _number(row["minimum_detectable_difference"])
         items = counted(row["n"], "item")
         detectable = f"; minimum detectable difference with {items}: {_size(least, unit)}" if least is not None else ""
         text = f"No significant difference ({change(difference, unit)}){detectable}."
@@ -99,17 +99,17 @@ _COMPARISONS = [
     _Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     _Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
     _Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
-    _Column("tests", "family", 7, "number of comparisons in the Holm correction", "0"),
+    _Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
     _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     _Column("items", "n", 8, "items with a value for both models", "0"),
-    _Column("only candidate correct", "only_candidate", 10, form="0"),
-    _Column("only baseline correct", "only_baseline", 10, form="0"),
-    _Column("both correct", "both_right", 8, form="0"),
-    _Column("both incorrect", "both_wrong", 8, form="0"),
+    _Column("only candidate correct", "candidate_only_correct", 10, form="0"),
+    _Column("only baseline correct", "baseline_only_correct", 10, form="0"),
+    _Column("both correct", "both_correct", 8, form="0"),
+    _Column("both incorrect", "both_incorrect", 8, form="0"),
     _Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
     _Column(
         "minimum detectable difference",
-        "smallest_difference",
+        "minimum_detectable_difference",
         12,
         "detectable with this number of items at a power of 0.8",
         "unit",
@@ -139,7 +139,7 @@ _OVERALL = [
         "0.0%",
     ),
     _Column("evaluations", "n_evaluations", 12, "number of evaluations in the mean", "0"),
-    _Column("excluded", "left_out", 10, "evaluations not available for every model, or without a chance level", "0"),
+    _Column("excluded", "n_excluded", 10, "evaluations not available for every model, or without a chance level", "0"),
 ]
 
 

@@ -13,7 +13,7 @@ from vernacular.summary.sheet import LEGEND
 _DERIVED = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
     "datasets": ["task", "language", "dataset_revision"],
-    "metrics": ["metric", "unit", "higher_is_better", "family", "signature"],
+    "metrics": ["metric", "unit", "higher_is_better", "metric_group", "signature"],
 }
 
 
@@ -96,7 +96,7 @@ _NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 def notes_of(told: dict) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
-    kind: "unavailable" (a dataset, model or encoder), "not applicable", "left out" and "repaired" (rows of the
+    kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "not asked" (items that were skipped), "flagged" (outputs),
     "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
     once).
@@ -113,14 +113,14 @@ def notes_of(told: dict) -> list[dict]:
         for metric, reason in facts.get("without", {}).items():
             note(evaluation, "unavailable", f"{metric} not computed: {reason}")
         dataset = facts.get("dataset", {})
-        for key, kind in (("dropped", "left out"), ("repaired", "repaired")):
+        for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
             for reason, count in dataset.get("rows", {}).get(key, {}).items():
                 note(evaluation, kind, reason, count)
         for warning in dataset.get("warnings", []):
             note(evaluation, "rows", warning)
-        unasked = list(facts.get("unasked", {}).values())
-        for reason in dict.fromkeys(unasked):
-            note(evaluation, "not asked", reason, unasked.count(reason))
+        skipped = list(facts.get("skipped", {}).values())
+        for reason in dict.fromkeys(skipped):
+            note(evaluation, "not asked", reason, skipped.count(reason))
         for flag, count in facts.get("flags", {}).items():
             note(evaluation, "flagged", flag, count)
         for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
@@ -179,7 +179,7 @@ def data_sets_of(told: dict) -> list[dict]:
                 "split": source.get("split"),
                 "revision": source.get("revision"),
                 "sha256": source["sha256"],
-                "licence": source.get("licence"),
+                "license": source.get("license"),
                 "citation": dataset.get("citation"),
                 "rows read": rows["read"],
                 "items": rows["taken"],

@@ -18,7 +18,7 @@ from vernacular.summary.grid import RUN, Grid
 _FROZEN = RUN.index("shots") + 1  # run columns that stay in view
 _FONTS = {grid.BEST: looks.BOLD_GREEN, grid.SHARED: looks.GREEN}
 _GREY_FONTS = {grid.BEST: looks.BOLD_GREY}
-_FLOATS = ("value", "ci_low", "ci_high", "chance", "majority", "n", "n_flagged", "n_ties")
+_FLOATS = ("value", "ci_low", "ci_high", "chance_level", "majority_baseline", "n", "n_flagged", "n_ties")
 
 
 def write_grid(
@@ -35,7 +35,7 @@ def write_grid(
     Args:
         levels: header rows above the metric: ["label"] on a sheet of one language, ["language", "label"] otherwise
         comments: whether each value has a comment with its interval and counts
-        places: standings by key, {} if no models were compared
+        places: rankings by key, {} if no models were compared
     """
     first = len(levels) + 2  # the row of the first run
     numbers = {name: layout.take(long[name]) for name in _FLOATS}
@@ -51,8 +51,8 @@ def write_grid(
         names = [keys[cell] for cell in at]
         standing, paired = grid.judge(names, column["value"], by_interval, places)
         rules.append(_rule(standing, paired, column["value"]))
-        at_chance = grid.near_chance(column["ci_low"], column["ci_high"], column["chance"])
-        at_chance |= grid.near_chance(column["ci_low"], column["ci_high"], column["majority"])
+        at_chance = grid.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
+        at_chance |= grid.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
         marked = bool(standing.any())
         border, letter = looks.GROUP_START if starts[position] else None, len(RUN) + position + 1
         for run in range(len(layout.runs)):
@@ -70,7 +70,7 @@ def write_grid(
                 place = places[names[run]] if paired[run] else None
                 cell.comment = looks.comment(describe(here, unit, place))
         span = f"{get_column_letter(letter)}{first}:{get_column_letter(letter)}{first - 1 + len(layout.runs)}"
-        add_scale(sheet, span, column["value"], unit, column["chance"], better)
+        add_scale(sheet, span, column["value"], unit, column["chance_level"], better)
     write_runs(sheet, layout, first)
     write_headers(sheet, long, layout, levels, rules)
     last = get_column_letter(len(RUN) + len(layout.columns))
@@ -86,7 +86,11 @@ def describe(here: dict[str, float], unit, place: dict | None = None) -> str:
     lines = []
     if math.isfinite(here["ci_low"]) and math.isfinite(here["ci_high"]):
         lines.append(f"95 % interval {looks.shown(here['ci_low'], unit)} to {looks.shown(here['ci_high'], unit)}")
-    levels = [f"{name} {looks.shown(here[name], unit)}" for name in ("chance", "majority") if math.isfinite(here[name])]
+    levels = [
+        f"{name.replace('_', ' ')} {looks.shown(here[name], unit)}"
+        for name in ("chance_level", "majority_baseline")
+        if math.isfinite(here[name])
+    ]
     lines += [", ".join(levels)] if levels else []
     named = {"n": "items", "n_flagged": "flagged", "n_ties": "ties"}
     lines.append(", ".join(f"{name} {here[key]:.0f}" for key, name in named.items() if here[key] > 0 or key == "n"))
@@ -152,7 +156,7 @@ def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: li
     for level in range(1, last):
         sheet.merge_cells(start_row=level, end_row=level, start_column=1, end_column=len(RUN))
     sheet.cell(1, 1).comment = comment("\n".join(LEGEND), lines=20)
-    names = ("metric", "unit", "higher_is_better", "signature", "chance", "majority")
+    names = ("metric", "unit", "higher_is_better", "signature", "chance_level", "majority_baseline")
     facts = {name: long[name].astype(object).to_numpy() for name in names}
     headings = {key: layout.columns[key].tolist() for key in levels}
     for position, rule in enumerate(rules):
@@ -191,10 +195,10 @@ def _merge_runs_of_equals(sheet: Worksheet, layout: Grid, keys: list[str], level
 
 def _baselines(here: dict, unit) -> list[str]:
     found = []
-    for name in ("chance", "majority"):
+    for name in ("chance_level", "majority_baseline"):
         levels = sorted({shown(level, unit) for level in set(here[name]) if not pd.isna(level)})
         if levels:
-            found.append(f"{name}: {', '.join(levels)}")
+            found.append(f"{name.replace('_', ' ')}: {', '.join(levels)}")
     return found
 
 
@@ -202,7 +206,7 @@ _WORSE, _BETTER = "FFFFFF", "9ECAE1"
 
 
 def add_scale(sheet: Worksheet, cells: str, values, unit, chance, higher_is_better: bool | None) -> None:
-    """Add a color scale to `cells` (like "G3:G9") that hold `values`; values and `chance` are (R,), NaN if missing.
+    """Add a color scale to `cells` (like "G3:G9") that hold `values`; values and chance are (R,), NaN if missing.
 
     A share for which higher is better is scaled from chance (0 without a chance level) to 1, so that equal colors mean
     equal values in every column. Other values have no natural bounds and are scaled from the column's minimum to its

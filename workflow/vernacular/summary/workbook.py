@@ -20,17 +20,17 @@ from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
 
-def write_similarity(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
+def write_similarity(path, long: pd.DataFrame, provenance: dict, *, rankings: list[dict] | None = None) -> Path:
     """Write `similarity_summary.xlsx`: metrics of generated outputs; `long` is the table of `grid.collect`.
 
-    `standings` (STANDINGS rows) determine which values share the best where they cover the cell; intervals elsewhere.
+    `rankings` (RANKINGS rows) determine which values share the best where they cover the cell; intervals elsewhere.
     """
-    return _write(path, "Similarity", long[long["family"] == "similarity"], provenance, standings, {})
+    return _write(path, "Similarity", long[long["metric_group"] == "similarity"], provenance, rankings, {})
 
 
-def write_surprisal(path, long: pd.DataFrame, provenance: dict, *, standings: list[dict] | None = None) -> Path:
+def write_surprisal(path, long: pd.DataFrame, provenance: dict, *, rankings: list[dict] | None = None) -> Path:
     """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `write_similarity`."""
-    return _write(path, "Surprisal", long[long["family"] == "surprisal"], provenance, standings, {})
+    return _write(path, "Surprisal", long[long["metric_group"] == "surprisal"], provenance, rankings, {})
 
 
 def write_leaderboard(
@@ -38,11 +38,11 @@ def write_leaderboard(
     long: pd.DataFrame,
     provenance: dict,
     *,
-    standings: list[dict] | None = None,
+    rankings: list[dict] | None = None,
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
 ) -> Path:
-    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `standings` as in `write_similarity`.
+    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `rankings` as in `write_similarity`.
 
     `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet.
     """
@@ -51,7 +51,7 @@ def write_leaderboard(
         extra["overall"] = lambda sheet: write_across(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
-    return _write(path, "Leaderboard", headline(long), provenance, standings, extra)
+    return _write(path, "Leaderboard", headline(long), provenance, rankings, extra)
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
@@ -60,10 +60,10 @@ def headline(long: pd.DataFrame) -> pd.DataFrame:
     return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
 
 
-def _write(path, title: str, long: pd.DataFrame, provenance: dict, standings: list[dict] | None, extra: dict) -> Path:
+def _write(path, title: str, long: pd.DataFrame, provenance: dict, rankings: list[dict] | None, extra: dict) -> Path:
     """Write a workbook; `extra`: name of a sheet between the overview and the languages -> function that fills it."""
     whole = long[long["category"].fillna("") == ""].reset_index(drop=True)
-    places = by_key(standings)
+    places = by_key(rankings)
     book = Workbook()
     book.properties.title = f"{title} summary"
     book.properties.creator = "Vernacular"

@@ -30,7 +30,7 @@ class Reference:
     shots: int
     rows: pa.Table  # TASK_RESULTS of any model of this workflow
     items: list[Item]  # rows per ITEMS
-    demonstrations: list[str] | None = None  # IDs of the few-shot examples; None: unknown
+    few_shot_examples: list[str] | None = None  # IDs of the few-shot examples; None: unknown
 
 
 def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
@@ -92,7 +92,7 @@ def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa
     told = f"{display_path(file)}: {same} of {len(theirs)} items match {evaluation}"
     if same / possible < LEAST:
         return {}, [f"{told}: fewer than {LEAST:.0%}; not used. The data or the prompts may differ."]
-    solved = [note.get("demonstrations"), references[evaluation].demonstrations]
+    solved = [note.get("few_shot_examples"), references[evaluation].few_shot_examples]
     if None not in solved and solved[0] != solved[1]:
         told += "; different few-shot examples"
     return {evaluation: table}, [told]
@@ -106,7 +106,7 @@ def _edited(table: pa.Table) -> bool:
 
 
 def _keys(table: pa.Table) -> dict[str, tuple]:
-    columns = (table.column(name).to_pylist() for name in ("item_id", "prompt", "options", "gold"))
+    columns = (table.column(name).to_pylist() for name in ("item_id", "prompt", "choices", "gold"))
     return {item_id: (prompt, options, gold) for item_id, prompt, options, gold in zip(*columns, strict=True)}
 
 
@@ -199,11 +199,11 @@ def _told(file: Path, evaluation: str, matched: Matched) -> str:
 
 
 def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
-    by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["values"]).to_pylist()}
+    by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["metrics"]).to_pylist()}
     rows, counts = [], Counter()
     for item_id, answer in matched.answers.items():
         row, otherwise = row_of(by_id[item_id], answer, reference.protocol)
-        counts["unread"] += row["flag"] is not None
+        counts["unread"] += row["flags"] is not None
         counts["otherwise"] += otherwise
         rows.append(row)
     said = f"; {counts['unread']} unreadable" if counts["unread"] else ""

@@ -24,9 +24,15 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
     `ours` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of the
     options, has no values and a flag.
     """
-    row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "options", "gold")}
-    row |= {"option_scores": None, "prediction": answer.prediction, "predicted": None, "correct": None, "tie": None}
-    row |= {"values": {}, "flag": None}
+    row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
+    row |= {
+        "option_scores": None,
+        "prediction": answer.prediction,
+        "predicted_indices": None,
+        "correct": None,
+        "tie": None,
+    }
+    row |= {"metrics": {}, "flags": None}
     external = PROTOCOLS[protocol].external
     if external == "word":
         _of_a_word(row, answer)
@@ -34,55 +40,55 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
         _of_a_text(row, answer)
     else:
         _of_options(row, answer, protocol)
-    if not row["values"] and row["flag"] is None:
-        row["flag"] = "error: no output that can be classified"
-    judged = row["values"].get("exact_match" if external == "text" else "accuracy")
+    if not row["metrics"] and row["flags"] is None:
+        row["flags"] = "error: no output that can be classified"
+    judged = row["metrics"].get("exact_match" if external == "text" else "accuracy")
     return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
 
 
 def _of_a_word(row: dict, answer: Answer) -> None:
     if answer.scores is None or len(answer.scores) != 1 or not math.isfinite(answer.scores[0]):
-        row["flag"] = "error: no log-likelihood of the word"
+        row["flags"] = "error: no log-likelihood of the word"
         return
-    row["values"] = {"surprisal": -answer.scores[0], "coverage": 1.0}
+    row["metrics"] = {"surprisal": -answer.scores[0], "coverage": 1.0}
     if answer.greedy is not None:
-        row["values"]["greedy"] = float(answer.greedy)
+        row["metrics"]["greedy"] = float(answer.greedy)
 
 
 def _of_a_text(row: dict, answer: Answer) -> None:
     """Set the text metrics. Similarities to the options are unknown, and so is the choice derived from them."""
-    references = [row["options"][i] for i in correct_options(row["options"], row["gold"])]
+    references = [row["choices"][i] for i in correct_options(row["choices"], row["gold"])]
     if answer.prediction is None or not references:
         if answer.correct is not None:
-            row["values"] = {"exact_match": float(answer.correct)}
+            row["metrics"] = {"exact_match": float(answer.correct)}
         return
-    row["values"] = textual(answer.prediction, references)
+    row["metrics"] = textual(answer.prediction, references)
 
 
 def _of_options(row: dict, answer: Answer, protocol: str) -> None:
-    right = correct_options(row["options"], row["gold"])
+    right = correct_options(row["choices"], row["gold"])
     if answer.scores is not None:
-        scores = _in_our_order(row["options"], answer)
+        scores = _in_our_order(row["choices"], answer)
         if scores is None:
-            row["flag"] = "error: options differ from those of the item"
+            row["flags"] = "error: options differ from those of the item"
             return
         choice = choose(scores, right)
         row["option_scores"] = scores
-        row["values"] = choice.outcome()
+        row["metrics"] = choice.outcome()
         if PROTOCOLS[protocol].by_length:
             for unit in ("char", "byte"):
-                row["values"] |= choose(per_length(scores, row["options"], unit), right).outcome(f"accuracy_{unit}")
+                row["metrics"] |= choose(per_length(scores, row["choices"], unit), right).outcome(f"accuracy_{unit}")
     else:
         choice = _named(row, answer, protocol, right)
-        row["values"] = choice.outcome()
+        row["metrics"] = choice.outcome()
         if answer.correct is not None:
-            row["values"] = {"accuracy": float(answer.correct)}
+            row["metrics"] = {"accuracy": float(answer.correct)}
         elif answer.prediction is not None and not choice.predicted:
-            row["flag"] = "error: the prediction is not one of the options"
-    row |= {"predicted": choice.predicted or None, "tie": choice.tie}
-    row["correct"] = None if "accuracy" not in row["values"] else bool(row["values"]["accuracy"])
+            row["flags"] = "error: the prediction is not one of the options"
+    row |= {"predicted_indices": choice.predicted or None, "tie": choice.tie}
+    row["correct"] = None if "accuracy" not in row["metrics"] else bool(row["metrics"]["accuracy"])
     if row["prediction"] is None and choice.predicted:
-        names = ascii_uppercase if PROTOCOLS[protocol].letters else row["options"]
+        names = ascii_uppercase if PROTOCOLS[protocol].letters else row["choices"]
         row["prediction"] = " | ".join(names[i] for i in choice.predicted)
 
 
@@ -90,18 +96,18 @@ def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice
     """Return the option that a prediction names by its text or, for protocols that show letters, by its letter."""
     said = answer.prediction or ""
     for fold in (as_written, normalised):
-        chosen = [i for i, option in enumerate(row["options"]) if fold(option) and fold(option) == fold(said)]
-        if chosen and len({as_written(row["options"][i]) for i in chosen}) == 1:
-            return choose([float(i == chosen[0]) for i in range(len(row["options"]))], right)
+        chosen = [i for i, option in enumerate(row["choices"]) if fold(option) and fold(option) == fold(said)]
+        if chosen and len({as_written(row["choices"][i]) for i in chosen}) == 1:
+            return choose([float(i == chosen[0]) for i in range(len(row["choices"]))], right)
     letter = said.strip().rstrip(".)").upper()
-    if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(row["options"])]:
+    if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(row["choices"])]:
         place = ascii_uppercase.index(letter)
-        return choose([float(i == place) for i in range(len(row["options"]))], right)
+        return choose([float(i == place) for i in range(len(row["choices"]))], right)
     return Choice([], None)
 
 
 def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
-    """Return the scores in the order of `options`; None if one is missing or the assignment is ambiguous."""
+    """Return the scores in the order of `choices`; None if one is missing or the assignment is ambiguous."""
     if len(answer.scores) != len(options):
         return None
     for fold in (as_written, normalised):

@@ -3,7 +3,7 @@
 User files are CSV, TSV or JSONL with one item per line:
 
 * the item: `item_id` as in this workflow's results, or its text in any of `prompt`, `context`, `question`, `sentence`,
-  `text`, with its `options` (a list, or separated by `|`) if it has any;
+  `text`, with its `choices` (a list, or separated by `|`) if it has any;
 * the output: `prediction` (the option's text, its letter for the protocol letters, or the generated text), `correct` (1
   or 0, true or false), or both; with both, `correct` counts;
 * `evaluation`, if one file holds several.
@@ -44,7 +44,7 @@ def answers_in(path: Path) -> dict[str | None, list[Answer]]:
     found: dict[str | None, list[Answer]] = {}
     for where, row in rows_in(path):
         _check_columns(where, row)
-        texts = [as_text(row[name]) for name in TEXTS if name in row] + _options(row.get("options"))
+        texts = [as_text(row[name]) for name in TEXTS if name in row] + _options(row.get("choices"))
         answer = Answer(
             where,
             tuple(text for text in texts if text.strip()),

@@ -92,7 +92,7 @@ def _items(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
             extra |= {"continuation": worded.continuation, "prefix": worded.prefix}
         extra |= {"targets": json.dumps(worded.targets, ensure_ascii=False)} if worded.targets else {}
         content = {"context": worded.query, "question": "", "choices": worded.choices, "gold": worded.gold}
-        items.append(_item(number, content | {"target": worded.target}, extra, demonstration=False))
+        items.append(_item(number, content | {"target": worded.target}, extra, few_shot=False))
     items, counts = _unique(items, dropped, repaired)
     return items, counts | {"first_dropped": first_dropped}
 
@@ -106,7 +106,7 @@ def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]
             extra["cannot"], text = str(text), ""
             repaired[f"few-shot example cannot be rendered: {extra['cannot']}"] += 1
         content = {"context": text, "question": "", "choices": [], "gold": [], "target": None}
-        items.append(_item(number, content, extra, demonstration=True))
+        items.append(_item(number, content, extra, few_shot=True))
     return _unique(items, Counter(), repaired)
 
 
@@ -131,12 +131,12 @@ def _limits(settings: dict):
     return templates.limits()
 
 
-def _item(number: int, content: dict, extra: dict, *, demonstration: bool) -> dict:
+def _item(number: int, content: dict, extra: dict, *, few_shot: bool) -> dict:
     content = sound(content)
     extra = {name: text for name, text in sound(extra).items() if text}
     return {
-        "item_id": f"{'shot/' if demonstration else ''}{extra['row'][:12]}{_hash([content, extra])[:4]}",
-        "demonstration": demonstration,
+        "item_id": f"{'shot/' if few_shot else ''}{extra['row'][:12]}{_hash([content, extra])[:4]}",
+        "few_shot": few_shot,
         **content,
         "cluster_id": None,
         "category": None,

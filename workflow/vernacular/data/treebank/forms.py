@@ -1,7 +1,7 @@
 """Word forms by lemma, part of speech and features: forms attested in treebanks, and UniMorph inflection tables.
 
-A UniMorph file has one line per form: lemma TAB form TAB tags. `workflow/patterns/unimorph/tags.yaml` maps tags to UD
-features.
+A UniMorph file has one line per form: lemma TAB form TAB tags. `workflow/treebank_patterns/unimorph/tags.yaml`
+maps tags to UD features.
 """
 
 from collections import Counter

@@ -9,7 +9,7 @@ from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 
 _SCHEMA = WORKFLOW / "schemas" / "pattern.schema.yaml"
-READY = WORKFLOW / "patterns"
+READY = WORKFLOW / "treebank_patterns"
 TAGS = READY / "unimorph" / "tags.yaml"  # UniMorph tags -> UD features
 
 
@@ -118,7 +118,7 @@ _COMMON = {
 }
 _ID = ["pattern", "sentence_id", "match_id"]
 
-# prompt -> default `columns` of a task file
+# item_type -> default `columns` of a task file
 COLUMNS = {
     "target_word": {
         "id": _ID, "context": "masked_text", "good": "form_grammatical", "bad": "form_ungrammatical*", **_COMMON,
@@ -128,7 +128,7 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def resolve(source: dict, folder, prompt: str, where: str) -> dict:
+def resolve(source: dict, folder, item_type: str, where: str) -> dict:
     """Return a treebank source with its patterns loaded; any other source unchanged.
 
     Errors in patterns are thus reported before anything runs, and the items depend on the patterns' content. `each`
@@ -141,8 +141,8 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
         if odd := [key for key in ("pattern", "forms") if key in source]:
             raise ConfigError(f"{where}: {odd[0]} requires the key treebank in the same source.")
         return source
-    if prompt not in COLUMNS:
-        raise ConfigError(f'{where}: treebanks do not support prompt "{prompt}".{closest("", COLUMNS)}')
+    if item_type not in COLUMNS:
+        raise ConfigError(f'{where}: treebanks do not support item_type "{item_type}".{closest("", COLUMNS)}')
     if "pattern" not in source:
         raise ConfigError(f'{where}: the key "pattern" is missing.{closest("", ready_patterns())}')
     named = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
@@ -153,7 +153,7 @@ def resolve(source: dict, folder, prompt: str, where: str) -> dict:
                 raise ConfigError(f"{where}: each entry of {key} requires either url or file.")
     # the features of forms depend on the table of tags
     tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
-    return {**source, **tags, "pattern": patterns, "each": "sentence" if prompt == "sentence" else "pair"}
+    return {**source, **tags, "pattern": patterns, "each": "sentence" if item_type == "sentence" else "pair"}
 
 
 def local_files(source: dict, folder) -> list[Path]:

@@ -149,9 +149,9 @@ def _take(loaded: LoadedModel, row: _Row, token: int, nan: bool, ends: set[int])
 
 def _outcome(row: _Row) -> dict:
     if row.error:
-        return {"raw": None, "answer": None, "finish_reason": None, "n_tokens": len(row.ids), "error": row.error}
+        return {"raw_output": None, "output": None, "finish_reason": None, "n_tokens": len(row.ids), "error": row.error}
     answer = answer_of(row.raw, row.prompt.stops, after_blank=row.prompt.rendered is not None)
-    found = {"raw": row.raw, "answer": answer, "finish_reason": row.finish_reason, "n_tokens": len(row.ids)}
+    found = {"raw_output": row.raw, "output": answer, "finish_reason": row.finish_reason, "n_tokens": len(row.ids)}
     return {**found, "error": None}
 
 

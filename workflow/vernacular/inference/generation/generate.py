@@ -50,7 +50,11 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     return table, {
         "model": loaded.facts(),
         "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
-        "tokenizer": {"bos": loaded.option("bos", "auto"), "adds_bos": loaded.adds_bos, "truncation": "demonstrations"},
+        "tokenizer": {
+            "bos": loaded.option("bos", "auto"),
+            "adds_bos": loaded.adds_bos,
+            "truncation": "few-shot examples",
+        },
         "counters": vars(run.work)
         | {"requests": requests.num_rows, "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
@@ -123,7 +127,7 @@ class _Run:
         if len(batch) > 1:
             return None
         message = "out of memory in a batch of one prompt"
-        return [{"raw": None, "answer": None, "finish_reason": None, "n_tokens": 0, "error": message}]
+        return [{"raw_output": None, "output": None, "finish_reason": None, "n_tokens": 0, "error": message}]
 
 
 def _name(batch: list[Prompt]) -> str:
@@ -140,11 +144,11 @@ _CPU_PREFILL, _CPU_CACHE = 4096, 2 << 30  # tokens in the first forward; bytes o
 def limits(loaded: LoadedModel) -> dict[str, int]:
     """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
 
-    The record's `batch_tokens`, if set, is the number of prefill tokens. On a GPU the limits depend on its free memory;
-    `cache_tokens` is rounded down to a power of two, so that the next attempt is likely to compute the same plan.
+    The setting `max_batch_tokens`, if not null, is the number of prefill tokens. On a GPU the limits depend on its free
+    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same plan.
     """
     if loaded.device.type != "cuda":
-        prefill = loaded.option("batch_tokens") or _CPU_PREFILL
+        prefill = loaded.option("max_batch_tokens") or _CPU_PREFILL
         cache = _CPU_CACHE // _cache_bytes(loaded)
         return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill), "cache_tokens": max(1, cache)}
     free, _ = torch.cuda.mem_get_info(loaded.device)

@@ -13,7 +13,7 @@ from vernacular.inference.schema import iter_rows
 from vernacular.types import Request, skipped_reason
 
 MARGIN = 4  # tokens in addition to the longest expected output: the model may tokenize it differently
-DEFAULT_NEW_TOKENS = 64  # for requests with neither max_new_tokens nor longest_answer
+DEFAULT_NEW_TOKENS = 64  # for requests with neither max_new_tokens nor longest_target
 GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
 
 
@@ -56,7 +56,7 @@ def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
     """
     room = math.inf if loaded.max_length is None else loaded.max_length
     new = new_tokens(loaded, row)
-    chat = uses_chat(loaded, row["turns"], row["kind"])
+    chat = uses_chat(loaded, row["messages"], row["kind"])
     empty = Prompt(
         request_id=row["request_id"],
         ids=[],
@@ -67,7 +67,7 @@ def prompt_of(loaded: LoadedModel, row: Request) -> Prompt:
     )
 
     def attempt(row: Request) -> tuple[Prompt, bool]:
-        text = render(loaded, row["turns"]) if chat else row["prefix"] + row["text"]
+        text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
         try:
             ids = prompt_ids(loaded, text, templated=chat)
         except CannotAlign as error:
@@ -89,9 +89,9 @@ def new_tokens(loaded: LoadedModel, row: dict) -> int:
     """Return the number of tokens to generate: the request's own, else the longest expected output's plus MARGIN."""
     if row["max_new_tokens"] is not None:
         return row["max_new_tokens"]
-    if row["longest_answer"] is None:
+    if row["longest_target"] is None:
         return DEFAULT_NEW_TOKENS
-    longest = loaded.tokenizer(row["longest_answer"], add_special_tokens=False, verbose=False)["input_ids"]
+    longest = loaded.tokenizer(row["longest_target"], add_special_tokens=False, verbose=False)["input_ids"]
     return len(longest) + MARGIN
 
 
@@ -117,7 +117,7 @@ def continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
 
 
 def stop_at(raw: str, stops: list[str], *, after_blank: bool) -> int | None:
-    """Return the index of the first stop string in `raw`, or None; `after_blank` skips leading whitespace.
+    """Return the index of the first stop string in `raw_output`, or None; `after_blank` skips leading whitespace.
 
     A chat model may begin its turn with an empty line, which must not end the output.
 
@@ -132,7 +132,7 @@ def stop_at(raw: str, stops: list[str], *, after_blank: bool) -> int | None:
 
 
 def answer_of(raw: str, stops: list[str], *, after_blank: bool) -> str:
-    """Return `raw` up to its first stop string, without surrounding whitespace."""
+    """Return `raw_output` up to its first stop string, without surrounding whitespace."""
     return raw[: stop_at(raw, stops, after_blank=after_blank)].strip()
 
 
@@ -145,12 +145,12 @@ def row_of(row: dict, prompts: dict[str, Prompt], found: dict[str, dict]) -> dic
     same = {"request_id": row["request_id"], "item_id": row["item_id"], "role": row["role"]}
     prompt = prompts.get(row["request_id"])
     if prompt is None:
-        return same | {"flag": f"error: {skipped_reason(row['role'])}"}
+        return same | {"flags": f"error: {skipped_reason(row['role'])}"}
     outcome = found.get(row["request_id"], {"error": None})
     flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
     return same | {
-        **{name: outcome.get(name) for name in ("raw", "answer", "finish_reason", "n_tokens")},
+        **{name: outcome.get(name) for name in ("raw_output", "output", "finish_reason", "n_tokens")},
         "n_prompt_tokens": len(prompt.ids) or None,
         "rendered": prompt.rendered,
-        "flag": "; ".join(flag for flag in flags if flag) or None,
+        "flags": "; ".join(flag for flag in flags if flag) or None,
     }

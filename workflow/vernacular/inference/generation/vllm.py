@@ -112,4 +112,4 @@ def _outcome(loaded: LoadedModel, prompt: Prompt, output) -> dict:
     stopped = stop_at(raw, prompt.stops, after_blank=prompt.rendered is not None) is not None
     reason = "stop" if stopped else "length" if output.finish_reason == "length" else "eos"
     answer = answer_of(raw, prompt.stops, after_blank=prompt.rendered is not None)
-    return {"raw": raw, "answer": answer, "finish_reason": reason, "n_tokens": len(ids), "error": None}
+    return {"raw_output": raw, "output": answer, "finish_reason": reason, "n_tokens": len(ids), "error": None}

@@ -181,7 +181,7 @@ def _answer(loaded, question: Question, journal) -> tuple[pa.Table, dict]:
 
         strategy = loaded.option("strategy")
         return score(loaded, question.requests(), journal=journal, strategy=strategy, progress=True)
-    if loaded.option("engine") == "vllm":
+    if loaded.option("generation_engine") == "vllm":
         from vernacular.inference.generation.vllm import generate
     else:
         from vernacular.inference.generation.generate import generate

@@ -19,9 +19,9 @@ from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 from vernacular.types import ModelRecord
 
 _KEY = ["item_id", "role", "request_id"]
-_SIZE = ["text", "max_new_tokens", "longest_answer"]
+_SIZE = ["text", "max_new_tokens", "longest_target"]
 _REPEATED = ("role", "kind", "prefix", "turns.list.element.role", "turns.list.element.content")
-_REPEATED += ("demonstrations.list.element", "stop.list.element", "extras.list.element")
+_REPEATED += ("few_shot_examples.list.element", "stop.list.element", "extras.list.element")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
     Shares may be empty.
 
     >>> one = pa.table({"item_id": ["a", "b"], "prefix": ["", ""], "text": ["x" * 7, "x" * 7],
-    ...                 "max_new_tokens": [None, None], "longest_answer": [None, None]})
+    ...                 "max_new_tokens": [None, None], "longest_target": [None, None]})
     >>> [part["item_id"].to_pylist() for part in cut({"e": one}, 2)["e"]]
     [['a'], ['b']]
     """
@@ -108,7 +108,7 @@ def cut(asked: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
 def _costs(table: pa.Table) -> dict[str, float]:
     """Return the estimated tokens of each item, in table order, without the few-shot prefix, which is computed once."""
     costs: dict[str, float] = {}
-    columns = ["item_id", "text", "max_new_tokens", "longest_answer"]
+    columns = ["item_id", "text", "max_new_tokens", "longest_target"]
     for some in table.select(columns).to_batches(max_chunksize=_AT_A_TIME):
         for item, text, new, longest in zip(*(some[name].to_pylist() for name in columns), strict=True):
             # 1: even an empty request has a cost
@@ -125,7 +125,7 @@ OPTIONS = (
     "max_length",
     "chat",
     "strategy",
-    "engine",
+    "generation_engine",
     "gguf_file",
     "trust_remote_code",
 )
@@ -161,7 +161,7 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
 def further_libraries(record: ModelRecord, kind: Kind) -> list[str]:
     """Return the additional libraries that affect this model's outputs, with their versions."""
     used = {
-        "vllm": record.get("engine") == "vllm" and kind.name == "generations",
+        "vllm": record.get("generation_engine") == "vllm" and kind.name == "generations",
         "peft": bool(record.get("adapter")),
         "bitsandbytes": bool(record.get("quantization")),
     }

@@ -122,8 +122,8 @@ _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay 
 
 
 def token_budget(loaded: LoadedModel) -> int:
-    """Return the tokens per forward, padding included: the record's `batch_tokens`, else by device and free memory."""
-    if wanted := loaded.option("batch_tokens"):
+    """Return the tokens per forward, padding included: the setting `max_batch_tokens`, else by device and memory."""
+    if wanted := loaded.option("max_batch_tokens"):
         return int(wanted)
     if loaded.device.type != "cuda":
         return _CPU_TOKENS

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from jinja2 import TemplateError
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, counted, first_line
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.types import Request
@@ -24,7 +24,7 @@ _REFUSALS = (TemplateError, ValueError, TypeError, LookupError, AttributeError, 
 _REFUSALS += (MemoryError,)
 
 
-def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
+def uses_chat(loaded: LoadedModel, messages: list[dict] | None, kind: str) -> bool:
     """Return whether the chat template is applied to a request; kind: "generate" or "score".
 
     With "auto", it is applied to generate requests if the tokenizer has one. Log-probabilities are those of plain text
@@ -37,17 +37,17 @@ def uses_chat(loaded: LoadedModel, turns: list[dict] | None, kind: str) -> bool:
         raise ModelError(
             f"model {loaded.record['name']}: chat is true, but its tokenizer has no chat template. Set chat: auto."
         )
-    return bool(turns) and (has_template and kind == "generate" if wanted == "auto" else bool(wanted))
+    return bool(messages) and (has_template and kind == "generate" if wanted == "auto" else bool(wanted))
 
 
-def render(loaded: LoadedModel, turns: list[dict]) -> str:
+def render(loaded: LoadedModel, messages: list[dict]) -> str:
     """Render chat turns as text, up to the beginning of the model's turn and without a date.
 
     The text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or
     takes more than `_SECONDS`.
     """
     name = loaded.record["name"]
-    messages = [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+    messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
     try:
         template = loaded.tokenizer.get_chat_template()
         if "strftime_now" in template:
@@ -62,12 +62,12 @@ def render(loaded: LoadedModel, turns: list[dict]) -> str:
         raise ModelError(f"model {name}: its chat template failed: {first_line(error)}") from error
 
 
-def render_continuation(loaded: LoadedModel, turns: list[dict], continuation: str) -> tuple[str, int]:
+def render_continuation(loaded: LoadedModel, messages: list[dict], continuation: str) -> tuple[str, int]:
     """Return (text, start of the continuation in it): the rendered prompt followed by the text to score.
 
     The continuation begins the model's turn, so the space that separates it from the question in plain text is dropped.
     """
-    prompt = render(loaded, turns)
+    prompt = render(loaded, messages)
     return prompt + continuation.lstrip(), len(prompt)
 
 
@@ -77,7 +77,7 @@ def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) ->
     `attempt` maps a request to (result, whether it fits). Returns the last result and the number of dropped examples;
     the result does not fit if the request does not fit without its removable examples.
     """
-    examples = row["demonstrations"] or []
+    examples = row["few_shot_examples"] or []
     if "".join(examples) != row["prefix"]:
         examples = []  # the prefix is not the joined examples: dropping one could leave a malformed prompt
     for n_dropped in range(len(examples) + 1):
@@ -89,7 +89,7 @@ def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) ->
 
 def dropped_flag(n_dropped: int) -> str | None:
     """Return the flag of a row with `n_dropped` few-shot examples dropped; None for 0."""
-    return f"truncated: {n_dropped} demonstrations left out" if n_dropped else None
+    return f"truncated: {counted(n_dropped, 'few-shot example')} dropped" if n_dropped else None
 
 
 def shortened(row: Request, n_dropped: int) -> Request:
@@ -100,12 +100,12 @@ def shortened(row: Request, n_dropped: int) -> Request:
     """
     if not n_dropped:
         return row
-    start = len("".join(row["demonstrations"][:n_dropped]))
+    start = len("".join(row["few_shot_examples"][:n_dropped]))
     span = {name: row[name] - start for name in ("span_start", "span_end") if row[name] is not None}
-    turns = row["turns"]
-    if turns and len(turns) == 1 and turns[0]["content"].startswith(row["prefix"]):
-        turns = [{**turns[0], "content": turns[0]["content"][start:]}]
-    elif turns:
-        others = [turn for turn in turns if turn["role"] != "system"]
-        turns = [turn for turn in turns if turn["role"] == "system"] + others[2 * n_dropped :]
-    return {**row, "prefix": row["prefix"][start:], "turns": turns, **span}
+    messages = row["messages"]
+    if messages and len(messages) == 1 and messages[0]["content"].startswith(row["prefix"]):
+        messages = [{**messages[0], "content": messages[0]["content"][start:]}]
+    elif messages:
+        others = [turn for turn in messages if turn["role"] != "system"]
+        messages = [turn for turn in messages if turn["role"] == "system"] + others[2 * n_dropped :]
+    return {**row, "prefix": row["prefix"][start:], "messages": messages, **span}

@@ -138,9 +138,9 @@ def path_of(request: Prepared, one_of: dict[int, int]) -> Path:
     ids = request.ids
     slots = range(max(request.first, 1), request.stop)  # no token precedes index 0
     asks = [(i, ids[i], (request.request_id, i - request.first)) for i in slots]
-    if "word_end" in request.extras:
+    if "word_end_logprobs" in request.extras:
         asks.append((request.stop, -1, (request.request_id, request.stop - request.first)))
-    read = ids[: request.stop] if "word_end" in request.extras else ids[: request.stop - 1]
+    read = ids[: request.stop] if "word_end_logprobs" in request.extras else ids[: request.stop - 1]
     return Path(tuple(map(one_of.setdefault, read, read)), tuple(asks))
 
 

@@ -18,7 +18,7 @@ from vernacular.inference.scoring.plan import Batch
 TOP_K = 100  # number of most probable tokens in topk_entropy
 _CHUNK_BYTES = 50 * 2**20  # of float32 logits at a time: 256 rows of a 50k vocabulary, the fastest on a CPU
 
-EXTRAS = ("entropy", "rank", "word_end")
+EXTRAS = ("entropy", "rank", "word_end_logprobs")
 
 
 @dataclass
@@ -26,11 +26,11 @@ class Answers:
     """The outputs of some token queries, as parallel lists; None if not requested."""
 
     logprobs: list[float | None]  # nats; None where only the distribution was requested
-    greedy: list[bool | None]  # no token is more probable (true for each of several equally probable ones)
+    is_greedy: list[bool | None]  # no token is more probable (true for each of several equally probable ones)
     rank: list[int | None] | None = None  # 1 + number of more probable tokens
     entropy: list[float] | None = None  # nats
     topk_entropy: list[float] | None = None  # nats, of the TOP_K most probable tokens, renormalized
-    word_end: list[float] | None = None  # ln P(next token begins a word or ends the text)
+    word_end_logprobs: list[float] | None = None  # ln P(next token begins a word or ends the text)
 
 
 class Head:
@@ -40,7 +40,7 @@ class Head:
         self.model, self.body = loaded.model, loaded.body
         self.extras = extras
         self.whole = whole  # the "hidden states" are logits: the model's body and head cannot be separated
-        self.beginnings = word_beginnings(loaded) if "word_end" in extras else None
+        self.beginnings = word_beginnings(loaded) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
     def ask(self, hidden: torch.Tensor, output, rows: list[int], targets: list[int]) -> Answers:
@@ -94,7 +94,7 @@ class Head:
         total = logits.sub_(highest[:, None]).exp_().sum(-1).log_().add_(highest)  # log-sum-exp in place
         answers.logprobs = _only(chosen - total[at], targets)
         if self.beginnings is not None:
-            answers.word_end = (mass - total)[at].tolist()
+            answers.word_end_logprobs = (mass - total)[at].tolist()
         return answers
 
 

@@ -84,7 +84,7 @@ def ask_masked(
     copies = {request.request_id: copies_of(loaded, request) for request in requests}
     everything = merged(copies, set(copies))
     counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in everything))
-    head = Head(loaded, extras=extras - {"word_end"})
+    head = Head(loaded, extras=extras - {"word_end_logprobs"})
     difference = _self_check(loaded, head, everything)
 
     def answer(batch: MaskedBatch) -> Answers:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.core.errors import counted
 from vernacular.inference.model import rendering
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.tokenization import CannotAlign, Encoded, encode, span_tokens, with_bos
@@ -55,7 +56,7 @@ def prepare(loaded: LoadedModel, row: Request) -> Prepared:
     if n_dropped:
         found.flags.append(rendering.dropped_flag(n_dropped))
         if found.rendered is None:
-            shift = len("".join(row["demonstrations"][:n_dropped]))
+            shift = len("".join(row["few_shot_examples"][:n_dropped]))
             found.offsets = [(a + shift, b + shift) for a, b in found.offsets]
     if not found.failed and (too_many := _excess(loaded, found)) > 0:
         _cut(loaded, found, too_many)
@@ -88,8 +89,8 @@ def _tokenized(loaded: LoadedModel, row: Request) -> Prepared:
 def _text(loaded: LoadedModel, row: Request) -> tuple[str, int, int, str | None]:
     """Return (full text, span start, span end, the text again if a chat template was applied, else None)."""
     text = row["prefix"] + row["text"]
-    if rendering.uses_chat(loaded, row["turns"], row["kind"]):
-        text, start = rendering.render_continuation(loaded, row["turns"], text[row["span_start"] : row["span_end"]])
+    if rendering.uses_chat(loaded, row["messages"], row["kind"]):
+        text, start = rendering.render_continuation(loaded, row["messages"], text[row["span_start"] : row["span_end"]])
         return text, start, len(text), text
     return text, row["span_start"], row["span_end"], None
 
@@ -114,7 +115,7 @@ def _locate(loaded, found: Prepared, encoded: Encoded, text: str, start: int, en
     if not span:
         found.first = found.stop = 0
         found.flags.append("empty")
-    elif loaded.kind == "causal" and found.stop == 1 and "word_end" not in found.extras:
+    elif loaded.kind == "causal" and found.stop == 1 and "word_end_logprobs" not in found.extras:
         found.stop = found.first
         found.flags.append("error: no token precedes the only token, so it cannot be predicted")
 
@@ -126,7 +127,7 @@ def _excess(loaded: LoadedModel, found: Prepared) -> int:
     """
     if loaded.max_length is None:
         return 0
-    last_is_read = loaded.kind == "masked" or "word_end" in found.extras
+    last_is_read = loaded.kind == "masked" or "word_end_logprobs" in found.extras
     return len(found.ids) - (not last_is_read) - loaded.max_length
 
 
@@ -151,7 +152,7 @@ def _cut(loaded: LoadedModel, found: Prepared, too_many: int) -> None:
     found.ids = found.ids[: found.lead] + found.ids[found.lead + from_left :]
     found.words = found.words[: found.lead] + found.words[found.lead + from_left :]
     found.first, found.stop = found.first - from_left, found.stop - from_left
-    found.flags.append(f"truncated: {too_many} tokens left out")
+    found.flags.append(f"truncated: {counted(too_many, 'token')} dropped")
 
 
 # Measured: scoring a portion of this size takes about 400 MB.

@@ -171,14 +171,14 @@ class _Slots:
     def __init__(self, request: Prepared):
         self.values: dict[str, list] = {}
         size = request.stop - request.first
-        for name in ("logprobs", "greedy"):
+        for name in ("logprobs", "is_greedy"):
             self.values[name] = [None] * size
         if "entropy" in request.extras:
             self.values |= {"entropy": [None] * size, "topk_entropy": [None] * size}
         if "rank" in request.extras:
             self.values["rank"] = [None] * size
-        if "word_end" in request.extras:
-            self.values["word_end"] = [None] * (size + 1)
+        if "word_end_logprobs" in request.extras:
+            self.values["word_end_logprobs"] = [None] * (size + 1)
 
     @property
     def broken(self) -> bool:
@@ -195,7 +195,7 @@ class _Slots:
 
 def _row(loaded: LoadedModel, row: dict, prepared: dict[str, Prepared], answers: dict[str, _Slots]) -> dict:
     request = prepared[row["request_id"]]
-    found = {**row, "rendered": request.rendered, "flag": request.flag}
+    found = {**row, "rendered": request.rendered, "flags": request.flag}
     if row["request_id"] not in answers:
         return found
     return found | {

@@ -29,12 +29,12 @@ def parse(request: Request, generation: dict) -> str:
     replaces the first, and an answer on a separate line is lost. The text of a chat model follows a literal
     "RESPOST.*: ", as that tool stores it.
 
-    >>> parse({"prefix": "", "text": "PREGUNTA: x\\nRESPOST"}, {"rendered": None, "raw": "A: razón 3:1"})
+    >>> parse({"prefix": "", "text": "PREGUNTA: x\\nRESPOST"}, {"rendered": None, "raw_output": "A: razón 3:1"})
     '1'
     """
     stem = label_stem(request["text"])
     start = request["prefix"] + request["text"] if generation["rendered"] is None else f"{stem}.*: "
-    for line in reversed((start + generation["raw"]).split("\n")):
+    for line in reversed((start + generation["raw_output"]).split("\n")):
         if line.lstrip().startswith(stem):
             return re.sub(rf"^{re.escape(stem)}.*:", "", line.strip())
     return ""

@@ -2,8 +2,8 @@
 
 All properties are reproduced, for comparison with earlier results: one set of Galician labels for every language,
 sixteen spaces from the indentation of its source code, spaces before some line ends, and an incomplete label
-("RESPOST") that the model is expected to complete. Only the shuffle of `truth` options and the sampling differ: here,
-they are seeded.
+("RESPOST") that the model is expected to complete. Only the shuffle of `multi_answer` options and the sampling differ:
+here, they are seeded.
 """
 
 from vernacular.core.errors import ConfigError
@@ -14,19 +14,21 @@ from vernacular.protocols.request_rows import Setting, generated, turn
 from vernacular.types import Item, Request
 
 _IN = " " * 16
-LAYOUTS = ("passage", "question", "story", "truth", "summary")
+LAYOUTS = ("passage", "question", "story", "multi_answer", "summary")
 
 
 def check(task: dict, style: str) -> None:
     """Raise ConfigError if Simil-Eval has no prompt for the items of a task."""
     where = f"Task {task['task']}"
-    if task["prompt"] not in LAYOUTS:
-        raise ConfigError(f"{where}: Simil-Eval has no prompt of the layout {task['prompt']}. Use another style.")
-    if style == "simil-eval-open" and task["prompt"] == "summary":
+    if task["item_type"] not in LAYOUTS:
+        raise ConfigError(
+            f"{where}: Simil-Eval has no prompt for the item_type {task['item_type']}. Use another style."
+        )
+    if style == "simil-eval-open" and task["item_type"] == "summary":
         raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries. Use the style simil-eval.")
 
 
-def demonstrate(item: Item, setting: Setting, shown: list[str] | None) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, setting: Setting, shown: list[str] | None) -> tuple[str, list[dict]]:
     """Return a few-shot example as text; no chat turns, because `requests` puts all text into one message."""
     return prompt(item, setting.layout, shown, item["target"] or answer(item)), []
 
@@ -39,7 +41,7 @@ def requests(item: Item, setting: Setting, shown: list[str] | None) -> list[Requ
         item,
         text,
         setting=setting,
-        turns=[turn("user", full)],
+        messages=[turn("user", full)],
         max_new_tokens=max_new_tokens(setting.layout),
         decoding=decoding(setting.seed, full),
     )
@@ -59,9 +61,9 @@ def prompt(item: Item, layout: str, shown: list[str] | None, reply: str | None) 
         blanks = {(True, True): " ", (True, False): "", (False, True): "  ", (False, False): " "}
         head = f"TEXTO: {context}{blanks[bool(shown), reply is not None]}\n"
         return head + _options(shown, _IN) + _end(_IN, "CONTINUAC", "ION", reply)
-    if layout == "truth" and shown:
+    if layout == "multi_answer" and shown:
         return f"PREGUNTA: {question}\n" + _options(shown, "") + _end("", "RESPOST", "A", reply)
-    if layout == "truth":
+    if layout == "multi_answer":
         return f"CONTEXTO: {question} \n{_IN}PREGUNTA: {question}\n" + _end(_IN, "RESPOST", "A", reply)
     if layout == "summary":
         return f"TEXTO: {context} \n" + _end(_IN, "RESUM", "O", reply)

@@ -18,7 +18,7 @@ class Answer:
 
 
 def given(requests: list[Request], generations: list[Generation]) -> dict[str, Answer]:
-    """Return {item_id: Answer}, from rows of REQUESTS and GENERATIONS with role "answer", or an item's only generation.
+    """Return {item_id: Answer}, from rows of REQUESTS and GENERATIONS with role "response", else an item's only one.
 
     Responses to a tool's prompts are parsed as in that tool. A generation with the flag "error: …" has no answer (text
     None), in contrast to an empty response.
@@ -26,15 +26,15 @@ def given(requests: list[Request], generations: list[Generation]) -> dict[str, A
     asked = {(r["item_id"], r["role"]): r for r in requests}
     answers = {}
     for row in generations:
-        if row["item_id"] in answers and row["role"] != "answer":
+        if row["item_id"] in answers and row["role"] != "response":
             continue
-        flag = row["flag"]
-        if row["raw"] is None or (flag and "error:" in flag):
+        flag = row["flags"]
+        if row["raw_output"] is None or (flag and "error:" in flag):
             answers[row["item_id"]] = Answer(None, flag or "error: no generation")
             continue
         request = asked[row["item_id"], row["role"]]
         tool = next((tool for tool in TOOLS.values() if tool.is_prompt(request)), None)
-        text = tool.parse(request, row) if tool else row["answer"] or ""
+        text = tool.parse(request, row) if tool else row["output"] or ""
         if not text.strip():
             flag = f"{flag}; empty answer" if flag else "empty answer"
         answers[row["item_id"]] = Answer(text, flag)

@@ -3,7 +3,10 @@
 from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
-    options={"legacy": bool, **PLL},  # legacy: also score as in the scripts of the Serbian cloze task
+    options={
+        "score_unfilled_gap": bool,
+        **PLL,
+    },  # score_unfilled_gap: also score as in the scripts of the Serbian cloze task
     majority="position",
     external="options",
     drawn=("whole",),

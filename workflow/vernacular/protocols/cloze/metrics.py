@@ -25,7 +25,7 @@ METRICS = [
     Metric("accuracy_fill_token", "share", True, "surprisal", proportion=True, about="the same, per token"),
     Metric("accuracy_fill_char", "share", True, "surprisal", proportion=True, about="the same, per character"),
     Metric("accuracy_fill_byte", "share", True, "surprisal", proportion=True, about="the same, per UTF-8 byte"),
-    Metric("accuracy_legacy", "share", True, "surprisal", proportion=True,
+    Metric("accuracy_unfilled", "share", True, "surprisal", proportion=True,
            about="candidate after the unfilled prompt, as scored by the Serbian cloze scripts"),
     Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
            vectorised=True, about="accuracy of always choosing the most common position of the correct candidate"),
@@ -40,9 +40,9 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
         whole = logliks(spans, "whole", n)
         values = by_unit(spans, "whole", n, right) | by_unit(spans, "fill", n, right, "accuracy_fill")
-        legacy = logliks(spans, "legacy", n)
-        values |= choose(legacy, right).outcome("accuracy_legacy") | _baselines(item, right)
-        values |= {f"loglik_legacy:{i}": loglik for i, loglik in enumerate(legacy or ())}
+        legacy = logliks(spans, "unfilled", n)
+        values |= choose(legacy, right).outcome("accuracy_unfilled") | _baselines(item, right)
+        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(legacy or ())}
         twins = len({choice.strip() for choice in item["choices"]}) < n
         rows.append(
             result(

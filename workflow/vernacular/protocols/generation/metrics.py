@@ -1,7 +1,7 @@
 """generation: comparison of the response with the options, by similarity and by text.
 
 For each similarity metric m of the config: the mean similarity to all options (`m_mean`), the similarity to the most
-similar correct and incorrect option (`m_correct`, `m_wrong`), their difference (`m_margin`), and whether the most
+similar correct and incorrect option (`m_correct`, `m_incorrect`), their difference (`m_margin`), and whether the most
 similar option is correct (`m_accuracy`; any correct option counts, a tie with an incorrect one does not). Items without
 options have `m_correct` only, the similarity to their target. In addition: exact match, chrF and token F1.
 
@@ -11,8 +11,8 @@ failed generation is excluded from all metrics.
 Comparison with Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty responses; its "mean with
 correct options" pools all correct options, whereas `m_correct` uses the most similar one of each item; its accuracy
 requires the correct option that is visited last, `m_accuracy` any correct option. Its BERTScore against "all options"
-is the larger of `bertscore_correct` and `bertscore_wrong`. With one correct answer per item and no empty response, the
-two agree.
+is the larger of `bertscore_correct` and `bertscore_incorrect`. With one correct answer per item and no empty
+response, the two agree.
 """
 
 import unicodedata
@@ -36,9 +36,9 @@ def _of(name: str, unit: str) -> list[Metric]:
         Metric(f"{name}_mean", unit, None, "similarity", about=f"mean {name} of the response and each option"),
         Metric(f"{name}_correct", unit, True, "similarity",
                about=f"{name} of the response and the most similar correct option"),
-        Metric(f"{name}_wrong", unit, False, "similarity",
+        Metric(f"{name}_incorrect", unit, False, "similarity",
                about=f"{name} of the response and the most similar incorrect option"),
-        Metric(f"{name}_margin", unit, True, "similarity", about=f"{name}_correct minus {name}_wrong"),
+        Metric(f"{name}_margin", unit, True, "similarity", about=f"{name}_correct minus {name}_incorrect"),
     ]  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def per_item(
     The choice is that of the first metric in the order of SIMILARITIES; for an item without options, `correct` states
     whether the response matches its target.
     """
-    answers, raw = given(requests, generations), {row["item_id"]: row["raw"] for row in generations}
+    answers, raw = given(requests, generations), {row["item_id"]: row["raw_output"] for row in generations}
     measured: dict[str, dict[str, list]] = {}
     for row in similarities:
         measured.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
@@ -111,15 +111,15 @@ def _row(item: Item, request: Request, answer: Answer, measured: dict[str, list]
         "cluster_id": item["cluster_id"],
         "category": item["category"],
         "prompt": request["text"],
-        "options": list(item["choices"]),
+        "choices": list(item["choices"]),
         "gold": list(item["gold"]),
         "option_scores": scores,
         "prediction": answer.text,
-        "predicted": choice.predicted if choice else None,
+        "predicted_indices": choice.predicted if choice else None,
         "correct": correct,
         "tie": choice.tie if choice else None,
-        "values": values,
-        "flag": "; ".join(flag for flag in flags if flag) or None,
+        "metrics": values,
+        "flags": "; ".join(flag for flag in flags if flag) or None,
     }
 
 
@@ -138,7 +138,7 @@ def _of_options(name: str, scores: list[float | None], right: list[int], choice:
     if right:
         sides = {
             "correct": [s for i, s in known.items() if i in right],
-            "wrong": [s for i, s in known.items() if i not in right],
+            "incorrect": [s for i, s in known.items() if i not in right],
         }
         values |= {f"{name}_{side}": max(found) for side, found in sides.items() if found}
         gap = margin(list(known.values()), [k for k, i in enumerate(known) if i in right])

@@ -5,11 +5,11 @@ length of the longest option. All other styles have the prompts and decoding of 
 """
 
 from vernacular.core.fingerprint import import_each
-from vernacular.protocols.prompts import answer, demonstration, query, shown_order
-from vernacular.protocols.request_rows import Setting, continue_with, generated, turn, unasked
+from vernacular.protocols.prompts import answer, example_text, query, shown_order
+from vernacular.protocols.request_rows import Setting, continue_with, generated, skipped, turn
 from vernacular.types import Item, Request
 
-# style: the module of another tool that has STYLES, `check`, `demonstrate` and `requests`
+# style: the module of another tool that has STYLES, `check`, `few_shot_example` and `requests`
 _TOOLS = {style: tool for tool in import_each("vernacular/interop/*/prompts.py").values() for style in tool.STYLES}
 
 
@@ -19,26 +19,26 @@ def check(task: dict, *, style: str) -> None:
         tool.check(task, style)
 
 
-def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     if tool := _TOOLS.get(setting.style):
-        return tool.demonstrate(item, setting, _shown(item, setting))
+        return tool.few_shot_example(item, setting, _shown(item, setting))
     text = query(item, setting.layout, setting.labels, _shown(item, setting))
-    turns = [turn("user", _instructed(text, setting)), turn("assistant", answer(item))]
-    return demonstration(text, answer(item), setting.language), turns
+    messages = [turn("user", _instructed(text, setting)), turn("assistant", answer(item))]
+    return example_text(text, answer(item), setting.language), messages
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Return one generate request, role "answer"."""
+    """Return one generate request, role "response"."""
     if not (item["context"] or item["question"]):
-        return [unasked(item, "neither context nor question")]
+        return [skipped(item, "neither context nor question")]
     if tool := _TOOLS.get(setting.style):
         return tool.requests(item, setting, _shown(item, setting))
     text = query(item, setting.layout, setting.labels, _shown(item, setting))
-    turns = [*setting.turns, turn("user", _instructed(text, setting))]
+    messages = [*setting.messages, turn("user", _instructed(text, setting))]
     answers = [*item["choices"], *([item["target"]] if item["target"] else [])]
     longest = max((continue_with(text, each, setting.language)[1] for each in answers), key=len, default=None)
-    return [generated(item, text, setting=setting, turns=turns, stop=["\n"], longest_answer=longest)]
+    return [generated(item, text, setting=setting, messages=messages, stop=["\n"], longest_target=longest)]
 
 
 def _shown(item: Item, setting: Setting) -> list[str] | None:

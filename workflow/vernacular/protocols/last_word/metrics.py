@@ -43,21 +43,21 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
                 "surprisal": -word.loglik,
                 "surprisal_max": -min(word.logprobs),
                 "surprisal_corrected": corrected(word),
-                "greedy": float(all(word.score["greedy"])) if word.score.get("greedy") else None,
+                "greedy": float(all(word.score["is_greedy"])) if word.score.get("is_greedy") else None,
             }
         rows.append(result(item, spans, values=values, prompt=word.before if word else None))
     return rows
 
 
 def corrected(word: Span) -> float | None:
-    """Compute the surprisal (nats) of the complete word, given that a word begins; None if scores lack `word_end`.
+    """Compute the surprisal (nats) of the complete word, given that a word begins; None without `word_end_logprobs`.
 
     Pimentel & Meister (2024), Oh & Schuler (2024). The leading space of a word's first subword token implies that the
     preceding word has ended, so its probability belongs to the preceding word: it is added after the word, and
     subtracted before it:
     -(sum of log-probabilities + ln P(a word begins | word) - ln P(a word begins | context)).
     """
-    ends = word.score.get("word_end")
+    ends = word.score.get("word_end_logprobs")
     if not ends or ends[0] is None or ends[-1] is None:
         return None
     return -(word.loglik + ends[-1] - ends[0])

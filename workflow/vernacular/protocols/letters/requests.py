@@ -3,35 +3,35 @@
     {question}\\n\\nA. {first}\\nB. {second}\\n…\\nالجواب:        and then " A", " B", …
 
 with the answer cue of each language, and the passage, if any, before the question. There is one request per letter;
-they share their context, which is therefore computed once. `permutations: n` adds n - 1 rotations of the options.
+they share their context, which is therefore computed once. `option_rotations: n` adds n - 1 rotations of the options.
 """
 
 import string
 
-from vernacular.protocols.prompts import answer_index, demonstration, shown_order
-from vernacular.protocols.request_rows import Setting, continue_with, scored, turn, unasked
+from vernacular.protocols.prompts import answer_index, example_text, shown_order
+from vernacular.protocols.request_rows import Setting, continue_with, scored, skipped, turn
 from vernacular.types import Item, Request, Role
 
 
-def demonstrate(item: Item, setting: Setting) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     order = shown_order(item, setting.layout, setting.seed)
     text = prompt(item, [item["choices"][i] for i in order], setting.labels["letter"])
     letter = string.ascii_uppercase[order.index(answer_index(item))]
-    return demonstration(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
+    return example_text(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0."""
     order = shown_order(item, setting.layout, setting.seed)
     if len(order) < 2:
-        return [unasked(item, "fewer than two options")]
+        return [skipped(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
-        return [unasked(item, "neither context nor question")]
+        return [skipped(item, "neither context nor question")]
     if len(order) > 26:
-        return [unasked(item, f"expected at most 26 options, got {len(order)}")]
+        return [skipped(item, f"expected at most 26 options, got {len(order)}")]
     rows = []
-    for rotation in range(min(max(int(setting.options.get("permutations", 1)), 1), len(order))):
+    for rotation in range(min(max(int(setting.options.get("option_rotations", 1)), 1), len(order))):
         shown = order[rotation:] + order[:rotation]
         text = prompt(item, [item["choices"][i] for i in shown], setting.labels["letter"])
         for letter, choice in zip(string.ascii_uppercase, shown, strict=False):

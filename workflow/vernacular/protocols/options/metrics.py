@@ -17,7 +17,7 @@ METRICS = [
            about="by log-likelihood minus that after the cue alone (Holtzman et al. 2021; lm-eval's acc_mutual_info)"),
     Metric("probability", "share", True, "surprisal",
            about="probability of the correct options among all (TruthfulQA's MC2)"),
-    Metric("surprisal_right", "nats", False, "surprisal", about="surprisal of the most probable correct option"),
+    Metric("surprisal_correct", "nats", False, "surprisal", about="surprisal of the most probable correct option"),
 ]  # fmt: skip
 
 
@@ -40,6 +40,6 @@ def _row(item: Item, spans: dict) -> dict:
         values |= choose(pmi, right).outcome("accuracy_pmi")
     if right:
         values["probability"] = probabilities(scores)[right].sum()
-        values["surprisal_right"] = -max(scores[i] for i in right)
+        values["surprisal_correct"] = -max(scores[i] for i in right)
         values["margin"] = margin(scores, right)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)

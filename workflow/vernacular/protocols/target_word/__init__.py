@@ -5,7 +5,7 @@ from vernacular.protocols.declaration import PLL, Protocol
 PROTOCOL = Protocol(
     options={
         "mask_token": str,  # representation of the masked word in the file
-        "evaluation_type": ("token-level", "sentence-level", "both"),
+        "scored_span": ("token", "sentence", "both"),
         "task_type": ("mlm", "ntp", "both"),
         **PLL,
     },

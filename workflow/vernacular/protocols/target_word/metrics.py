@@ -1,7 +1,7 @@
 """target_word: the metrics of Grew-TSE's evaluator for any number of forms, of which the first is correct.
 
 Values per item are in nats, metrics in bits, as in Grew-TSE. "Wrong" is the mean over the incorrect forms. Metrics
-without suffix are those of the form in its sentence (token-level), those with `_sentence` of the complete sentence.
+without suffix are those of the form in its sentence (token), those with `_sentence` of the complete sentence.
 Differences from Grew-TSE are listed in `interop/grew_tse.py`.
 """
 
@@ -38,7 +38,7 @@ def normalised_difference(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
 
 
 def _metrics(suffix: str, level: str) -> list[Metric]:
-    right, wrong = f"surprisal_right{suffix}", f"surprisal_wrong{suffix}"
+    right, wrong = f"surprisal_correct{suffix}", f"surprisal_incorrect{suffix}"
     pair = {"needs": (right, wrong), "vectorised": True}
     return [
         Metric(f"accuracy{suffix}", "share", True, "surprisal", proportion=True, headline=not suffix,
@@ -55,13 +55,13 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
 
 
 METRICS = [
-    *_metrics("", "token-level"),
+    *_metrics("", "token"),
     Metric("probability", "share", True, "surprisal", about="mean probability of correct forms"),
     Metric("entropy", "bits", None, "surprisal", corpus=bits, needs=("entropy",), vectorised=True,
            about="entropy over the vocabulary at the form's first token"),
     Metric("certainty", "share", None, "surprisal",
            about=f"1 - H / ln {TOP_K}, H the entropy of the {TOP_K} most probable tokens (Grew-TSE divides by ln |V|)"),
-    *_metrics("_sentence", "sentence-level"),
+    *_metrics("_sentence", "sentence"),
 ]  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def _level(logprob: list[float] | None, right: list[int], suffix: str) -> dict[s
     if not right or not wrong:
         return values
     return values | {
-        f"surprisal_right{suffix}": -max(logprob[i] for i in right),
-        f"surprisal_wrong{suffix}": sum(wrong) / len(wrong),
+        f"surprisal_correct{suffix}": -max(logprob[i] for i in right),
+        f"surprisal_incorrect{suffix}": sum(wrong) / len(wrong),
         f"margin{suffix}": margin(logprob, right),
     }
 

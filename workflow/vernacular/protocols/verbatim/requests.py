@@ -13,7 +13,7 @@ from dataclasses import replace
 from vernacular.core.errors import ConfigError
 from vernacular.protocols import fewshot
 from vernacular.protocols.registry import PROTOCOLS
-from vernacular.protocols.request_rows import Setting, generated, spanned, unasked
+from vernacular.protocols.request_rows import Setting, generated, skipped, spanned
 from vernacular.types import Item
 
 
@@ -22,8 +22,8 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
 
     Raises ConfigError if there are too few rows for `shots`.
     """
-    evaluated = [item for item in items if not item["demonstration"]]
-    pool = sorted((item for item in items if item["demonstration"]), key=lambda item: item["source_row"])
+    evaluated = [item for item in items if not item["few_shot"]]
+    pool = sorted((item for item in items if item["few_shot"]), key=lambda item: item["source_row"])
     extras = {item["item_id"]: dict(item["extra"] or ()) for item in items}
     ask = json.loads(extras[evaluated[0]["item_id"]]["ask"]) if evaluated else {}
     drawn = fewshot.sample_as_lm_eval(
@@ -40,10 +40,10 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
         examples = [pool[place] for place in drawn[item["source_row"]]]
         cannot = [reason for e in examples if (reason := extras[e["item_id"]].get("cannot"))]
         if cannot:
-            rows.append(unasked(item, f"one of its few-shot examples is invalid ({cannot[0]})"))
+            rows.append(skipped(item, f"one of its few-shot examples is invalid ({cannot[0]})"))
             continue
         before = extras[item["item_id"]].get("before", "")
-        own = replace(setting, demonstrations=tuple(filter(None, (before, *(e["context"] for e in examples)))))
+        own = replace(setting, few_shot_examples=tuple(filter(None, (before, *(e["context"] for e in examples)))))
         rows += _requests(item, extras[item["item_id"]], ask, own, protocol)
     shown = dict.fromkeys(place for places in drawn.values() for place in places)
     return rows, [pool[place]["item_id"] for place in sorted(shown)]
@@ -53,9 +53,9 @@ def _requests(item: Item, extra: dict, ask: dict, setting: Setting, protocol: st
     """Return requests with the protocol's roles: "choice:i" ("uncond:i" for acc_mutual_info), "word", or "answer"."""
     if PROTOCOLS[protocol].generates:
         if not setting.prefix + item["context"]:
-            return [unasked(item, "empty prompt")]
+            return [skipped(item, "empty prompt")]
         kwargs = {"stop": ask["until"], "max_new_tokens": ask["max_gen_toks"]}
-        return [generated(item, item["context"], setting=setting, turns=None, **kwargs)]
+        return [generated(item, item["context"], setting=setting, messages=None, **kwargs)]
     if PROTOCOLS[protocol].external == "word":
         return [_scored(item, "word", item["context"], item["target"], setting)]
     rows = []
@@ -67,8 +67,8 @@ def _requests(item: Item, extra: dict, ask: dict, setting: Setting, protocol: st
         option = extra.get("delimiter", "") + choice
         rows.append(_scored(item, f"choice:{i}", item["context"], option, setting))
         if ask["pmi"]:
-            rows.append(_scored(item, f"uncond:{i}", "", option, replace(setting, demonstrations=())))
-    return rows or [unasked(item, "no options")]
+            rows.append(_scored(item, f"uncond:{i}", "", option, replace(setting, few_shot_examples=())))
+    return rows or [skipped(item, "no options")]
 
 
 def _scored(item: Item, role: str, context: str, span: str, setting: Setting) -> dict:
