@@ -1,6 +1,6 @@
 """Compare generation with a batch-1 `generate` loop, as in Simil-Eval: speed-up and equality of the texts.
 
-    python bench/generate.py MODEL_FOLDER [--style default] [--shots 5] [--items 40] [--repeats 3] [--threads 2]
+    python bench/generate.py MODEL_DIRECTORY [--style default] [--shots 5] [--items 40] [--repeats 3] [--threads 2]
 
 The same 5-shot OpenBookQA requests (shipped samples) go through both in turn, and the ratio of seconds is computed per
 turn. The loop is Simil-Eval's: one prompt at a time, 20 tokens each, no stop string. In the default style it decodes
@@ -17,7 +17,7 @@ from vernacular.config.load import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.inference.generation.generate import generate
-from vernacular.inference.generation.prepare import answer_of, continuation
+from vernacular.inference.generation.prepare import decode_continuation, truncate_output
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
 from vernacular.protocols.build import build
@@ -27,17 +27,17 @@ from vernacular.protocols.schema import REQUESTS
 def requests(language: str, style: str, shots: int, items: int) -> list[dict]:
     """Build generation requests of the OpenBookQA samples; rotated options give more items than there are samples."""
     task = load_task(WORKFLOW / "tasks" / "openbookqa.yaml")
-    found, _ = load_items(task, language, source="samples")
-    asked = [item for item in found if not item["few_shot"]]
+    items_and_examples, _ = load_items(task, language, source="samples")
+    samples = [item for item in items_and_examples if not item["few_shot"]]
     rotated = []
-    for turn in range(-(-items // len(asked))):
-        for item in asked:
-            choices = item["choices"][turn:] + item["choices"][:turn]
-            gold = [(i - turn) % len(choices) for i in item["gold"]]
-            rotated.append({**item, "item_id": f"{item['item_id']}@{turn}", "choices": choices, "gold": gold})
-    drawn = [item for item in found if item["few_shot"]]
+    for shift in range(-(-items // len(samples))):
+        for item in samples:
+            choices = item["choices"][shift:] + item["choices"][:shift]
+            gold = [(i - shift) % len(choices) for i in item["gold"]]
+            rotated.append({**item, "item_id": f"{item['item_id']}@{shift}", "choices": choices, "gold": gold})
+    few_shot_examples = [item for item in items_and_examples if item["few_shot"]]
     settings = {"language": language, "protocol": "generation", "shots": shots, "seed": 0, "style": style}
-    return build(drawn + rotated[:items], task, **settings, options={})[0]
+    return build(few_shot_examples + rotated[:items], task, **settings, options={})[0]
 
 
 def loop(loaded, rows: list[dict], greedy: bool) -> list[str]:
@@ -46,15 +46,19 @@ def loop(loaded, rows: list[dict], greedy: bool) -> list[str]:
     texts = []
     for row in rows:
         inputs = loaded.tokenizer(row["prefix"] + row["text"], return_tensors="pt").to(loaded.device)
-        whole = loaded.model.generate(**inputs, max_new_tokens=20, pad_token_id=loaded.eos_id, **sampling)[0]
-        before = inputs["input_ids"].shape[1]
-        texts.append(continuation(loaded.tokenizer, whole[:before].tolist(), whole[before:].tolist()))
+        token_ids = loaded.model.generate(**inputs, max_new_tokens=20, pad_token_id=loaded.eos_id, **sampling)[0]
+        prompt_length = inputs["input_ids"].shape[1]
+        texts.append(
+            decode_continuation(
+                loaded.tokenizer, token_ids[:prompt_length].tolist(), token_ids[prompt_length:].tolist()
+            )
+        )
     return texts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder")
+    parser.add_argument("directory")
     parser.add_argument("--language", default="en")
     parser.add_argument("--style", default="default", choices=["default", "open", "simil-eval", "simil-eval-open"])
     parser.add_argument("--shots", type=int, default=5)
@@ -64,7 +68,13 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
 
-    record = {"name": args.folder, "folder": args.folder, "kind": "causal", "fingerprint": "bench", "dtype": args.dtype}
+    record = {
+        "name": args.directory,
+        "folder": args.directory,
+        "kind": "causal",
+        "fingerprint": "bench",
+        "dtype": args.dtype,
+    }
     loaded = load({**record, "chat": False}, threads=args.threads)
     rows = requests(args.language, args.style, args.shots, args.items)
     table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
@@ -72,20 +82,20 @@ def main() -> None:
     ratios = []
     for _ in range(args.repeats):
         started = time.perf_counter()
-        ours, metadata = generate(loaded, table, journal=MemoryJournal())
+        generations, metadata = generate(loaded, table, journal=MemoryJournal())
         middle = time.perf_counter()
-        theirs = loop(loaded, rows, greedy)
+        loop_texts = loop(loaded, rows, greedy)
         ratios.append((time.perf_counter() - middle) / (middle - started))
         print(f"ours {middle - started:.2f} s, loop {ratios[-1] * (middle - started):.2f} s, ratio {ratios[-1]:.1f}")
     print(f"{len(rows)} items, {args.shots} shots, {args.style}: ratio min {min(ratios):.1f}, ", end="")
     print(f"median {statistics.median(ratios):.1f}; {metadata['counters']}; {metadata['engine']['strategies']}")
     if greedy:
-        answers = ours.column("output").to_pylist()
-        cut = [answer_of(text, ["\n"], after_blank=False) for text in theirs]
+        outputs = generations.column("output").to_pylist()
+        truncated = [truncate_output(text, ["\n"], skip_leading_space=False) for text in loop_texts]
         # Vernacular's limit may differ from 20 tokens: the shorter text must be a prefix of the longer one
-        same = [a.startswith(b) or b.startswith(a) for a, b in zip(answers, cut, strict=True)]
-        print(f"identical greedy answers: {sum(same)} of {len(same)} ({torch.get_num_threads()} threads)")
-        for a, b in [(a, b) for a, b, s in zip(answers, cut, same, strict=True) if not s][:5]:
+        matches = [a.startswith(b) or b.startswith(a) for a, b in zip(outputs, truncated, strict=True)]
+        print(f"identical greedy answers: {sum(matches)} of {len(matches)} ({torch.get_num_threads()} threads)")
+        for a, b in [(a, b) for a, b, s in zip(outputs, truncated, matches, strict=True) if not s][:5]:
             print(f"  ours {a!r}, alone {b!r}")
 
 

@@ -42,60 +42,58 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--parameters", type=float, default=7e9)
     parameters = parser.parse_args().parameters
-    asked, without = read_grid()
+    grid, tasks_without_samples = read_grid()
     sizes = defaultdict(list)  # (task, protocol, shots) -> per language: tokens read and written per item, read once
-    for evaluation in asked.evaluations.values():
-        sizes[evaluation.task, evaluation.protocol, evaluation.shots].append(per_item(asked, evaluation))
+    for evaluation in grid.evaluations.values():
+        sizes[evaluation.task, evaluation.protocol, evaluation.shots].append(per_item(grid, evaluation))
     print("| task | protocol | shots | items | million tokens read | million written | GPU hours |")
     print("|---|---|---|---|---|---|---|")
     total = [0.0, 0.0, 0.0]
-    for (task, protocol, shots), measured in sizes.items():
-        read, new, once = (mean(each) for each in zip(*measured, strict=True))
-        languages, items = rows_of(asked.tasks[task])
-        read, new = read * items + once * languages, new * items
+    for (task, protocol, shots), language_sizes in sizes.items():
+        read, new, shared = (mean(column) for column in zip(*language_sizes, strict=True))
+        languages, items = expected_rows_of(grid.tasks[task])
+        read, new = read * items + shared * languages, new * items
         seconds = 2 * parameters * (read + NEW_TOKEN * new) / estimates.OPERATIONS["gpu"]
-        total = [so_far + more for so_far, more in zip(total, (read, new, seconds), strict=True)]
+        total = [sum(values) for values in zip(total, (read, new, seconds), strict=True)]
         print(
             f"| `{task}` | {protocol} | {shots} | {items:,} in {languages} | {read / 1e6:.2f} | {new / 1e6:.2f} |"
             f" {seconds / 3600:.2f} |"
         )
     print(f"| all | | | | {total[0] / 1e6:.1f} | {total[1] / 1e6:.2f} | {total[2] / 3600:.1f} |")
-    print(f"\nNo samples, and so no row: {', '.join(without) or 'none'}.")
+    print(f"\nNo samples, and so no row: {', '.join(tasks_without_samples) or 'none'}.")
 
 
 def read_grid() -> tuple[config.Config, list[str]]:
     """Return the configuration of the grid, and the tasks without samples."""
-    here = [entry for entry in GRID if (config.WORKFLOW / "samples" / entry["task"]).is_dir()]
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "config.yaml"
+    entries = [entry for entry in GRID if (config.WORKFLOW / "samples" / entry["task"]).is_dir()]
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "config.yaml"
         path.write_text(
-            yaml.safe_dump({"models": {"any": {"source": "./any"}}, "data": "samples", "evaluations": here})
+            yaml.safe_dump({"models": {"any": {"source": "./any"}}, "data": "samples", "evaluations": entries})
         )
-        return config.load([path]), sorted({entry["task"] for entry in GRID if entry not in here})
+        return config.load([path]), sorted({entry["task"] for entry in GRID if entry not in entries})
 
 
-def per_item(asked: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
+def per_item(grid: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
     """Return the tokens read and written per item, and those of the prefix that all items share."""
-    given = specs.of_items(asked)["items"][evaluation.items]
-    items, _ = load_items(
-        given["task"], evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW
-    )
-    options = {key: getattr(evaluation, key) for key in ("language", "protocol", "shots", "seed", "style")}
-    requests, _ = build(items, given["task"], **options, options=dict(evaluation.options))
+    spec = specs.items_spec(grid)["items"][evaluation.items]
+    items, _ = load_items(spec["task"], evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW)
+    settings = {key: getattr(evaluation, key) for key in ("language", "protocol", "shots", "seed", "style")}
+    requests, _ = build(items, spec["task"], **settings, options=dict(evaluation.options))
     requests = [request for request in requests if request["kind"] in ("score", "generate")]
     size = request_size(requests)
-    shared = {request["prefix"] for request in requests}
-    once = sum(map(len, shared)) if len(shared) == 1 else 0
+    prefixes = {request["prefix"] for request in requests}
+    shared = sum(map(len, prefixes)) if len(prefixes) == 1 else 0
     count = len({request["item_id"] for request in requests})
-    read = (size["characters"] - once) / count / CHARACTERS_PER_TOKEN
-    return read, size["new_tokens"] / count, once / CHARACTERS_PER_TOKEN
+    read = (size["characters"] - shared) / count / CHARACTERS_PER_TOKEN
+    return read, size["new_tokens"] / count, shared / CHARACTERS_PER_TOKEN
 
 
-def rows_of(task: dict) -> tuple[int, int]:
+def expected_rows_of(task: dict) -> tuple[int, int]:
     """Return (languages of the grid, their rows); a dataset of unknown size is assumed to have the mean size."""
     entries = [task["languages"][language] for language in LANGUAGES if language in task["languages"]]
-    known = [entry["expected_rows"] for entry in entries if entry.get("expected_rows")]
-    return len(entries), round(mean(known) * len(entries))
+    counts = [entry["expected_rows"] for entry in entries if entry.get("expected_rows")]
+    return len(entries), round(mean(counts) * len(entries))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Time the scoring engine against lm-evaluation-harness (HFLM) and minicons: same requests, model, dtype and threads.
 
-    python bench/score.py --model FOLDER [--threads 1] [--reps 3] [--sets letters5,text5,zero4,sentences] [--items 60]
+    python bench/score.py --model DIRECTORY [--threads 1] [--reps 3] [--sets letters5,text5] [--items 60]
 
-Each engine runs in a process of its own, which loads the model; then they take turns, one pass over the full set each,
-and the ratio of their times is computed per turn. Peak memory is that of the process. lm-eval uses the batch size that
-is fastest on a part of the set. Requires the packages of bench/requirements.txt.
+Each engine runs in a separate process, which loads the model; then they take turns, one pass over the full dataset
+each, and the ratio of their times is computed per turn. Peak memory is that of the process. lm-eval uses the batch size
+that is fastest on a part of the dataset. Requires the packages of bench/requirements.txt.
 """
 
 import argparse
@@ -33,9 +33,9 @@ def words(rng, count):
 def letters(rng, items):
     """Return five-shot requests that show four options and score the letter, as in MMLU."""
 
-    def question(answer):
+    def question(label):
         options = "".join(f"{letter}. {words(rng, 5)}\n" for letter in "ABCD")
-        return f"Question: {words(rng, 14)}?\n{options}Answer:{answer}"
+        return f"Question: {words(rng, 14)}?\n{options}Answer:{label}"
 
     shots = "".join(question(f" {rng.choice('ABCD')}") + "\n\n" for _ in range(5))
     stems = [question("") for _ in range(items)]
@@ -74,7 +74,7 @@ def requests_of(name, items):
     return SETS[name](random.Random(f"{name} 0"), items)
 
 
-def vernacular(folder, pairs):
+def vernacular(directory, pairs):
     """Return a function that scores the pairs with this package and reports the tokens it computed."""
     import pyarrow as pa
     from vernacular.core.fingerprint import fingerprint
@@ -83,7 +83,7 @@ def vernacular(folder, pairs):
     from vernacular.protocols.schema import REQUESTS
 
     record = {
-        "name": "bench", "folder": folder, "kind": "causal", "fingerprint": "bench", "revision": None,
+        "name": "bench", "folder": directory, "kind": "causal", "fingerprint": "bench", "revision": None,
         "dtype": "float32", "device": "cpu", "bos": "auto", "chat": False,
     }  # fmt: skip
     empty = dict.fromkeys(REQUESTS.schema.names)
@@ -96,80 +96,80 @@ def vernacular(folder, pairs):
     loaded = load(record)
 
     def run():
-        found, metadata = score(loaded, table)
+        scores, metadata = score(loaded, table)
         counters = metadata["counters"]
-        about = f"{counters['tokens_computed']} tokens computed, {counters['tokens_trie']} in the trie"
-        return [sum(row) for row in found.column("logprobs").to_pylist()], about
+        details = f"{counters['tokens_computed']} tokens computed, {counters['tokens_trie']} in the trie"
+        return [sum(row) for row in scores.column("logprobs").to_pylist()], details
 
     return run
 
 
-def lm_eval(folder, pairs):
+def lm_eval(directory, pairs):
     """Return a function that scores the pairs with lm-evaluation-harness, at its fastest batch size."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    model = HFLM(pretrained=folder, dtype="float32", device="cpu", batch_size=1)
-    asked = [
+    model = HFLM(pretrained=directory, dtype="float32", device="cpu", batch_size=1)
+    instances = [
         Instance(request_type="loglikelihood", doc={}, arguments=pair, idx=number) for number, pair in enumerate(pairs)
     ]
     best = None
     for size in (1, 8, 32):
         model.batch_size_per_gpu = size
         started = time.perf_counter()
-        model.loglikelihood(asked[: max(16, len(asked) // 8)], disable_tqdm=True)
+        model.loglikelihood(instances[: max(16, len(instances) // 8)], disable_tqdm=True)
         seconds = time.perf_counter() - started
         best = min(best or (seconds, size), (seconds, size))
     model.batch_size_per_gpu = best[1]
 
     def run():
-        return [value for value, _ in model.loglikelihood(asked, disable_tqdm=True)], f"batch size {best[1]}"
+        return [value for value, _ in model.loglikelihood(instances, disable_tqdm=True)], f"batch size {best[1]}"
 
     return run
 
 
-def minicons(folder, pairs):
+def minicons(directory, pairs):
     """Return a function that scores the pairs with minicons, in batches of eight of similar length."""
     from minicons.scorer import IncrementalLMScorer
 
-    model = IncrementalLMScorer(folder, "cpu")
+    model = IncrementalLMScorer(directory, "cpu")
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
 
     def run():
-        found = [0.0] * len(pairs)
+        logprobs = [0.0] * len(pairs)
         for low in range(0, len(order), 8):
-            chosen = order[low : low + 8]
-            contexts, ends = zip(*(pairs[i] for i in chosen), strict=True)
+            batch = order[low : low + 8]
+            contexts, ends = zip(*(pairs[i] for i in batch), strict=True)
             if any(contexts):
                 values = model.conditional_score(
                     list(contexts), list(ends), separator="", reduction=lambda x: x.sum(0).item()
                 )
             else:
                 values = model.sequence_score(list(ends), bos_token=True, reduction=lambda x: x.sum(0).item())
-            for i, value in zip(chosen, values, strict=True):
-                found[i] = value
-        return found, "batch size 8"
+            for i, value in zip(batch, values, strict=True):
+                logprobs[i] = value
+        return logprobs, "batch size 8"
 
     return run
 
 
-def work(engine, folder, name, items):
+def work(engine, directory, name, items):
     """Run a worker: load the model, then make one timed pass per line of input and print its report on a line."""
-    report, sys.stdout = sys.stdout, sys.stderr
+    report_stream, sys.stdout = sys.stdout, sys.stderr
     pairs = requests_of(name, items)
-    run = {"vernacular": vernacular, "lm_eval": lm_eval, "minicons": minicons}[engine](folder, pairs)
-    print("ready", file=report, flush=True)
+    run = {"vernacular": vernacular, "lm_eval": lm_eval, "minicons": minicons}[engine](directory, pairs)
+    print("ready", file=report_stream, flush=True)
     for _ in sys.stdin:
         wall, cpu = time.perf_counter(), time.process_time()
-        values, about = run()
-        found = {
+        values, details = run()
+        report = {
             "wall": time.perf_counter() - wall,
             "cpu": time.process_time() - cpu,
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "about": about,
+            "about": details,
             "values": values,
         }
-        print(json.dumps(found), file=report, flush=True)
+        print(json.dumps(report), file=report_stream, flush=True)
 
 
 def start(engine, arguments, name):
@@ -190,7 +190,7 @@ def start(engine, arguments, name):
 
 
 def compare(name, arguments):
-    """Print the rows of the table for one set."""
+    """Print the rows of the table for one dataset."""
     engines = ["vernacular", *PEERS[name]]
     processes = {engine: start(engine, arguments, name) for engine in engines}
     turns = []
@@ -204,11 +204,11 @@ def compare(name, arguments):
         process.stdin.close()
         process.wait()
     for engine in engines:
-        ours = turns[-1]["vernacular"]["values"]
-        theirs = turns[-1][engine]["values"]
+        vernacular_values = turns[-1]["vernacular"]["values"]
+        values = turns[-1][engine]["values"]
         ratios = [turn[engine][arguments.clock] / turn["vernacular"][arguments.clock] for turn in turns]
         seconds = [turn[engine][arguments.clock] for turn in turns]
-        difference = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+        difference = max(abs(a - b) for a, b in zip(vernacular_values, values, strict=True))
         peak = max(turn[engine]["peak_mb"] for turn in turns)
         cells = [name, engine, f"{statistics.median(seconds):.1f}", f"{min(ratios):.2f}"]
         cells += [f"{statistics.median(ratios):.2f}", f"{peak:.0f}", f"{difference:.1e}", turns[-1][engine]["about"]]

@@ -1,4 +1,4 @@
-"""The examples in docstrings are what the functions give."""
+"""Doctest examples of the package."""
 
 import doctest
 import importlib
@@ -11,12 +11,12 @@ PACKAGE = Path(vernacular.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if ">>> " in path.read_text("utf-8"))
 
 
-def test_there_are_examples():
+def test_modules_with_examples_are_found():
     assert PACKAGE / "metrics" / "corpus.py" in MODULES
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_examples_of(path):
+def test_examples_of_module(path):
     module = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
-    found = doctest.testmod(module)
-    assert (found.failed, found.attempted > 0) == (0, True)
+    result = doctest.testmod(module)
+    assert (result.failed, result.attempted > 0) == (0, True)

@@ -1,6 +1,6 @@
-"""Checkpoints that would hang a job, or take the machine's memory, are refused in a sentence within seconds.
+"""Checkpoints that would block a job, or exhaust the memory, raise an error within seconds.
 
-Each case runs in a process of its own, under a limit of time and memory: without the check, it does not end.
+Each case runs in a separate process with limits on time and memory; without the check, it does not end.
 """
 
 import json
@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import adapting, tiny
+from support import lora_training, tiny
 
-SECONDS = 300  # a case takes a few; without its check it takes all, or more memory than it may
-MEMORY = 3 << 30  # bytes of data, of which such a file must not take a multiple
+SECONDS = 300  # a case takes a few; without the check, it reaches this limit or the memory limit
+MEMORY = 3 << 30  # bytes of data; such a file must not take a multiple of it
 
 RESOLVE = """
 import sys
@@ -42,16 +42,16 @@ for adapter in sys.argv[2:]:
 """
 
 
-def said(code: str, *arguments, **environment) -> str:
-    """What a process says under the limits; fails if it reaches one."""
-    done = subprocess.run(
+def run_limited(code: str, *arguments, **environment) -> str:
+    """Run code in a process with limits, and return its output; fail if it reaches a limit."""
+    process = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True, text=True, timeout=SECONDS, cwd="/",
         env=os.environ | environment,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.strip()
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout.strip()
 
 
 LOAD = """
@@ -68,145 +68,159 @@ for folder in sys.argv[2:]:
         print(error)
 """
 ENCODE = LOAD.replace(
-    "vernacular.inference.model.load import load", "vernacular.metrics.similarity.compute import _measured"
+    "vernacular.inference.model.load import load", "vernacular.metrics.similarity.compute import _compute_group"
 )
-ENCODE = ENCODE.replace("load(record |", "_measured([{'metric': 'cosine'}], [], [], {'cosine': record}, 'gl', 1 or")
+ENCODE = ENCODE.replace(
+    "load(record |", "_compute_group([{'metric': 'cosine'}], [], [], {'cosine': record}, 'gl', 1 or"
+)
 
 
 @pytest.fixture
-def folder(tmp_path):
+def checkpoint(tmp_path):
     tiny.save("llama", tmp_path / "m")
     return tmp_path / "m"
 
 
-def fifo(name: str):
-    def spoil(folder: Path):
-        (folder / name).unlink(missing_ok=True)
-        os.mkfifo(folder / name)
+def replace_by_fifo(name: str):
+    def damage(checkpoint: Path):
+        (checkpoint / name).unlink(missing_ok=True)
+        os.mkfifo(checkpoint / name)
 
-    return spoil
-
-
-def device(name: str):
-    def spoil(folder: Path):
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to("/dev/zero")
-
-    return spoil
+    return damage
 
 
-def config(**keys):
-    def spoil(folder: Path):
-        path = folder / "config.json"
+def link_to_device(name: str):
+    def damage(checkpoint: Path):
+        (checkpoint / name).unlink(missing_ok=True)
+        (checkpoint / name).symlink_to("/dev/zero")
+
+    return damage
+
+
+def set_config(**keys):
+    def damage(checkpoint: Path):
+        path = checkpoint / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
-    return spoil
+    return damage
 
 
 def write_header(path: Path, header: bytes, size: int = 0) -> None:
-    """A safetensors file of that header, and `size` bytes of data that are not on disk."""
+    """Write a safetensors file with this header, and `size` bytes of data that are not on disk."""
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + size)
 
 
 def many_tensors(count: int, width: int):
-    """`count` empty tensors, whose names have `width` digits."""
+    """Return a function that writes `count` empty tensors, whose names have `width` digits."""
 
-    def spoil(folder: Path):
+    def damage(checkpoint: Path):
         entries = (f'"{n:0{width}d}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for n in range(count))
-        write_header(folder / "model.safetensors", f"{{{','.join(entries)}}}".encode())
+        write_header(checkpoint / "model.safetensors", f"{{{','.join(entries)}}}".encode())
 
-    return spoil
+    return damage
 
 
-def of_holes(folder: Path):
+def sparse_weights(checkpoint: Path):
     size = 1 << 42
     entry = {"model.embed_tokens.weight": {"dtype": "F32", "shape": [size >> 12, 1 << 10], "data_offsets": [0, size]}}
-    write_header(folder / "model.safetensors", json.dumps(entry).encode(), size)
+    write_header(checkpoint / "model.safetensors", json.dumps(entry).encode(), size)
 
 
-def huge(name: str):
-    """2 TB of holes, with something at their start."""
+def sparse_file(name: str):
+    """Return a function that writes a sparse file of 2 TB, with some content at the start."""
 
-    def spoil(folder: Path):
-        with open(folder / name, "wb") as file:
+    def damage(checkpoint: Path):
+        with open(checkpoint / name, "wb") as file:
             file.write(b"{}")
             file.truncate(1 << 41)
 
-    return spoil
+    return damage
 
 
 CASES = {
-    "a FIFO as weights": (fifo("model.safetensors"), "model.safetensors: expected a regular file, got a named pipe"),
-    "a FIFO as config": (fifo("config.json"), "config.json: expected a regular file, got a named pipe"),
-    "a FIFO as tokenizer": (fifo("tokenizer.json"), "tokenizer.json: expected a regular file, got a named pipe"),
-    "a FIFO as vocabulary": (fifo("vocab.txt"), "vocab.txt: expected a regular file, got a named pipe"),
-    "a FIFO as code": (fifo("own.py"), "own.py: expected a regular file, got a named pipe"),
+    "a FIFO as weights": (
+        replace_by_fifo("model.safetensors"),
+        "model.safetensors: expected a regular file, got a named pipe",
+    ),
+    "a FIFO as config": (replace_by_fifo("config.json"), "config.json: expected a regular file, got a named pipe"),
+    "a FIFO as tokenizer": (
+        replace_by_fifo("tokenizer.json"),
+        "tokenizer.json: expected a regular file, got a named pipe",
+    ),
+    "a FIFO as vocabulary": (replace_by_fifo("vocab.txt"), "vocab.txt: expected a regular file, got a named pipe"),
+    "a FIFO as code": (replace_by_fifo("own.py"), "own.py: expected a regular file, got a named pipe"),
     "a FIFO as index": (
-        lambda folder: [(folder / "model.safetensors").unlink(), fifo("model.safetensors.index.json")(folder)],
+        lambda checkpoint: [
+            (checkpoint / "model.safetensors").unlink(),
+            replace_by_fifo("model.safetensors.index.json")(checkpoint),
+        ],
         "index.json: expected a regular file, got a named pipe",
     ),
-    "an endless config": (device("config.json"), "config.json: expected a regular file, got a device"),
-    "endless weights": (device("model.safetensors"), "model.safetensors: expected a regular file, got a device"),
-    "a million layers": (config(num_hidden_layers=10**6), "at most 1000 as num_hidden_layers, got 1000000"),
-    "a billion layers": (config(text_config={"n_layer": 10**9}), "n_layer, got 1000000000"),
+    "an endless config": (link_to_device("config.json"), "config.json: expected a regular file, got a device"),
+    "endless weights": (
+        link_to_device("model.safetensors"),
+        "model.safetensors: expected a regular file, got a device",
+    ),
+    "a million layers": (set_config(num_hidden_layers=10**6), "at most 1000 as num_hidden_layers, got 1000000"),
+    "a billion layers": (set_config(text_config={"n_layer": 10**9}), "n_layer, got 1000000000"),
     "a million tensors": (many_tensors(10**6, 1), "expected a header of at most 50 MB"),
     "many tensors": (many_tensors(300_000, 6), "got 300000"),
     "a long header": (many_tensors(1000, 60_000), "got 60 MB"),
-    "holes as weights": (of_holes, "4398 GB, but only 0 MB are on disk"),
-    "a huge config": (huge("config.json"), "config.json: expected at most 500 MB, got 2199023 MB"),
-    "a huge vocabulary": (huge("vocab.txt"), "vocab.txt has a size of 2199 GB"),
+    "holes as weights": (sparse_weights, "4398 GB, but only 0 MB are on disk"),
+    "a huge config": (sparse_file("config.json"), "config.json: expected at most 500 MB, got 2199023 MB"),
+    "a huge vocabulary": (sparse_file("vocab.txt"), "vocab.txt has a size of 2199 GB"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_is_refused_in_time(folder, tmp_path, case):
-    spoil, sentence = CASES[case]
-    spoil(folder)
-    message = said(RESOLVE, folder, tmp_path)
-    assert sentence in message
-    assert str(folder) in message
+def test_oversized_or_special_files_are_rejected_within_limits(checkpoint, tmp_path, case):
+    damage, expected = CASES[case]
+    damage(checkpoint)
+    message = run_limited(RESOLVE, checkpoint, tmp_path)
+    assert expected in message
+    assert str(checkpoint) in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "expected"),
     [
         (os.mkfifo, "expected a regular file, got a named pipe"),
         (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), "0 MB are on disk"),
     ],
 )
-def test_a_gguf_file_that_is_none_is_refused_in_time(tmp_path, make, sentence):
+def test_invalid_gguf_file_is_rejected_within_limits(tmp_path, make, expected):
     make(tmp_path / "m.gguf")
-    assert sentence in said(RESOLVE, tmp_path / "m.gguf", tmp_path)
+    assert expected in run_limited(RESOLVE, tmp_path / "m.gguf", tmp_path)
 
 
-def test_an_adapter_with_a_fifo_is_refused_in_time(folder, tmp_path):
-    adapting.train(folder, tmp_path / "adapter", steps=1)
+def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
+    lora_training.train(checkpoint, tmp_path / "adapter", steps=1)
     names = ["adapter_model.safetensors", "adapter_config.json", "tokenizer.json"]
     for name in names:
         shutil.copytree(tmp_path / "adapter", tmp_path / f"{name}.d")
-        fifo(name)(tmp_path / f"{name}.d")
-    lines = said(ADAPTER, folder, *(tmp_path / f"{name}.d" for name in names)).splitlines()
+        replace_by_fifo(name)(tmp_path / f"{name}.d")
+    lines = run_limited(ADAPTER, checkpoint, *(tmp_path / f"{name}.d" for name in names)).splitlines()
     for name, line in zip(names, lines, strict=True):
         assert f"{name}: expected a regular file, got a named pipe" in line
 
 
 @pytest.mark.parametrize("code", [LOAD, ENCODE])
-def test_sizes_that_the_weights_do_not_justify_are_refused_in_time(folder, tmp_path, code):
-    folders = []
+def test_config_sizes_that_exceed_weights_are_rejected_within_limits(checkpoint, tmp_path, code):
+    checkpoints = []
     for keys in ({"vocab_size": 10**10}, {"intermediate_size": 10**9}):
-        folders.append(shutil.copytree(folder, tmp_path / str(len(folders)) / "m"))
-        config(**keys)(folders[-1])
-    lines = said(code, tmp_path, *folders).splitlines()
-    for each, line in zip(folders, lines, strict=True):
+        checkpoints.append(shutil.copytree(checkpoint, tmp_path / str(len(checkpoints)) / "m"))
+        set_config(**keys)(checkpoints[-1])
+    lines = run_limited(code, tmp_path, *checkpoints).splitlines()
+    for checkpoint_dir, line in zip(checkpoints, lines, strict=True):
         assert "expected at most" in line
         assert "parameters" in line
-        assert str(each) in line
+        assert str(checkpoint_dir) in line
 
 
-OWN = """import torch
+CUSTOM_MODEL = """import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 class C(LlamaConfig): model_type = "own"
 class M(LlamaForCausalLM):
@@ -217,18 +231,18 @@ class M(LlamaForCausalLM):
 """
 
 
-@pytest.mark.parametrize(("stages", "sentence"), [(10**7, "more than 300000 modules"), (100, "")])
-def test_what_is_built_is_counted_whatever_the_config_calls_it(folder, tmp_path, stages, sentence):
-    (folder / "own.py").write_text(OWN)
+@pytest.mark.parametrize(("stages", "expected"), [(10**7, "more than 300000 modules"), (100, "")])
+def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
+    (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
-    config(model_type="own", auto_map=auto, stages=stages)(folder)
-    trusting = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
-    trusting = trusting.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
+    set_config(model_type="own", auto_map=auto, stages=stages)(checkpoint)
+    code = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
+    code = code.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules")}
-    message = said(trusting, tmp_path, folder, **environment)
-    assert sentence in message
-    assert bool(sentence) == bool(message)
+    message = run_limited(code, tmp_path, checkpoint, **environment)
+    assert expected in message
+    assert bool(expected) == bool(message)
 
 
-def test_models_within_the_bounds_are_read(folder, tmp_path):
-    assert said(RESOLVE, folder, tmp_path) == ""
+def test_model_within_limits_is_accepted(checkpoint, tmp_path):
+    assert run_limited(RESOLVE, checkpoint, tmp_path) == ""

@@ -1,4 +1,4 @@
-"""Linux takes no argument longer than 128 KB: what grows with the evaluations is passed some other way."""
+"""Specs are passed on standard input, because Linux limits an argument to 128 KB."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 RULES = Path(__file__).parents[2] / "workflow" / "rules"
 
 
-def test_a_spec_longer_than_any_argument_is_read_from_standard_input(tmp_path):
+def test_long_spec_is_read_from_standard_input(tmp_path):
     spec = {
         "name": "gone",
         "source": "./gone",
@@ -18,11 +18,11 @@ def test_a_spec_longer_than_any_argument_is_read_from_standard_input(tmp_path):
         "files": {"x" * 300_000: [1, "a"]},
     }
     command = [sys.executable, "-m", "vernacular", "model", "--spec", "-", "--out", "gone.json"]
-    ended = subprocess.run(command, cwd=tmp_path, input=json.dumps(spec), capture_output=True, text=True, check=True)
-    assert ended.stdout.startswith("model: gone: unavailable (model file or directory not found: ./gone")
+    process = subprocess.run(command, cwd=tmp_path, input=json.dumps(spec), capture_output=True, text=True, check=True)
+    assert process.stdout.startswith("model: gone: unavailable (model file or directory not found: ./gone")
 
 
-def test_no_rule_passes_its_spec_as_an_argument():
+def test_rules_pass_spec_on_standard_input():
     rules = [rule for path in RULES.glob("*.smk") for rule in re.split(r"(?m)^rule ", path.read_text())[1:]]
     with_spec = [rule for rule in rules if "spec=" in rule]
     assert len(with_spec) >= 12

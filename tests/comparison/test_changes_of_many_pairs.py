@@ -1,4 +1,4 @@
-"""Won and lost items of many pairs at once: the rows that a plain reading of each pair gives, each file read once."""
+"""Changed items of many pairs: equal to a reference implementation per pair; each results file is read once."""
 
 import math
 import multiprocessing
@@ -9,109 +9,130 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.result_rows import FACTS, row
+from support.result_rows import EVALUATION, row
 from support.soak import examples
-from vernacular.commands import compare as comparing
-from vernacular.comparison.changes import changes, lay_out, worst_first
+from vernacular.commands import compare as compare_command
+from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.core import artifacts
 from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)
-answers = st.builds(
-    lambda right, found, prompt, options: {"right": right, "scores": found, "prompt": prompt, "choices": options},
+outcomes = st.builds(
+    lambda correct, scores, prompt, options: {
+        "correct": correct,
+        "scores": scores,
+        "prompt": prompt,
+        "choices": options,
+    },
     st.none() | st.booleans(),
     scores,
     st.sampled_from(["?", "!"]),
     st.sampled_from([("yes", "no"), ("yes", "yes ")]),
 )
-sides = st.dictionaries(st.sampled_from("abcdé😀"), answers)
+sides = st.dictionaries(st.sampled_from("abcdé😀"), outcomes)
 
 
-def made(of_items):
-    found = []
-    for item_id, answer in of_items.items():
-        one = row(item_id, answer["right"], prompt=answer["prompt"], choices=answer["choices"])
-        found.append(one | {"option_scores": answer["scores"]})
-    return found
+def build_rows(item_outcomes):
+    rows = []
+    for item_id, outcome in item_outcomes.items():
+        item_row = row(item_id, outcome["correct"], prompt=outcome["prompt"], choices=outcome["choices"])
+        rows.append(item_row | {"option_scores": outcome["scores"]})
+    return rows
 
 
-def plain(was, now):
-    """(item, change, by) of two lists of rows, item by item, as the columns of CHANGES are described."""
-    before, found = {each["item_id"]: each for each in was}, []
-    for after in now:
-        one = before.get(after["item_id"])
-        if one is None or None in (one["correct"], after["correct"]) or one["correct"] == after["correct"]:
+def expected_changes(baseline, candidate):
+    """Return sorted (item ID, change, margin change) of two lists of rows, computed item by item."""
+    baseline_by_id, records = {item_row["item_id"]: item_row for item_row in baseline}, []
+    for candidate_row in candidate:
+        baseline_row = baseline_by_id.get(candidate_row["item_id"])
+        if (
+            baseline_row is None
+            or None in (baseline_row["correct"], candidate_row["correct"])
+            or baseline_row["correct"] == candidate_row["correct"]
+        ):
             continue
-        if any(one[name] != after[name] for name in ("prompt", "choices", "gold")):
+        if any(baseline_row[name] != candidate_row[name] for name in ("prompt", "choices", "gold")):
             continue
-        right = [i for i, option in enumerate(after["choices"]) if option.strip() == "yes"]
+        correct_indices = [i for i, option in enumerate(candidate_row["choices"]) if option.strip() == "yes"]
         margins = [
-            None if None in (each["option_scores"] or [None]) else margin(each["option_scores"], right)
-            for each in (one, after)
+            None if None in (item_scores or [None]) else margin(item_scores, correct_indices)
+            for item_scores in (baseline_row["option_scores"], candidate_row["option_scores"])
         ]
-        by = None if None in margins else margins[1] - margins[0]
-        by = None if by is None or not math.isfinite(by) else by if after["correct"] else -by
-        found.append((after["item_id"], "improved" if after["correct"] else "regressed", by))
-    return sorted(found, key=lambda each: (each[1] != "regressed", each[2] is None, -(each[2] or 0.0), each[0]))
+        margin_change = None if None in margins else margins[1] - margins[0]
+        if margin_change is None or not math.isfinite(margin_change):
+            margin_change = None
+        elif not candidate_row["correct"]:
+            margin_change = -margin_change
+        change = "improved" if candidate_row["correct"] else "regressed"
+        records.append((candidate_row["item_id"], change, margin_change))
+    return sorted(
+        records, key=lambda record: (record[1] != "regressed", record[2] is None, -(record[2] or 0.0), record[0])
+    )
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(sides, sides, sides)
-def test_pairs_laid_out_together_change_as_each_would_alone(one, two, three):
-    tables = {"one": made(one), "two": made(two), "three": made(three)}
-    laid = lay_out(tables)
-    for was, now in combinations(tables, 2):
-        found = worst_first(changes(laid[was], laid[now], "e")).to_pylist()
-        assert [(each["item_id"], each["change"], each["margin_change"]) for each in found] == plain(
-            tables[was], tables[now]
+def test_changes_of_aligned_pairs_match_reference_implementation(first, second, third):
+    tables = {"one": build_rows(first), "two": build_rows(second), "three": build_rows(third)}
+    aligned = align_outcomes(tables)
+    for baseline, candidate in combinations(tables, 2):
+        records = sort_changes(find_changes(aligned[baseline], aligned[candidate], "e")).to_pylist()
+        assert [
+            (record["item_id"], record["change"], record["margin_change"]) for record in records
+        ] == expected_changes(tables[baseline], tables[candidate])
+        baseline_rows, candidate_rows = (
+            {record["item_id"]: record for record in tables[side]} for side in (baseline, candidate)
         )
-        before, after = ({each["item_id"]: each for each in tables[side]} for side in (was, now))
-        for each in found:
-            assert each["baseline_scores"] == before[each["item_id"]]["option_scores"]
-            assert each["candidate_prediction"] == after[each["item_id"]]["prediction"]
-            assert each["prompt"] == after[each["item_id"]]["prompt"]
+        for record in records:
+            assert record["baseline_scores"] == baseline_rows[record["item_id"]]["option_scores"]
+            assert record["candidate_prediction"] == candidate_rows[record["item_id"]]["prediction"]
+            assert record["prompt"] == candidate_rows[record["item_id"]]["prompt"]
 
 
-def run(folder, models, threads=1):
-    """`compare` of all pairs of `models` on one evaluation; what it says, and the files of won and lost items."""
+def run(directory, models, threads=1):
+    """Run `compare` on all pairs of `models` and one evaluation; return its message and the files of changed items."""
     for number, model in enumerate(models):
         rows = [row(f"i{i}", (i + number) % 3 > 0, scores=[-1.0 - number, -2.0]) for i in range(6)]
-        place, note = folder / "r" / model, {"fingerprint": model}
-        artifacts.write(place / "tasks" / f"{FACTS['evaluation']}.parquet", TASK_RESULTS, rows, note)
-        artifacts.write(place / "metrics.parquet", METRICS, [], note)
+        model_dir, metadata = directory / "r" / model, {"fingerprint": model}
+        artifacts.write(model_dir / "tasks" / f"{EVALUATION['evaluation']}.parquet", TASK_RESULTS, rows, metadata)
+        artifacts.write(model_dir / "metrics.parquet", METRICS, [], metadata)
     spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
-    spec["evaluations"] = {FACTS["evaluation"]: FACTS | {"items": "t.gl"}}
-    folders = {name: folder / name for name in ("out", "changes", "items_dir")}
-    said = comparing.compare(SimpleNamespace(spec=spec, results=folder / "r", threads=threads, **folders))
-    files = sorted(path for path in folders["changes"].rglob("*") if path.is_file())
-    return said, {path.relative_to(folder): path.read_bytes() for path in files}
+    spec["evaluations"] = {EVALUATION["evaluation"]: EVALUATION | {"items": "t.gl"}}
+    directories = {name: directory / name for name in ("out", "changes", "items_dir")}
+    message = compare_command.compare(
+        SimpleNamespace(spec=spec, results=directory / "r", threads=threads, **directories)
+    )
+    files = sorted(path for path in directories["changes"].rglob("*") if path.is_file())
+    return message, {path.relative_to(directory): path.read_bytes() for path in files}
 
 
-def test_a_results_file_is_read_twice_however_many_pairs_it_is_in(tmp_path, monkeypatch):
-    opened, read = Counter(), artifacts.read
+def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path, monkeypatch):
+    reads, read = Counter(), artifacts.read
 
-    def counted(path, kind, **given):
-        opened[path] += kind is TASK_RESULTS
-        return read(path, kind, **given)
+    def counting_read(path, kind, **kwargs):
+        reads[path] += kind is TASK_RESULTS
+        return read(path, kind, **kwargs)
 
-    monkeypatch.setattr(artifacts, "read", counted)
-    said, files = run(tmp_path, ["a", "b", "c", "d", "e"])
-    assert said.startswith("compare: 10 pairs, ")
-    assert {count for path, count in opened.items() if path.parent.name == "tasks"} == {2}  # the numbers, the items
+    monkeypatch.setattr(artifacts, "read", counting_read)
+    message, files = run(tmp_path, ["a", "b", "c", "d", "e"])
+    assert message.startswith("compare: 10 pairs, ")
+    assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {
+        2
+    }  # for the statistics and for the changed items
     assert len(files) == 20
 
 
-def test_pairs_written_side_by_side_are_the_same_files(tmp_path, monkeypatch):
-    alone = run(tmp_path / "alone", ["a", "b", "c"])
-    monkeypatch.setattr(comparing, "_WORTH_PROCESSES", 1)
-    assert run(tmp_path / "together", ["a", "b", "c"], threads=2) == alone
+def test_parallel_processes_write_identical_files(tmp_path, monkeypatch):
+    expected = run(tmp_path / "alone", ["a", "b", "c"])
+    monkeypatch.setattr(compare_command, "_MIN_ITEMS_FOR_POOL", 1)
+    assert run(tmp_path / "together", ["a", "b", "c"], threads=2) == expected
     assert multiprocessing.active_children() == []
 
 
-def test_a_disk_that_fails_one_pair_leaves_no_process_and_no_temporary_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparing, "_WORTH_PROCESSES", 1)
-    (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # where a file shall come to stand
+def test_write_error_leaves_no_process_and_no_temporary_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(compare_command, "_MIN_ITEMS_FOR_POOL", 1)
+    (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # a directory at the path of an output file
     with pytest.raises(OSError, match=r"changes\.csv"):
         run(tmp_path, ["a", "b", "c"], threads=2)
     assert multiprocessing.active_children() == []

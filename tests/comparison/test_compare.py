@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.result_rows import FACTS, compare, row, rows
+from support.result_rows import EVALUATION, compare, row, rows
 from support.soak import examples
 from vernacular.comparison.align import align, as_table
-from vernacular.comparison.pairwise import CLUSTERED, MCNEMAR, PERMUTED
+from vernacular.comparison.pairwise import MCNEMAR, PERMUTATION, SIGN_FLIP_CLUSTERED
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts
 from vernacular.metrics.corpus import auc
@@ -16,180 +16,197 @@ from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 from vernacular.protocols.options import metrics as options
 
 
-def only(found, metric="accuracy", category=""):
-    return next(row for row in found if row["metric"] == metric and row["category"] == category)
+def select_row(records, metric="accuracy", category=""):
+    return next(row for row in records if row["metric"] == metric and row["category"] == category)
 
 
-def compared(baseline, candidate, metrics=options.METRICS, **given):
-    return compare(baseline, candidate, metrics, FACTS, **{"resamples": 300, **given})
+def compare_rows(baseline, candidate, metrics=options.METRICS, **kwargs):
+    return compare(baseline, candidate, metrics, EVALUATION, **{"resamples": 300, **kwargs})
 
 
 def test_counts_difference_and_test_of_a_small_case():
-    # 3 both right, 2 both wrong, candidate alone 4, baseline alone 1
-    was = [1, 1, 1, 0, 0, 0, 0, 0, 0, 1]
-    now = [1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
-    found = only(compared(rows(was), rows(now)))
-    assert found["n"] == found["n_baseline"] == found["n_candidate"] == 10
+    # 3 both correct, 2 both incorrect, 4 only candidate correct, 1 only baseline correct
+    baseline = [1, 1, 1, 0, 0, 0, 0, 0, 0, 1]
+    candidate = [1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
+    record = select_row(compare_rows(rows(baseline), rows(candidate)))
+    assert record["n"] == record["n_baseline"] == record["n_candidate"] == 10
     assert [
-        found[name] for name in ("both_correct", "both_incorrect", "candidate_only_correct", "baseline_only_correct")
+        record[name] for name in ("both_correct", "both_incorrect", "candidate_only_correct", "baseline_only_correct")
     ] == [3, 2, 4, 1]
-    assert found["net_gain"] == 3
-    assert (found["baseline_value"], found["candidate_value"]) == (0.4, 0.7)
-    assert found["difference"] == pytest.approx(0.3)
-    assert found["test"] == MCNEMAR
-    assert found["p_value"] == pytest.approx(2 * 6 / 32 - 5 / 32)  # five coins, at most one; mid-p
-    assert found["ci_low"] < 0.3 < found["ci_high"]
-    assert found["significant"] is False
-    assert found["better"] is None
+    assert record["net_gain"] == 3
+    assert (record["baseline_value"], record["candidate_value"]) == (0.4, 0.7)
+    assert record["difference"] == pytest.approx(0.3)
+    assert record["test"] == MCNEMAR
+    assert record["p_value"] == pytest.approx(2 * 6 / 32 - 5 / 32)  # five coins, at most one; mid-p
+    assert record["ci_low"] < 0.3 < record["ci_high"]
+    assert record["significant"] is False
+    assert record["better"] is None
 
 
-def test_a_model_against_itself_finds_nothing():
+def test_identical_sides_do_not_differ():
     rng = np.random.default_rng(0)
     for protocol, module in PROTOCOLS.items():
         names = {name for metric in module.METRICS for name in (metric.needs or (metric.name,))}
-        same = [
+        model_rows = [
             row(f"i{i}", **{name: float(rng.integers(2)) for name in sorted(names)}, category="ab"[i % 2])
             for i in range(30)
         ]
-        found = compare(same, same, module.METRICS, FACTS, resamples=200)
-        assert found, protocol
-        assert not any(each["significant"] for each in found)
-        assert {each["p_value"] for each in found} <= {1.0, None}
-        assert 1.0 in {each["p_value"] for each in found}
-        assert all(each["difference"] in (0.0, None) for each in found)
-        assert all(each["ci_low"] is None and each["minimum_detectable_difference"] is None for each in found)
-        assert all(each["note"] for each in found)
+        records = compare(model_rows, model_rows, module.METRICS, EVALUATION, resamples=200)
+        assert records, protocol
+        assert not any(record["significant"] for record in records)
+        assert {record["p_value"] for record in records} <= {1.0, None}
+        assert 1.0 in {record["p_value"] for record in records}
+        assert all(record["difference"] in (0.0, None) for record in records)
+        assert all(record["ci_low"] is None and record["minimum_detectable_difference"] is None for record in records)
+        assert all(record["note"] for record in records)
 
 
-def test_an_injected_improvement_is_found():
+def test_injected_improvement_is_significant():
     rng = np.random.default_rng(1)
-    was = rng.random(200) < 0.5
-    now = was | (rng.random(200) < 0.25)
-    found = only(compared(rows(was), rows(now)))
-    assert found["significant"]
-    assert found["better"] == "candidate"
-    assert found["ci_low"] > 0
-    back = only(compared(rows(now), rows(was)))
-    assert back["better"] == "baseline"
-    assert back["difference"] == -found["difference"]
+    baseline = rng.random(200) < 0.5
+    candidate = baseline | (rng.random(200) < 0.25)
+    record = select_row(compare_rows(rows(baseline), rows(candidate)))
+    assert record["significant"]
+    assert record["better"] == "candidate"
+    assert record["ci_low"] > 0
+    reverse = select_row(compare_rows(rows(candidate), rows(baseline)))
+    assert reverse["better"] == "baseline"
+    assert reverse["difference"] == -record["difference"]
 
 
-def test_lower_is_better_turns_the_verdict():
-    was = [row(f"i{i}", surprisal_correct=5.0 + i % 3) for i in range(40)]
-    now = [row(f"i{i}", surprisal_correct=4.0 + i % 2) for i in range(40)]
-    found = only(compared(was, now), "surprisal_correct")
-    assert found["difference"] < 0
-    assert found["test"] == PERMUTED
-    assert found["better"] == "candidate"
+def test_better_side_of_lower_is_better_metric():
+    baseline = [row(f"i{i}", surprisal_correct=5.0 + i % 3) for i in range(40)]
+    candidate = [row(f"i{i}", surprisal_correct=4.0 + i % 2) for i in range(40)]
+    record = select_row(compare_rows(baseline, candidate), "surprisal_correct")
+    assert record["difference"] < 0
+    assert record["test"] == PERMUTATION
+    assert record["better"] == "candidate"
 
 
-def test_items_of_one_side_are_left_out_and_said():
-    was = rows([1, 0, 1, 1])
-    now = [*rows([1, 1, 1]), row("other", 0)]
-    found = only(compared(was, now))
-    assert (found["n"], found["n_baseline"], found["n_candidate"]) == (3, 4, 4)
-    assert found["baseline_value"] == pytest.approx(2 / 3)
-    assert "1 item with a value for the baseline only" in found["note"]
-    assert "1 item with a value for the candidate only" in found["note"]
+def test_items_of_one_side_are_excluded_and_noted():
+    baseline = rows([1, 0, 1, 1])
+    candidate = [*rows([1, 1, 1]), row("other", 0)]
+    record = select_row(compare_rows(baseline, candidate))
+    assert (record["n"], record["n_baseline"], record["n_candidate"]) == (3, 4, 4)
+    assert record["baseline_value"] == pytest.approx(2 / 3)
+    assert "1 item with a value for the baseline only" in record["note"]
+    assert "1 item with a value for the candidate only" in record["note"]
 
 
 @pytest.mark.parametrize(
-    "other",
+    "changes",
     [{"prompt": "else?"}, {"choices": ("yes", "maybe")}, {"gold": (1,)}],
 )
-def test_one_id_with_other_texts_is_not_one_item(other):
-    was, now = rows([1, 0, 1, 0, 1]), rows([1, 1, 1, 0, 1])
-    now[0] = row("i00", 1, **other)
-    found = only(compared(was, now))
-    assert found["n"] == 4
-    assert "1 item excluded" in found["note"]
+def test_items_with_same_id_and_different_texts_are_excluded(changes):
+    baseline, candidate = rows([1, 0, 1, 0, 1]), rows([1, 1, 1, 0, 1])
+    candidate[0] = row("i00", 1, **changes)
+    record = select_row(compare_rows(baseline, candidate))
+    assert record["n"] == 4
+    assert "1 item excluded" in record["note"]
 
 
-def test_a_value_that_is_missing_on_one_side_is_no_zero():
-    was, now = rows([1, 0, 1]), rows([1, 0, 1])
-    now[1]["metrics"] = {}
-    found = only(compared(was, now))
-    assert found["n"] == 2
-    assert found["candidate_value"] == 1.0
+def test_missing_values_are_excluded():
+    baseline, candidate = rows([1, 0, 1]), rows([1, 0, 1])
+    candidate[1]["metrics"] = {}
+    record = select_row(compare_rows(baseline, candidate))
+    assert record["n"] == 2
+    assert record["candidate_value"] == 1.0
 
 
-def test_items_that_share_a_passage_are_tested_together():
-    was = [row(f"i{i}", i % 3 > 0, cluster=f"p{i // 4}") for i in range(48)]
-    now = [row(f"i{i}", True, cluster=f"p{i // 4}") for i in range(48)]
-    found = only(compared(was, now))
-    assert found["test"] == CLUSTERED
-    alone = only(compared([each | {"cluster_id": None} for each in was], [each | {"cluster_id": None} for each in now]))
-    assert alone["test"] == MCNEMAR
-    assert alone["p_value"] < found["p_value"]
+def test_clustered_items_use_the_clustered_test():
+    baseline = [row(f"i{i}", i % 3 > 0, cluster=f"p{i // 4}") for i in range(48)]
+    candidate = [row(f"i{i}", True, cluster=f"p{i // 4}") for i in range(48)]
+    record = select_row(compare_rows(baseline, candidate))
+    assert record["test"] == SIGN_FLIP_CLUSTERED
+    unclustered = select_row(
+        compare_rows(
+            [item_row | {"cluster_id": None} for item_row in baseline],
+            [item_row | {"cluster_id": None} for item_row in candidate],
+        )
+    )
+    assert unclustered["test"] == MCNEMAR
+    assert unclustered["p_value"] < record["p_value"]
 
 
-def test_by_category_only_headline_metrics_and_outside_the_family():
-    was = [row(f"i{i}", i % 2, category="ab"[i % 2], accuracy_char=1.0) for i in range(20)]
-    now = [row(f"i{i}", 1, category="ab"[i % 2], accuracy_char=0.0) for i in range(20)]
-    found = compared(was, now)
-    assert [(each["category"], each["metric"]) for each in found] == [
+def test_category_rows_are_headline_only_and_outside_the_family():
+    baseline = [row(f"i{i}", i % 2, category="ab"[i % 2], accuracy_char=1.0) for i in range(20)]
+    candidate = [row(f"i{i}", 1, category="ab"[i % 2], accuracy_char=0.0) for i in range(20)]
+    records = compare_rows(baseline, candidate)
+    assert [(record["category"], record["metric"]) for record in records] == [
         ("", "accuracy"), ("", "accuracy_char"), ("a", "accuracy"), ("b", "accuracy"),
     ]  # fmt: skip
-    of_a = only(found, category="a")
-    assert (of_a["n"], of_a["candidate_only_correct"], of_a["n_tests"], of_a["p_holm"]) == (10, 10, None, None)
-    assert of_a["significant"]
-    assert only(found)["n_tests"] == 1
-    assert only(found, "accuracy_char")["n_tests"] is None
+    category_record = select_row(records, category="a")
+    assert (
+        category_record["n"],
+        category_record["candidate_only_correct"],
+        category_record["n_tests"],
+        category_record["p_holm"],
+    ) == (10, 10, None, None)
+    assert category_record["significant"]
+    assert select_row(records)["n_tests"] == 1
+    assert select_row(records, "accuracy_char")["n_tests"] is None
 
 
-def test_corpus_statistics_are_subtracted_on_the_same_resamples():
+def test_corpus_statistic_difference():
     rng = np.random.default_rng(2)
     label = np.arange(80) % 2
-    one, other = rng.normal(size=80) + (label == 0), rng.normal(size=80) + 3 * (label == 0)
-    was = [row(f"i{i:02}", surprisal=one[i], label=float(label[i])) for i in range(80)]
-    now = [row(f"i{i:02}", surprisal=other[i], label=float(label[i])) for i in range(80)]
-    found = only(compared(was, now, acceptability.METRICS), "auc")
-    assert found["difference"] == pytest.approx(float(auc(other, label) - auc(one, label)))
-    assert found["significant"]
-    assert found["ci_low"] < found["difference"] < found["ci_high"]
-    assert found["both_correct"] is None
+    baseline_values, candidate_values = rng.normal(size=80) + (label == 0), rng.normal(size=80) + 3 * (label == 0)
+    baseline = [row(f"i{i:02}", surprisal=baseline_values[i], label=float(label[i])) for i in range(80)]
+    candidate = [row(f"i{i:02}", surprisal=candidate_values[i], label=float(label[i])) for i in range(80)]
+    record = select_row(compare_rows(baseline, candidate, acceptability.METRICS), "auc")
+    assert record["difference"] == pytest.approx(float(auc(candidate_values, label) - auc(baseline_values, label)))
+    assert record["significant"]
+    assert record["ci_low"] < record["difference"] < record["ci_high"]
+    assert record["both_correct"] is None
 
 
-def test_a_failed_side_shows_and_is_not_significant():
-    found = compared(rows([1, 0, 1]), [])
-    assert [each["metric"] for each in found] == ["accuracy"]
-    assert found[0]["n"] == 0
-    assert found[0]["significant"] is False
-    assert compared([], [])[0]["n"] == 0
+def test_empty_side_gives_rows_with_n_0():
+    records = compare_rows(rows([1, 0, 1]), [])
+    assert [record["metric"] for record in records] == ["accuracy"]
+    assert records[0]["n"] == 0
+    assert records[0]["significant"] is False
+    assert compare_rows([], [])[0]["n"] == 0
 
 
-def test_the_order_of_rows_carries_no_meaning():
+def test_result_does_not_depend_on_row_order():
     rng = np.random.default_rng(3)
-    was = [row(f"i{i}", rng.random() < 0.5, probability=rng.random(), cluster=f"c{i // 2}") for i in range(40)]
-    now = [row(f"i{i}", rng.random() < 0.6, probability=rng.random(), cluster=f"c{i // 2}") for i in range(40)]
-    assert compared(was, now) == compared(was[::-1], [now[i] for i in rng.permutation(40)])
+    baseline = [row(f"i{i}", rng.random() < 0.5, probability=rng.random(), cluster=f"c{i // 2}") for i in range(40)]
+    candidate = [row(f"i{i}", rng.random() < 0.6, probability=rng.random(), cluster=f"c{i // 2}") for i in range(40)]
+    assert compare_rows(baseline, candidate) == compare_rows(
+        baseline[::-1], [candidate[i] for i in rng.permutation(40)]
+    )
 
 
-def test_rows_fit_the_schema(tmp_path):
-    was = [row(f"=i{i}", i % 2, category="🙂", cluster="") for i in range(6)] + [row("nan", accuracy_char=math.nan)]
-    found = compared(was, was[:-2])
-    artifacts.write(tmp_path / "c.parquet", COMPARISONS, found, {})
-    assert artifacts.read(tmp_path / "c.parquet", COMPARISONS).num_rows == len(found)
+def test_rows_match_the_schema(tmp_path):
+    baseline = [row(f"=i{i}", i % 2, category="🙂", cluster="") for i in range(6)] + [
+        row("nan", accuracy_char=math.nan)
+    ]
+    records = compare_rows(baseline, baseline[:-2])
+    artifacts.write(tmp_path / "c.parquet", COMPARISONS, records, {})
+    assert artifacts.read(tmp_path / "c.parquet", COMPARISONS).num_rows == len(records)
 
 
-def test_an_infinite_surprisal_gives_no_difference_and_says_so():
-    was = [row(f"i{i}", surprisal_correct=1.0 + i) for i in range(12)]
-    now = [row(f"i{i}", surprisal_correct=math.inf if i == 3 else 1.0) for i in range(12)]
-    for found in (only(compared(was, now), "surprisal_correct"), only(compared(now, now), "surprisal_correct")):
-        assert found["n"] == 12
-        assert found["difference"] is found["p_value"] is found["ci_low"] is None
-        assert not found["significant"]
-        assert "infinite" in found["note"]
+def test_infinite_value_gives_no_difference_and_a_note():
+    baseline = [row(f"i{i}", surprisal_correct=1.0 + i) for i in range(12)]
+    candidate = [row(f"i{i}", surprisal_correct=math.inf if i == 3 else 1.0) for i in range(12)]
+    for record in (
+        select_row(compare_rows(baseline, candidate), "surprisal_correct"),
+        select_row(compare_rows(candidate, candidate), "surprisal_correct"),
+    ):
+        assert record["n"] == 12
+        assert record["difference"] is record["p_value"] is record["ci_low"] is None
+        assert not record["significant"]
+        assert "infinite" in record["note"]
 
 
-def test_a_part_of_a_table_has_its_own_values():
-    whole = as_table([row(f"i{i}", probability=i / 10) for i in range(10)])
-    _, sides = align({"a": whole.slice(3, 4), "b": whole})
+def test_sliced_table_is_aligned_by_its_own_values():
+    table = as_table([row(f"i{i}", probability=i / 10) for i in range(10)])
+    _, sides = align({"a": table.slice(3, 4), "b": table})
     assert sides["a"].value("probability")[3:7].tolist() == [0.3, 0.4, 0.5, 0.6]
-    assert sides["a"].has.tolist() == [False] * 3 + [True] * 4 + [False] * 3
+    assert sides["a"].present.tolist() == [False] * 3 + [True] * 4 + [False] * 3
 
 
-_ANY = st.tuples(
+_ROW_VALUES = st.tuples(
     st.none() | st.booleans(),
     st.none() | st.floats(allow_nan=True, allow_infinity=True, width=32),
     st.none() | st.sampled_from(["", "c", "🙂"]),
@@ -197,19 +214,21 @@ _ANY = st.tuples(
 
 
 @settings(deadline=None, max_examples=examples(50))
-@given(st.lists(_ANY, max_size=8), st.lists(_ANY, max_size=8))
-def test_whatever_the_rows_hold_figures_are_sound(was, now):
+@given(st.lists(_ROW_VALUES, max_size=8), st.lists(_ROW_VALUES, max_size=8))
+def test_comparison_invariants_for_arbitrary_rows(baseline, candidate):
     sides = [
         [
-            row(f"i{i}", right, cluster=cluster, category=cluster, **({} if value is None else {"probability": value}))
-            for i, (right, value, cluster) in enumerate(side)
+            row(
+                f"i{i}", correct, cluster=cluster, category=cluster, **({} if value is None else {"probability": value})
+            )
+            for i, (correct, value, cluster) in enumerate(side)
         ]
-        for side in (was, now)
+        for side in (baseline, candidate)
     ]
-    for found in compare(*sides, options.METRICS, FACTS, resamples=20):
-        assert found["p_value"] is None or 0 <= found["p_value"] <= 1
-        assert (found["ci_low"] is None) == (found["ci_high"] is None)
-        assert found["ci_low"] is None or found["ci_low"] <= found["ci_high"]
-        assert found["n"] <= min(found["n_baseline"], found["n_candidate"])
-        assert not found["significant"] or found["p_value"] < 0.05
-        assert all(not isinstance(value, float) or math.isfinite(value) for value in found.values())
+    for record in compare(*sides, options.METRICS, EVALUATION, resamples=20):
+        assert record["p_value"] is None or 0 <= record["p_value"] <= 1
+        assert (record["ci_low"] is None) == (record["ci_high"] is None)
+        assert record["ci_low"] is None or record["ci_low"] <= record["ci_high"]
+        assert record["n"] <= min(record["n_baseline"], record["n_candidate"])
+        assert not record["significant"] or record["p_value"] < 0.05
+        assert all(not isinstance(value, float) or math.isfinite(value) for value in record.values())

@@ -1,19 +1,19 @@
-"""Whole rows of a comparison by hand, and what a reader is told of items that are not compared."""
+"""Complete rows of a comparison, and its notes on excluded items and missing intervals."""
 
 import dataclasses
 import math
 
 import pytest
-from support.result_rows import FACTS, compare, row, rows
-from vernacular.comparison import pairwise as compare_module
+from support.result_rows import EVALUATION, compare, row, rows
+from vernacular.comparison import pairwise
 from vernacular.comparison.align import align
 from vernacular.comparison.pairwise import (
     BOOTSTRAP,
-    CLUSTERED,
     MCNEMAR,
-    PERMUTED,
-    PERMUTED_CLUSTERS,
-    _affordable,
+    PERMUTATION,
+    PERMUTATION_CLUSTERED,
+    SIGN_FLIP_CLUSTERED,
+    _limit_resamples,
     compare_sides,
 )
 from vernacular.comparison.schema import COMPARISONS
@@ -23,20 +23,26 @@ from vernacular.protocols.options import metrics as options
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal")
 TOTAL = Metric(
-    "total", "nats", None, "surprisal", headline=True, corpus=lambda a: a.sum(-1), needs=("surprisal",), vectorised=True
+    "total", "nats", None, "surprisal", headline=True, corpus=lambda a: a.sum(-1), needs=("surprisal",), vectorized=True
 )
 
 
-def compared(was, now, metrics=(ACCURACY,), **given):
-    return compare(was, now, list(metrics), FACTS, **{"resamples": 200, **given})
+def compare_rows(baseline, candidate, metrics=(ACCURACY,), **kwargs):
+    return compare(baseline, candidate, list(metrics), EVALUATION, **{"resamples": 200, **kwargs})
 
 
-def test_a_row_to_the_letter():
-    was = [row("a", 1, category="k"), row("b", 0, category="k"), row("c", 0, category="l"), row("d", 1), row("e")]
-    now = [row("a", 1, category="k"), row("b", 1, category="k"), row("c", 1, category="l"), row("f", 0), row("e", 1)]
-    found = compared(was, now, names=("old", "new"))
-    assert [each["category"] for each in found] == ["", "k", "l"]
-    expected = dict.fromkeys(COMPARISONS.schema.names) | FACTS | {
+def test_comparison_row():
+    baseline = [row("a", 1, category="k"), row("b", 0, category="k"), row("c", 0, category="l"), row("d", 1), row("e")]
+    candidate = [
+        row("a", 1, category="k"),
+        row("b", 1, category="k"),
+        row("c", 1, category="l"),
+        row("f", 0),
+        row("e", 1),
+    ]
+    records = compare_rows(baseline, candidate, names=("old", "new"))
+    assert [record["category"] for record in records] == ["", "k", "l"]
+    expected = dict.fromkeys(COMPARISONS.schema.names) | EVALUATION | {
         "baseline": "old", "candidate": "new", "category": "", "metric": "accuracy", "unit": "share",
         "higher_is_better": True, "headline": True, "n": 3, "n_baseline": 4, "n_candidate": 5,
         "baseline_value": 1 / 3, "candidate_value": 1.0, "difference": pytest.approx(2 / 3),
@@ -44,57 +50,64 @@ def test_a_row_to_the_letter():
         "both_correct": 1, "both_incorrect": 0, "baseline_only_correct": 0, "candidate_only_correct": 2, "net_gain": 2,
         "note": "1 item with a value for the baseline only; 2 items with a value for the candidate only",
     }  # fmt: skip
-    figures = {name: found[0].pop(name) for name in ("ci_low", "ci_high", "minimum_detectable_difference")}
-    assert found[0] == {name: value for name, value in expected.items() if name not in figures}
+    intervals = {name: records[0].pop(name) for name in ("ci_low", "ci_high", "minimum_detectable_difference")}
+    assert records[0] == {name: value for name, value in expected.items() if name not in intervals}
     # difference 2/3 with a standard error of 1/3, t of 2 degrees at 97.5 % and 80 %
-    assert figures["minimum_detectable_difference"] == pytest.approx((4.302653 + 1.060660) / 3, rel=1e-5)
-    assert figures["ci_low"] < 2 / 3 < figures["ci_high"]
-    of_k, of_l = found[1:]
-    assert (of_k["n"], of_k["n_baseline"], of_k["n_candidate"], of_k["note"]) == (2, 2, 2, None)
-    assert (of_k["p_holm"], of_k["n_tests"], of_k["net_gain"]) == (None, None, 1)
-    assert (of_l["n"], of_l["difference"], of_l["p_value"], of_l["test"]) == (1, 1.0, None, MCNEMAR)
-    assert of_l["note"] == "one cluster of items: no interval and no test"
+    assert intervals["minimum_detectable_difference"] == pytest.approx((4.302653 + 1.060660) / 3, rel=1e-5)
+    assert intervals["ci_low"] < 2 / 3 < intervals["ci_high"]
+    category_k, category_l = records[1:]
+    assert (category_k["n"], category_k["n_baseline"], category_k["n_candidate"], category_k["note"]) == (2, 2, 2, None)
+    assert (category_k["p_holm"], category_k["n_tests"], category_k["net_gain"]) == (None, None, 1)
+    assert (category_l["n"], category_l["difference"], category_l["p_value"], category_l["test"]) == (
+        1,
+        1.0,
+        None,
+        MCNEMAR,
+    )
+    assert category_l["note"] == "one cluster of items: no interval and no test"
 
 
 THREE = rows([1, 0, 1])
-OTHER = "excluded: different prompt, options or correct answer"
+DIFFERENT_TEXTS = "excluded: different prompt, options or correct answer"
 NO_TEST = "one cluster of items: no interval and no test"
-SAME = "no item differs: no interval"
+NO_DIFFERENCE = "no item differs: no interval"
 
 
 @pytest.mark.parametrize(
-    ("now", "n", "note"),
+    ("candidate", "n", "note"),
     [
-        (THREE, 3, SAME),
-        (THREE[::-1], 3, SAME),
-        (THREE[:2], 2, f"1 item with a value for the baseline only; {SAME}"),
+        (THREE, 3, NO_DIFFERENCE),
+        (THREE[::-1], 3, NO_DIFFERENCE),
+        (THREE[:2], 2, f"1 item with a value for the baseline only; {NO_DIFFERENCE}"),
         (THREE[:1], 1, f"2 items with a value for the baseline only; {NO_TEST}"),
         ([], 0, "3 items with a value for the baseline only"),
         ([row("x", 1), row("y", 0)], 0, "3 items with a value for the baseline only; 2 items with a value for the candidate only"),
-        ([row(each["item_id"], 1, prompt="?") for each in THREE], 0, f"3 items {OTHER}"),
-        ([row("i00", 1, choices=("yes", "nο")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),  # a Greek o
-        ([row("i00", 1, choices=("no", "yes")), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
-        ([row("i00", gold=(), accuracy=1.0), *THREE[1:]], 2, f"1 item {OTHER}; {SAME}"),
+        ([row(item_row["item_id"], 1, prompt="?") for item_row in THREE], 0, f"3 items {DIFFERENT_TEXTS}"),
+        ([row("i00", 1, choices=("yes", "nο")), *THREE[1:]], 2, f"1 item {DIFFERENT_TEXTS}; {NO_DIFFERENCE}"),  # a Greek o
+        ([row("i00", 1, choices=("no", "yes")), *THREE[1:]], 2, f"1 item {DIFFERENT_TEXTS}; {NO_DIFFERENCE}"),
+        ([row("i00", gold=(), accuracy=1.0), *THREE[1:]], 2, f"1 item {DIFFERENT_TEXTS}; {NO_DIFFERENCE}"),
         ([row("i00"), row("i01", accuracy=math.nan), THREE[2]], 1, f"2 items with a value for the baseline only; {NO_TEST}"),
-        ([each | {"item_id": each["item_id"] + "\u0301"} for each in THREE], 0, "3 items with a value for the baseline only; 3 items with a value for the candidate only"),
+        ([item_row | {"item_id": item_row["item_id"] + "\u0301"} for item_row in THREE], 0, "3 items with a value for the baseline only; 3 items with a value for the candidate only"),
     ],
 )  # fmt: skip
-def test_every_item_is_compared_or_counted(now, n, note):
-    (found,) = compared(THREE, now)
-    assert (found["baseline"], found["candidate"], found["n"], found["note"]) == ("baseline", "candidate", n, note)
-    # every item with a value is compared, left out or on one side
-    for side, has in (("n_baseline", THREE), ("n_candidate", now)):
-        assert found[side] == sum(not math.isnan(dict(each["metrics"]).get("accuracy", math.nan)) for each in has)
-    (back,) = compared(now, THREE)
-    turned = note.replace("baseline", "x").replace("candidate", "baseline").replace("x only", "candidate only")
-    assert sorted(back["note"].split("; ")) == sorted(turned.split("; "))
+def test_excluded_items_are_counted_in_the_note(candidate, n, note):
+    (record,) = compare_rows(THREE, candidate)
+    assert (record["baseline"], record["candidate"], record["n"], record["note"]) == ("baseline", "candidate", n, note)
+    # every item with a value is compared, excluded or on one side only
+    for side, rows_of_side in (("n_baseline", THREE), ("n_candidate", candidate)):
+        assert record[side] == sum(
+            not math.isnan(dict(item_row["metrics"]).get("accuracy", math.nan)) for item_row in rows_of_side
+        )
+    (reverse,) = compare_rows(candidate, THREE)
+    reversed_note = note.replace("baseline", "x").replace("candidate", "baseline").replace("x only", "candidate only")
+    assert sorted(reverse["note"].split("; ")) == sorted(reversed_note.split("; "))
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "note"),
+    ("baseline", "candidate", "note"),
     [
         ([1.0, 2.0, 3.0], [2.0, 3.0, 4.0], "all items differ by the same amount: no interval"),
-        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], SAME),
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], NO_DIFFERENCE),
         ([1.0], [3.0], NO_TEST),
         ([1.0, math.inf, 3.0], [1.0, 2.0, 4.0], "infinite value of an item, or undefined in a resample: no interval and no test"),
         ([1.0, math.inf], [1.0, 2.0], "infinite value of an item, or undefined in a resample: no interval and no test"),
@@ -102,48 +115,49 @@ def test_every_item_is_compared_or_counted(now, n, note):
         ([0.001, 0.005, 0.003], [0.001, 0.002, 0.004], None),
     ],
 )  # fmt: skip
-def test_why_there_is_no_interval_is_said(was, now, note):
-    sides = [[row(f"i{k}", surprisal=value) for k, value in enumerate(side)] for side in (was, now)]
+def test_note_gives_the_reason_for_a_missing_interval(baseline, candidate, note):
+    sides = [[row(f"i{k}", surprisal=value) for k, value in enumerate(side)] for side in (baseline, candidate)]
     for metric in (SURPRISAL, TOTAL):
-        (found,) = compared(*sides, [metric])
-        assert found["note"] == note
-        assert (found["ci_low"] is None) == (found["ci_high"] is None) == (note is not None)
+        (record,) = compare_rows(*sides, [metric])
+        assert record["note"] == note
+        assert (record["ci_low"] is None) == (record["ci_high"] is None) == (note is not None)
         if note is None or "infinite" not in note:
-            made = sum if metric is TOTAL else lambda values: sum(values) / len(values)
-            assert found["baseline_value"] == pytest.approx(made(was))
-            assert found["candidate_value"] == pytest.approx(made(now))
-            assert found["difference"] == pytest.approx(made(now) - made(was))
+            aggregate = sum if metric is TOTAL else lambda values: sum(values) / len(values)
+            assert record["baseline_value"] == pytest.approx(aggregate(baseline))
+            assert record["candidate_value"] == pytest.approx(aggregate(candidate))
+            assert record["difference"] == pytest.approx(aggregate(candidate) - aggregate(baseline))
         if note is None:
-            # t of 2 degrees: (97.5 % + 80 %) standard errors, and 97.5 % of them to the end of a corpus statistic's interval
-            halves = found["minimum_detectable_difference"] * 4.302653 / (4.302653 + 1.060660)
+            # t of 2 degrees: 97.5 % + 80 % quantiles of standard errors; the interval of a corpus statistic uses 97.5 %
+            half_width = record["minimum_detectable_difference"] * 4.302653 / (4.302653 + 1.060660)
             if metric is TOTAL:
-                assert found["ci_high"] - found["difference"] == pytest.approx(halves, rel=1e-5)
-    assert found["both_correct"] is None
+                assert record["ci_high"] - record["difference"] == pytest.approx(half_width, rel=1e-5)
+    assert record["both_correct"] is None
 
 
-def test_each_kind_of_metric_has_its_test():
+def test_test_by_type_of_metric_and_clustering():
     def side(shift, clusters):
-        names = [None] * 4 if clusters is None else clusters
-        return [row(f"i{k}", k % 2 == shift, surprisal=float(k * shift), cluster=names[k]) for k in range(4)]
+        labels = [None] * 4 if clusters is None else clusters
+        return [row(f"i{k}", k % 2 == shift, surprisal=float(k * shift), cluster=labels[k]) for k in range(4)]
 
     metrics = (ACCURACY, SURPRISAL, TOTAL)
-    alone, together = (
-        [each["test"] for each in compared(side(0, c), side(1, c), metrics)] for c in (None, ["a", "a", "b", "b"])
+    unclustered, clustered = (
+        [record["test"] for record in compare_rows(side(0, c), side(1, c), metrics)]
+        for c in (None, ["a", "a", "b", "b"])
     )
-    assert alone == [MCNEMAR, PERMUTED, BOOTSTRAP]
-    assert together == [CLUSTERED, PERMUTED_CLUSTERS, BOOTSTRAP]
+    assert unclustered == [MCNEMAR, PERMUTATION, BOOTSTRAP]
+    assert clustered == [SIGN_FLIP_CLUSTERED, PERMUTATION_CLUSTERED, BOOTSTRAP]
 
 
-def test_a_metric_that_one_side_lacks_has_no_row_beside_those_that_both_have():
-    was = [row("a", 1, surprisal=1.0), row("b", 0, surprisal=2.0)]
-    assert [each["metric"] for each in compared(was, rows([1, 0]), (ACCURACY, SURPRISAL))] == ["accuracy"]
-    found = compared([row("a", surprisal=1.0)], [row("a", 1)], (ACCURACY, SURPRISAL, TOTAL))
-    assert [(each["metric"], each["n"], each["difference"], each["test"]) for each in found] == [
+def test_metrics_of_one_side_only_have_no_row():
+    baseline = [row("a", 1, surprisal=1.0), row("b", 0, surprisal=2.0)]
+    assert [record["metric"] for record in compare_rows(baseline, rows([1, 0]), (ACCURACY, SURPRISAL))] == ["accuracy"]
+    records = compare_rows([row("a", surprisal=1.0)], [row("a", 1)], (ACCURACY, SURPRISAL, TOTAL))
+    assert [(record["metric"], record["n"], record["difference"], record["test"]) for record in records] == [
         ("accuracy", 0, None, None), ("total", 0, None, None)
     ]  # fmt: skip
 
 
-def test_many_pairs_are_each_compared_over_the_items_that_they_share():
+def test_pairs_are_compared_over_their_shared_items():
     tables = {
         "a": rows([1, 1, 1]),
         "b": rows([0, 1, 0]),
@@ -152,44 +166,49 @@ def test_many_pairs_are_each_compared_over_the_items_that_they_share():
     }
     items, sides = align(tables)
     pairs = [("a", "b"), ("a", "c"), ("b", "d"), ("d", "a")]
-    found = compare_sides(items, sides, pairs, [ACCURACY], FACTS, resamples=100)
-    by_pair = {(each["baseline"], each["candidate"]): (each["n"], each["net_gain"]) for each in found}
+    records = compare_sides(items, sides, pairs, [ACCURACY], EVALUATION, resamples=100)
+    by_pair = {(record["baseline"], record["candidate"]): (record["n"], record["net_gain"]) for record in records}
     assert by_pair == {("a", "b"): (3, -2), ("a", "c"): (2, -1), ("b", "d"): (1, 1), ("d", "a"): (1, 0)}
 
 
-def test_categories_can_be_left_out():
-    was = [row(f"i{k}", k % 2, category="ab"[k % 2]) for k in range(4)]
-    assert {each["category"] for each in compared(was, was, options.METRICS)} == {"", "a", "b"}
-    assert {each["category"] for each in compared(was, was, options.METRICS, categories=False)} == {""}
+def test_categories_can_be_disabled():
+    baseline = [row(f"i{k}", k % 2, category="ab"[k % 2]) for k in range(4)]
+    assert {record["category"] for record in compare_rows(baseline, baseline, options.METRICS)} == {"", "a", "b"}
+    assert {record["category"] for record in compare_rows(baseline, baseline, options.METRICS, categories=False)} == {
+        ""
+    }
 
 
 @pytest.mark.parametrize(
-    ("asked", "n", "affordable"),
+    ("resamples", "n", "expected"),
     [(10_000, 0, 10_000), (10_000, 5_000, 10_000), (10_000, 7_000, 7_142), (10_000, 10**9, 1_000), (300, 10**9, 300)],
 )
-def test_large_evaluations_are_resampled_less_often_but_not_too_little(asked, n, affordable):
-    assert _affordable(asked, n) == affordable
+def test_limit_resamples(resamples, n, expected):
+    assert _limit_resamples(resamples, n) == expected
 
 
-def test_values_of_different_items_are_no_difference_and_hide_no_other_metric():
-    was = [row("a", 1, surprisal=1.0), row("b", 0), row("c", 0, surprisal=4.0)]
-    now = [row("a", 1), row("b", 1, surprisal=5.0), row("c", 1, surprisal=6.0)]
-    found = compared(was[:2], now[:2], (SURPRISAL, TOTAL, ACCURACY))
-    assert [(each["metric"], each["n"], each["difference"]) for each in found] == [
+def test_values_of_different_items_are_not_compared():
+    baseline = [row("a", 1, surprisal=1.0), row("b", 0), row("c", 0, surprisal=4.0)]
+    candidate = [row("a", 1), row("b", 1, surprisal=5.0), row("c", 1, surprisal=6.0)]
+    records = compare_rows(baseline[:2], candidate[:2], (SURPRISAL, TOTAL, ACCURACY))
+    assert [(record["metric"], record["n"], record["difference"]) for record in records] == [
         ("surprisal", 0, None), ("total", 0, None), ("accuracy", 2, 0.5),
     ]  # fmt: skip
-    found = compared(was, now, (SURPRISAL, TOTAL, ACCURACY))
-    assert [(each["metric"], each["n"], each["baseline_value"], each["difference"]) for each in found[:2]] == [
+    records = compare_rows(baseline, candidate, (SURPRISAL, TOTAL, ACCURACY))
+    names = ("metric", "n", "baseline_value", "difference")
+    assert [tuple(record[name] for name in names) for record in records[:2]] == [
         ("surprisal", 1, 4.0, 2.0), ("total", 1, 4.0, 2.0),
     ]  # fmt: skip
 
 
-def test_corpus_statistics_are_resampled_less_often_and_those_of_no_headline_least(monkeypatch):
-    times = []
-    whole = compare_module.resampled
-    monkeypatch.setattr(compare_module, "resampled", lambda *given: (times.append(given[4]), whole(*given))[1])
+def test_number_of_resamples_of_corpus_statistics(monkeypatch):
+    resample_counts = []
+    original = pairwise.resample_statistic
+    monkeypatch.setattr(
+        pairwise, "resample_statistic", lambda *args: (resample_counts.append(args[4]), original(*args))[1]
+    )
     side = [row(f"i{k}", surprisal=float(k)) for k in range(3)]
-    hidden = dataclasses.replace(TOTAL, name="hidden", headline=False)
+    secondary = dataclasses.replace(TOTAL, name="hidden", headline=False)
     for resamples in (100, 300, 2_000):
-        compared(side, side, (TOTAL, hidden), resamples=resamples)
-    assert times == [100, 100, 100, 100, 300, 300, 250, 250, 1_000, 1_000, 250, 250]
+        compare_rows(side, side, (TOTAL, secondary), resamples=resamples)
+    assert resample_counts == [100, 100, 100, 100, 300, 300, 250, 250, 1_000, 1_000, 250, 250]

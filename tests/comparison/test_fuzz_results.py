@@ -1,4 +1,4 @@
-"""Whatever a file of results holds, each of its lines is joined or counted, or the person is told in a sentence."""
+"""Arbitrary files of external results: each line is matched or counted, or the file is rejected with an error."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.external_results import NAME, QUESTIONS, SAMPLES, reference
 from support.soak import examples
-from vernacular.comparison.external.join import join
+from vernacular.comparison.external.join import load_external_results
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
@@ -30,61 +30,63 @@ FIELDS = {
     "correct": st.sampled_from([0, 1, "true", "", None]) | VALUE,
     "evaluation": st.sampled_from([*REFERENCES, None, None]) | TEXT,
 }
-ALWAYS = {name: FIELDS.pop(name) for name in ("item_id", "correct")}
-PERSONS = st.fixed_dictionaries(ALWAYS, optional=FIELDS)
-SAID = st.lists(st.tuples(st.sampled_from([-1.0, "-2.5", "nan", None]) | SCALAR, SCALAR).map(list), max_size=4) | VALUE
-SAMPLED = st.builds(
-    lambda sample, more: sample | more,
+REQUIRED_FIELDS = {name: FIELDS.pop(name) for name in ("item_id", "correct")}
+USER_LINES = st.fixed_dictionaries(REQUIRED_FIELDS, optional=FIELDS)
+RESPONSES = (
+    st.lists(st.tuples(st.sampled_from([-1.0, "-2.5", "nan", None]) | SCALAR, SCALAR).map(list), max_size=4) | VALUE
+)
+SAMPLE_LINES = st.builds(
+    lambda sample, fields: sample | fields,
     st.sampled_from(SAMPLES),
     st.fixed_dictionaries(
-        {}, optional={"filtered_resps": SAID, "arguments": VALUE, "doc": VALUE, "acc": VALUE, "filter": VALUE}
+        {}, optional={"filtered_resps": RESPONSES, "arguments": VALUE, "doc": VALUE, "acc": VALUE, "filter": VALUE}
     ),
 )
-COUNTED = re.compile(r": (\d+) of (\d+) results match the 3 items of (\w+)(?: \(([^)]*)\))?")
+NOTE_PATTERN = re.compile(r": (\d+) of (\d+) results match the 3 items of (\w+)(?: \(([^)]*)\))?")
 SETTINGS = settings(
     deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
-def joined_or_told(path, lines=None):
+def check_matched_or_rejected(path, lines=None):
     if lines is not None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     try:
-        tables, notes = join(path, REFERENCES)
+        tables, notes = load_external_results(path, REFERENCES)
     except DataError as error:
-        told = str(error).splitlines()
-        assert told
-        assert all(each.startswith(str(path)) for each in told)
+        messages = str(error).splitlines()
+        assert messages
+        assert all(message.startswith(str(path)) for message in messages)
         return
     for name, table in tables.items():
         artifacts.write(path.with_suffix(".parquet"), TASK_RESULTS, table, {})
-        joined = [note for note in notes if not note.endswith("not used.")]
-        (found,) = [each for each in map(COUNTED.search, joined) if each and each[3] == name]
-        matched, answers = int(found[1]), int(found[2])
-        left = sum(int(count) for count in re.findall(r"\d+", found[4] or ""))
-        assert matched == table.num_rows
-        assert matched + left == answers
-        unread = sum(flag is not None for flag in table["flags"].to_pylist())
-        (note,) = [each for each in joined if f" items of {name}" in each]
-        assert (f"; {unread} unreadable" in note) == bool(unread)
+        used_notes = [note for note in notes if not note.endswith("not used.")]
+        (counts,) = [match for match in map(NOTE_PATTERN.search, used_notes) if match and match[3] == name]
+        n_matched, n_results = int(counts[1]), int(counts[2])
+        n_unused = sum(int(count) for count in re.findall(r"\d+", counts[4] or ""))
+        assert n_matched == table.num_rows
+        assert n_matched + n_unused == n_results
+        n_unreadable = sum(flag is not None for flag in table["flags"].to_pylist())
+        (note,) = [note for note in used_notes if f" items of {name}" in note]
+        assert (f"; {n_unreadable} unreadable" in note) == bool(n_unreadable)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
 @SETTINGS
-@given(st.lists(PERSONS, min_size=1, max_size=5))
+@given(st.lists(USER_LINES, min_size=1, max_size=5))
 @example([{"item_id": "r1", "correct": 1, "evaluation": "options"}, {"item_id": "r1", "correct": 0}])
-def test_a_persons_lines(folder, lines):
-    joined_or_told(folder / "m.jsonl", lines)
+def test_arbitrary_user_lines(directory, lines):
+    check_matched_or_rejected(directory / "m.jsonl", lines)
 
 
 @SETTINGS
-@given(st.lists(SAMPLED, min_size=1, max_size=4))
-def test_samples(folder, lines):
-    joined_or_told(folder / NAME, lines)
+@given(st.lists(SAMPLE_LINES, min_size=1, max_size=4))
+def test_arbitrary_samples(directory, lines):
+    check_matched_or_rejected(directory / NAME, lines)
 
 
 @SETTINGS
@@ -93,7 +95,7 @@ def test_samples(folder, lines):
     | st.text(alphabet='item_d,corect\n\r\t"r1;|\ufeff\0', max_size=60).map(lambda text: text.encode())
 )
 @example(b"item_id,correct\nr1,1\nr2,0\n")
-def test_tables_of_any_bytes(folder, content):
+def test_arbitrary_bytes(directory, content):
     for name in ("m.csv", "m.tsv", "m.jsonl"):
-        (folder / name).write_bytes(content)
-        joined_or_told(folder / name)
+        (directory / name).write_bytes(content)
+        check_matched_or_rejected(directory / name)

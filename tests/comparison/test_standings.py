@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from support.result_rows import FACTS, row, rows
+from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.align import align
 from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
@@ -12,129 +12,131 @@ from vernacular.protocols.last_word import metrics as last_word
 from vernacular.protocols.options import metrics as options
 
 
-def placed(tables, metrics=options.METRICS, **given):
+def rank(tables, metrics=options.METRICS, **kwargs):
     items, sides = align(tables)
-    return {each["model"]: each for each in rankings(items, sides, metrics, FACTS, resamples=300, **given)}
+    return {record["model"]: record for record in rankings(items, sides, metrics, EVALUATION, resamples=300, **kwargs)}
 
 
-def rights(seed, share, n=200):
-    """Right answers that nest: who is right with a share is right with a larger one too."""
+def draw_correct(seed, share, n=200):
+    """Draw nested outcomes: items correct at one share are correct at all larger shares of the same seed."""
     return np.random.default_rng(seed).random(n) < share
 
 
-TABLES = {"weak": rows(rights(0, 0.3)), "best": rows(rights(0, 0.8)), "near": rows(rights(1, 0.74))}
+TABLES = {"weak": rows(draw_correct(0, 0.3)), "best": rows(draw_correct(0, 0.8)), "near": rows(draw_correct(1, 0.74))}
 
 
-def test_places_are_shared_and_the_best_is_named():
-    found = placed(TABLES)
-    assert {model: each["rank"] for model, each in found.items()} == {"best": 1, "near": 1, "weak": 3}
-    assert {model: each["in_best_group"] for model, each in found.items()} == {
+def test_ranks_and_best_group():
+    records = rank(TABLES)
+    assert {model: record["rank"] for model, record in records.items()} == {"best": 1, "near": 1, "weak": 3}
+    assert {model: record["in_best_group"] for model, record in records.items()} == {
         "best": True,
         "near": True,
         "weak": False,
     }
-    assert {each["best"] for each in found.values()} == {"best"}
-    assert found["best"]["p_value"] is None
-    assert found["weak"]["difference"] == pytest.approx(np.mean(rights(0, 0.3)) - np.mean(rights(0, 0.8)))
+    assert {record["best"] for record in records.values()} == {"best"}
+    assert records["best"]["p_value"] is None
+    assert records["weak"]["difference"] == pytest.approx(np.mean(draw_correct(0, 0.3)) - np.mean(draw_correct(0, 0.8)))
 
 
-def test_pairs_that_were_compared_already_give_the_same_places():
+def test_existing_comparisons_give_the_same_rankings():
     items, sides = align(TABLES)
     pairs = [("weak", "near"), ("near", "best")]
-    compared = compare_sides(items, sides, pairs, options.METRICS, FACTS, resamples=300)
-    assert placed(TABLES, compared=compared) == placed(TABLES)
+    comparisons = compare_sides(items, sides, pairs, options.METRICS, EVALUATION, resamples=300)
+    assert rank(TABLES, comparisons=comparisons) == rank(TABLES)
 
 
 def test_lowest_surprisal_is_best():
     tables = {
-        name: [row(f"i{i}", surprisal=base + i % 5) for i in range(30)] for name, base in (("a", 3.0), ("b", 1.0))
+        name: [row(f"i{i}", surprisal=offset + i % 5) for i in range(30)] for name, offset in (("a", 3.0), ("b", 1.0))
     }
-    found = placed(tables, last_word.METRICS)
-    assert found["b"]["best"] == "b"
-    assert found["a"]["rank"] == 2
+    records = rank(tables, last_word.METRICS)
+    assert records["b"]["best"] == "b"
+    assert records["a"]["rank"] == 2
 
 
-def test_one_model_has_no_standing():
-    assert placed({"only": rows([1, 0])}) == {}
-    assert placed({"only": rows([1, 0]), "failed": []}) == {}
+def test_single_model_is_not_ranked():
+    assert rank({"only": rows([1, 0])}) == {}
+    assert rank({"only": rows([1, 0]), "failed": []}) == {}
 
 
-def test_equal_models_share_the_first_place():
-    found = placed({"a": rows([1, 0, 1]), "b": rows([1, 0, 1])})
-    assert [each["rank"] for each in found.values()] == [1, 1]
-    assert all(each["in_best_group"] for each in found.values())
+def test_equal_models_share_rank_1():
+    records = rank({"a": rows([1, 0, 1]), "b": rows([1, 0, 1])})
+    assert [record["rank"] for record in records.values()] == [1, 1]
+    assert all(record["in_best_group"] for record in records.values())
 
 
-def test_standings_fit_the_schema(tmp_path):
-    artifacts.write(tmp_path / "s.parquet", RANKINGS, list(placed(TABLES).values()), {})
+def test_rankings_match_the_schema(tmp_path):
+    artifacts.write(tmp_path / "s.parquet", RANKINGS, list(rank(TABLES).values()), {})
 
 
-def evaluation(tables, metrics=options.METRICS, **facts):
+def evaluation(tables, metrics=options.METRICS, **metadata):
     items, sides = align(tables)
-    facts = FACTS | facts
-    return facts | {"evaluation": ".".join(map(str, facts.values()))}, metrics, items, sides
+    metadata = EVALUATION | metadata
+    return metadata | {"evaluation": ".".join(map(str, metadata.values()))}, metrics, items, sides
 
 
-def across(*evaluations):
-    return {(each["scope"], each["model"]): each for each in overall(list(evaluations), resamples=200)}
+def aggregate(*evaluations):
+    return {(record["scope"], record["model"]): record for record in overall(list(evaluations), resamples=200)}
 
 
-def test_the_mean_is_of_chance_normalised_values():
-    two = evaluation({"a": rows([1, 1, 1, 0]), "b": rows([1, 1, 0, 0])})  # chance 1/2: 0.5 and 0
-    four = evaluation(
+def test_mean_of_chance_normalized_values():
+    two_options = evaluation({"a": rows([1, 1, 1, 0]), "b": rows([1, 1, 0, 0])})  # chance 1/2: 0.5 and 0
+    four_options = evaluation(
         {"a": rows([1, 0, 0, 0], choices="abcd"), "b": rows([1, 1, 1, 1], choices="abcd")}, task="u"
     )  # chance 1/4: 0 and 1
-    found = across(two, four)
-    assert found["all", "a"]["mean"] == pytest.approx(0.25)
-    assert found["all", "b"]["mean"] == pytest.approx(0.5)
-    assert found["gl", "a"]["n_evaluations"] == 2
-    assert found["all", "a"]["win_rate"] == found["all", "b"]["win_rate"] == 0.5
+    records = aggregate(two_options, four_options)
+    assert records["all", "a"]["mean"] == pytest.approx(0.25)
+    assert records["all", "b"]["mean"] == pytest.approx(0.5)
+    assert records["gl", "a"]["n_evaluations"] == 2
+    assert records["all", "a"]["win_rate"] == records["all", "b"]["win_rate"] == 0.5
 
 
-def test_seeds_of_one_evaluation_count_as_one():
-    good, bad = {"a": rows([1, 1])}, {"a": rows([0, 0])}
-    found = across(evaluation(good, seed=0), evaluation(good, seed=1), evaluation(bad, task="u"))
-    assert found["all", "a"]["mean"] == pytest.approx(0.0)  # of 1 and -1, not of 1, 1 and -1
+def test_seeds_are_averaged():
+    all_correct, all_incorrect = {"a": rows([1, 1])}, {"a": rows([0, 0])}
+    records = aggregate(
+        evaluation(all_correct, seed=0), evaluation(all_correct, seed=1), evaluation(all_incorrect, task="u")
+    )
+    assert records["all", "a"]["mean"] == pytest.approx(0.0)  # of 1 and -1, not of 1, 1 and -1
 
 
-def test_evaluations_that_a_model_lacks_or_without_chance_are_left_out_and_counted():
-    both = evaluation({"a": rows([1, 0]), "b": rows([1, 1])})
-    one = evaluation({"a": rows([1, 1])}, task="u")
-    words = evaluation({m: [row("i", surprisal=1.0)] for m in "ab"}, last_word.METRICS, task="w")
-    found = across(both, one, words)
-    assert (found["all", "a"]["n_evaluations"], found["all", "a"]["n_excluded"]) == (1, 2)
+def test_excluded_evaluations_are_counted():
+    shared = evaluation({"a": rows([1, 0]), "b": rows([1, 1])})
+    single = evaluation({"a": rows([1, 1])}, task="u")
+    surprisals = evaluation({m: [row("i", surprisal=1.0)] for m in "ab"}, last_word.METRICS, task="w")
+    records = aggregate(shared, single, surprisals)
+    assert (records["all", "a"]["n_evaluations"], records["all", "a"]["n_excluded"]) == (1, 2)
 
 
-def test_a_model_without_any_result_takes_nothing_from_the_others():
-    found = across(evaluation({"a": rows([1, 0]), "b": rows([1, 1]), "failed": []}))
-    assert set(found) == {(scope, model) for scope in ("gl", "all") for model in "ab"}
+def test_model_without_results_is_excluded():
+    records = aggregate(evaluation({"a": rows([1, 0]), "b": rows([1, 1]), "failed": []}))
+    assert set(records) == {(scope, model) for scope in ("gl", "all") for model in "ab"}
 
 
 def test_ranks_are_shared_unless_significant():
-    found = across(*(evaluation(TABLES, task=f"t{i}") for i in range(3)))
-    assert [found["all", model]["rank"] for model in ("best", "near", "weak")] == [1, 1, 3]
-    best = found["all", "best"]
+    records = aggregate(*(evaluation(TABLES, task=f"t{i}") for i in range(3)))
+    assert [records["all", model]["rank"] for model in ("best", "near", "weak")] == [1, 1, 3]
+    best = records["all", "best"]
     assert best["ci_low"] < best["mean"] < best["ci_high"]
-    assert best["win_rate"] >= found["all", "weak"]["win_rate"] == 0.0
+    assert best["win_rate"] >= records["all", "weak"]["win_rate"] == 0.0
 
 
-def test_evaluations_of_the_same_items_are_no_independent_evidence():
-    """Three ways to ask one data set vary together: the interval is that of one, not narrower by sqrt(3)."""
-    once = across(evaluation(TABLES))
-    thrice = across(*(evaluation(TABLES, style=style) for style in "abc"))
+def test_evaluations_of_the_same_items_do_not_narrow_the_interval():
+    """Three evaluations of one dataset are resampled together: the interval is not narrower by sqrt(3)."""
+    single = aggregate(evaluation(TABLES))
+    triple = aggregate(*(evaluation(TABLES, style=style) for style in "abc"))
     for name in ("ci_low", "ci_high"):
-        assert thrice["all", "near"][name] == pytest.approx(once["all", "near"][name])
+        assert triple["all", "near"][name] == pytest.approx(single["all", "near"][name])
 
 
-def test_auc_speaks_for_acceptability():
+def test_auc_represents_acceptability():
     rng = np.random.default_rng(5)
     table = [row(f"i{i}", surprisal=rng.normal() + 2 * (i % 2), label=float(i % 2 == 0)) for i in range(40)]
-    found = across(evaluation({"a": table}, acceptability.METRICS))
-    assert 0.5 < found["all", "a"]["mean"] <= 1
-    assert found["all", "a"]["win_rate"] is None
+    records = aggregate(evaluation({"a": table}, acceptability.METRICS))
+    assert 0.5 < records["all", "a"]["mean"] <= 1
+    assert records["all", "a"]["win_rate"] is None
 
 
-def test_overall_fits_the_schema(tmp_path):
-    found = overall([evaluation(TABLES), evaluation(TABLES, language="es")], resamples=100)
-    artifacts.write(tmp_path / "o.parquet", OVERALL, found, {})
-    assert {each["scope"] for each in found} == {"gl", "es", "all"}
+def test_overall_matches_the_schema(tmp_path):
+    records = overall([evaluation(TABLES), evaluation(TABLES, language="es")], resamples=100)
+    artifacts.write(tmp_path / "o.parquet", OVERALL, records, {})
+    assert {record["scope"] for record in records} == {"gl", "es", "all"}

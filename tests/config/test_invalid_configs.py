@@ -1,6 +1,6 @@
-"""Whatever stands in a config, task or pattern file: it is taken, or refused in one or two plain lines, and nothing else.
+"""Config, task and pattern files with arbitrary content are accepted or rejected with an error of one or two lines.
 
-The cases come from the schemas themselves (schema_cases), so that a new key is covered by being there.
+The cases are generated from the schemas (schema_cases), so that a new key is covered automatically.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.schema_cases import ODD, keys, mappings, put
+from support.schema_cases import UNUSUAL_VALUES, mappings, replace_at, schema_keys
 from support.soak import examples, seed
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
@@ -43,20 +43,20 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("configs") / "here"
-    folder.mkdir()
-    (folder / "tasks").mkdir()
-    (folder / "old.csv").write_text("x")
-    write(folder / "tasks" / "mine.yaml", TASK)
-    before = Path.cwd()
-    os.chdir(folder)
-    yield folder
-    os.chdir(before)
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("configs") / "here"
+    directory.mkdir()
+    (directory / "tasks").mkdir()
+    (directory / "old.csv").write_text("x")
+    write(directory / "tasks" / "mine.yaml", TASK)
+    cwd = Path.cwd()
+    os.chdir(directory)
+    yield directory
+    os.chdir(cwd)
 
 
 def write(path: Path, value) -> Path:
-    """As YAML, by way of JSON: every text as it is, NaN and infinity as YAML has them."""
+    """Write a value as YAML: JSON with escaped control characters, and NaN and infinity in YAML syntax."""
     text = re.sub(r"[\x7f\ud800-\udfff]", lambda m: f"\\u{ord(m[0]):04x}", json.dumps(value, ensure_ascii=False))
     text = re.sub(r"(?<![\w\"])(-?)(NaN|Infinity)", lambda m: f"{m[1]}.{m[2][:3].lower()}", text)
     path.write_text(text, "utf-8")
@@ -64,19 +64,26 @@ def write(path: Path, value) -> Path:
 
 
 def load_all(path: Path) -> None:
-    """Read a config, and make of it whatever a plan is made of."""
-    found = config.load([path])
-    told = [specs.of_inference(found, list(found.models)), specs.of_comparisons(found), specs.of_similarity(found)]
-    told += [specs.of_model(found, name) for name in found.models] + [specs.of_report(found), specs.of_summary(found)]
-    told += [specs.of_encoder(found, name) for name in found.encoders]
-    told += [specs.of_items(found), specs.of_requests(found)]
-    for evaluation in found.evaluations.values():
-        told.append(specs.data_files(found, evaluation))
+    """Load a config and build all specs that planning uses."""
+    cfg = config.load([path])
+    spec_values = [
+        specs.inference_spec(cfg, list(cfg.models)),
+        specs.comparisons_spec(cfg),
+        specs.similarity_spec(cfg),
+    ]
+    spec_values += [specs.model_spec(cfg, name) for name in cfg.models] + [
+        specs.report_spec(cfg),
+        specs.summary_spec(cfg),
+    ]
+    spec_values += [specs.encoder_spec(cfg, name) for name in cfg.encoders]
+    spec_values += [specs.items_spec(cfg), specs.requests_spec(cfg)]
+    for evaluation in cfg.evaluations.values():
+        spec_values.append(specs.data_files(cfg, evaluation))
         assert len(evaluation.id.encode()) < 240
-    for name in [*found.models, *found.encoders, *found.external_results]:
+    for name in [*cfg.models, *cfg.encoders, *cfg.external_results]:
         assert re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name)
         assert len(name) < 200
-    json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+    json.dumps(spec_values, allow_nan=False, ensure_ascii=False).encode()
 
 
 KINDS = {
@@ -86,145 +93,162 @@ KINDS = {
 }
 
 
-def complaint(load, path: Path) -> str | None:
-    """What a person would be told; None where the file is taken."""
+def error_message(load, path: Path) -> str | None:
+    """Return the error message of a file; None if it is accepted."""
     try:
         load(path)
     except ConfigError as error:
-        said = str(error)
+        message = str(error)
     else:
         return None
-    assert 1 <= len(said.splitlines()) <= 2, said
-    assert max(map(len, said.splitlines())) < 450, said
-    assert str(path) in said, said
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", said), said
-    assert "s3cret" not in said, said
-    return said
+    assert 1 <= len(message.splitlines()) <= 2, message
+    assert max(map(len, message.splitlines())) < 450, message
+    assert str(path) in message, message
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", message), message
+    assert "s3cret" not in message, message
+    return message
 
 
 def all_cases(kind: str) -> list[tuple[tuple, object]]:
-    """(path, odd value), for each key of the schema that there is a place for."""
-    what = schema(SCHEMAS / f"{kind}.schema.yaml")
-    places = [at for at, _ in keys(what, what, KINDS[kind][0])]
-    # as results made elsewhere, / would be searched for them
-    return [(at, odd) for at in dict.fromkeys(places) for odd in ODD if (at[-1:], odd) != (("results",), "/")]
+    """Return (key path, unusual value) for each key of the schema that the valid file has a mapping for."""
+    root_schema = schema(SCHEMAS / f"{kind}.schema.yaml")
+    key_paths = [key_path for key_path, _ in schema_keys(root_schema, root_schema, KINDS[kind][0])]
+    # as a path of external results, / would be searched completely
+    return [
+        (key_path, value)
+        for key_path in dict.fromkeys(key_paths)
+        for value in UNUSUAL_VALUES
+        if (key_path[-1:], value) != (("results",), "/")
+    ]
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_values_are_taken_or_refused_with_the_place(folder, kind):
-    good, name, load = KINDS[kind]
+def test_unusual_values_are_accepted_or_rejected_with_location(directory, kind):
+    valid, name, load = KINDS[kind]
     cases = all_cases(kind)
     assert len(cases) > 1000
     try:
-        assert complaint(load, write(folder / name, good).relative_to(folder)) is None
-        for at, odd in random.Random(seed(8)).sample(cases, min(CASES, len(cases))):
-            said = complaint(load, write(folder / name, put(good, at, odd)).relative_to(folder))
-            named = [step for step in at if isinstance(step, str)]
-            if said is not None and isinstance(odd, float | str) and len(named) > 1:
-                assert ".".join(named[:2]) in re.sub(r"\[\d+\]", "", said), (at, odd, said)
+        assert error_message(load, write(directory / name, valid).relative_to(directory)) is None
+        for key_path, value in random.Random(seed(8)).sample(cases, min(CASES, len(cases))):
+            message = error_message(
+                load, write(directory / name, replace_at(valid, key_path, value)).relative_to(directory)
+            )
+            keys = [step for step in key_path if isinstance(step, str)]
+            if message is not None and isinstance(value, float | str) and len(keys) > 1:
+                assert ".".join(keys[:2]) in re.sub(r"\[\d+\]", "", message), (key_path, value, message)
     finally:
-        write(folder / name, good)
-    assert {path.name for path in folder.iterdir()} <= {"config.yaml", "mine.yaml", "old.csv", "tasks"}
+        write(directory / name, valid)
+    assert {path.name for path in directory.iterdir()} <= {"config.yaml", "mine.yaml", "old.csv", "tasks"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_misspelt_key_is_met_with_the_right_one_and_a_second_one_refused(folder, kind):
-    good, name, load = KINDS[kind]
-    what = schema(SCHEMAS / f"{kind}.schema.yaml")
+def test_misspelled_and_duplicate_keys_are_rejected(directory, kind):
+    valid, name, load = KINDS[kind]
+    root_schema = schema(SCHEMAS / f"{kind}.schema.yaml")
     checked = 0
-    for at, found in dict(keys(what, what, good)).items():
-        inner = good
-        for step in at:
-            inner = inner[step] if isinstance(inner, list) else inner.get(step) if isinstance(inner, dict) else None
-        if not isinstance(inner, dict) or found.get("additionalProperties") is not False:
+    for key_path, subschema in dict(schema_keys(root_schema, root_schema, valid)).items():
+        node = valid
+        for step in key_path:
+            node = node[step] if isinstance(node, list) else node.get(step) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or subschema.get("additionalProperties") is not False:
             continue
-        for key in found.get("properties", {}):
-            wrong = key + "e"
-            said = complaint(load, write(folder / name, put(good, (*at, wrong), inner.get(key))).relative_to(folder))
-            assert f'{wrong}: unknown key. Did you mean "{key}' in said, said
+        for key in subschema.get("properties", {}):
+            misspelled = key + "e"
+            message = error_message(
+                load,
+                write(directory / name, replace_at(valid, (*key_path, misspelled), node.get(key))).relative_to(
+                    directory
+                ),
+            )
+            assert f'{misspelled}: unknown key. Did you mean "{key}' in message, message
             checked += 1
-    for at, inner in mappings(good):
-        for key in inner:
-            written = json.dumps(put(good, (*at, "AGAIN"), 0)).replace('"AGAIN": 0', f'"{key}": 0')
-            (folder / name).write_text(written)
-            said = complaint(load, Path(name))
-            assert f'found duplicate key "{key}")' in said, said
+    for key_path, node in mappings(valid):
+        for key in node:
+            text = json.dumps(replace_at(valid, (*key_path, "AGAIN"), 0)).replace('"AGAIN": 0', f'"{key}": 0')
+            (directory / name).write_text(text)
+            message = error_message(load, Path(name))
+            assert f'found duplicate key "{key}")' in message, message
             checked += 1
-    write(folder / name, good)
+    write(directory / name, valid)
     assert checked > 20
 
 
-PLAIN = "models:\n  mine: {source: ./mine}\nevaluations:\n  - {task: cola, languages: [gl], data: samples}\n"
+MINIMAL_CONFIG = "models:\n  mine: {source: ./mine}\nevaluations:\n  - {task: cola, languages: [gl], data: samples}\n"
 
 
-def said_of(content: bytes | str, tmp_path) -> str | None:
+def load_error(content: bytes | str, tmp_path) -> str | None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    before = sorted(tmp_path.rglob("*"))
-    said = complaint(load_all, path)
-    assert sorted(tmp_path.rglob("*")) == before
-    return said and said.removeprefix(str(path)).removeprefix(", ").removeprefix(": ")
+    paths_before = sorted(tmp_path.rglob("*"))
+    message = error_message(load_all, path)
+    assert sorted(tmp_path.rglob("*")) == paths_before
+    return message and message.removeprefix(str(path)).removeprefix(", ").removeprefix(": ")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected_message"),
     [
-        (PLAIN.replace("\n", "\r\n"), None),
-        (b"\xef\xbb\xbf" + PLAIN.encode(), None),
-        (PLAIN.replace("./mine", "!!str ./5"), None),
-        (PLAIN.replace("./mine", r'"./\ud83d\ude42"'), None),
-        (PLAIN.replace("./mine", r'"./\ude42\ud83d"'), "line 2: models.mine.source: contains an unprintable character."),
-        (PLAIN.replace("mine:", "2024-01-01:"), None),
-        (PLAIN.replace("./mine", "2024-01-01"), 'line 2: models.mine.source: expected SOURCE, got "2024-01-01".'),
-        (PLAIN.replace("./mine", "="), 'line 2: models.mine.source: expected SOURCE, got "=".'),
-        (PLAIN.replace("mine:", "007:"), None),
-        ("models:\n  a: &a {source: ./a}\n  b: {<<: *a, dtype: float32}\n" + PLAIN.partition("}\n")[2], None),
-        (PLAIN.encode("utf-16"), "not UTF-8 text (byte 0); save it as UTF-8."),
-        (PLAIN.encode("utf-16-le"), "not valid YAML (unacceptable character #x0000: special characters are not allowed)."),
-        (PLAIN.replace("mine", "miñe").encode("latin-1"), "not UTF-8 text (byte 12); save it as UTF-8."),
-        (PLAIN.replace("./mine}", "hf_" + "s3cret" * 6 + ", source: x}"), 'line 2: not valid YAML (found duplicate key "source").'),
-        (PLAIN.replace("./mine", '!!python/object/apply:os.mkdir ["pwned"]'), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.mkdir')."),
-        (PLAIN.replace("{source: ./mine}", "!!set {source}"), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:set')."),
-        (PLAIN.replace("mine:", "[a]:"), "line 2: not valid YAML (expected a scalar node, but found sequence)."),
-        (PLAIN.replace("./mine", "*lost"), "line 2: not valid YAML (found undefined alias 'lost')."),
-        (PLAIN + "---\n" + PLAIN, "line 5: not valid YAML (but found another document)."),
-        (PLAIN.replace("languages: [gl]", "limit: " + "9" * 5000), "line 4: not valid YAML (Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit)."),
-        (PLAIN.replace("languages: [gl]", "limit: on"), 'line 4: evaluations[0].limit: expected an integer or null, got "on".'),
-        (PLAIN.replace("languages: [gl]", "limit: 1:30"), 'line 4: evaluations[0].limit: expected an integer or null, got "1:30".'),
-        (PLAIN.replace("mine:", '"mine\\n":'), "line 2: models.mine\\n: the key contains an unprintable character."),
-        (PLAIN.replace("mine:", "x" * 300 + ":"), f"line 2: models.{'x' * 59}…: invalid name; NAME."),
-        (PLAIN.replace("mine:", "né:"), "line 2: models.né: invalid name; NAME."),
-        (PLAIN.replace("mine:", "CON.v1:"), 'line 2: models.CON.v1: "CON.v1" is not a valid directory name on Windows; choose another name.'),
-        (PLAIN.replace("mine:", "mine.:"), 'line 2: models.mine.: "mine." is not a valid directory name on Windows; choose another name.'),
-        (PLAIN.replace("./mine", "gpt2"), 'line 2: models.mine.source: expected SOURCE, got "gpt2".'),
-        (PLAIN.replace("./mine", "owner/name@../../x"), 'line 2: models.mine.source: expected SOURCE, got "owner/name@../../x".'),
-        (PLAIN.replace("./mine", "owner/name/in/../../x.gguf"), 'line 2: models.mine.source: expected SOURCE, got "owner/name/in/../../x.gguf".'),
-        (PLAIN.replace("./mine", "owner/name/in/x..gguf@main"), None),
-        (PLAIN.replace("./mine", "https://me:s3cret@h/x"), "line 2: models.mine.source: contains a URL with a user name or password, which would be copied into the results; remove them."),
-        (PLAIN.replace("./mine", "hf_" + "s3cret" * 6), "line 2: models.mine.source: contains a token, which would be copied into the results; set HF_TOKEN instead."),
-        (PLAIN + "gpu_memory_gb: .nan\n", "line 5: gpu_memory_gb: expected a finite number, got NaN."),
-        (PLAIN.replace("data:", "shots: 10000, data:"), "line 4: evaluations[0].shots: expected at most 100, got 10000."),
-        (PLAIN.replace("data:", "score_unfilled_gap: true, data:"), "line 4: evaluations[0].score_unfilled_gap: not supported by acceptability, only by cloze; remove it."),
+        (MINIMAL_CONFIG.replace("\n", "\r\n"), None),
+        (b"\xef\xbb\xbf" + MINIMAL_CONFIG.encode(), None),
+        (MINIMAL_CONFIG.replace("./mine", "!!str ./5"), None),
+        (MINIMAL_CONFIG.replace("./mine", r'"./\ud83d\ude42"'), None),
+        (MINIMAL_CONFIG.replace("./mine", r'"./\ude42\ud83d"'), "line 2: models.mine.source: contains an unprintable character."),
+        (MINIMAL_CONFIG.replace("mine:", "2024-01-01:"), None),
+        (MINIMAL_CONFIG.replace("./mine", "2024-01-01"), 'line 2: models.mine.source: expected SOURCE, got "2024-01-01".'),
+        (MINIMAL_CONFIG.replace("./mine", "="), 'line 2: models.mine.source: expected SOURCE, got "=".'),
+        (MINIMAL_CONFIG.replace("mine:", "007:"), None),
+        ("models:\n  a: &a {source: ./a}\n  b: {<<: *a, dtype: float32}\n" + MINIMAL_CONFIG.partition("}\n")[2], None),
+        (MINIMAL_CONFIG.encode("utf-16"), "not UTF-8 text (byte 0); save it as UTF-8."),
+        (MINIMAL_CONFIG.encode("utf-16-le"), "not valid YAML (unacceptable character #x0000: special characters are not allowed)."),
+        (MINIMAL_CONFIG.replace("mine", "miñe").encode("latin-1"), "not UTF-8 text (byte 12); save it as UTF-8."),
+        (MINIMAL_CONFIG.replace("./mine}", "hf_" + "s3cret" * 6 + ", source: x}"), 'line 2: not valid YAML (found duplicate key "source").'),
+        (MINIMAL_CONFIG.replace("./mine", '!!python/object/apply:os.mkdir ["pwned"]'), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.mkdir')."),
+        (MINIMAL_CONFIG.replace("{source: ./mine}", "!!set {source}"), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:set')."),
+        (MINIMAL_CONFIG.replace("mine:", "[a]:"), "line 2: not valid YAML (expected a scalar node, but found sequence)."),
+        (MINIMAL_CONFIG.replace("./mine", "*lost"), "line 2: not valid YAML (found undefined alias 'lost')."),
+        (MINIMAL_CONFIG + "---\n" + MINIMAL_CONFIG, "line 5: not valid YAML (but found another document)."),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: " + "9" * 5000), "line 4: not valid YAML (Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit)."),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: on"), 'line 4: evaluations[0].limit: expected an integer or null, got "on".'),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: 1:30"), 'line 4: evaluations[0].limit: expected an integer or null, got "1:30".'),
+        (MINIMAL_CONFIG.replace("mine:", '"mine\\n":'), "line 2: models.mine\\n: the key contains an unprintable character."),
+        (MINIMAL_CONFIG.replace("mine:", "x" * 300 + ":"), f"line 2: models.{'x' * 59}…: invalid name; NAME."),
+        (MINIMAL_CONFIG.replace("mine:", "né:"), "line 2: models.né: invalid name; NAME."),
+        (MINIMAL_CONFIG.replace("mine:", "CON.v1:"), 'line 2: models.CON.v1: "CON.v1" is not a valid directory name on Windows; choose another name.'),
+        (MINIMAL_CONFIG.replace("mine:", "mine.:"), 'line 2: models.mine.: "mine." is not a valid directory name on Windows; choose another name.'),
+        (MINIMAL_CONFIG.replace("./mine", "gpt2"), 'line 2: models.mine.source: expected SOURCE, got "gpt2".'),
+        (MINIMAL_CONFIG.replace("./mine", "owner/name@../../x"), 'line 2: models.mine.source: expected SOURCE, got "owner/name@../../x".'),
+        (MINIMAL_CONFIG.replace("./mine", "owner/name/in/../../x.gguf"), 'line 2: models.mine.source: expected SOURCE, got "owner/name/in/../../x.gguf".'),
+        (MINIMAL_CONFIG.replace("./mine", "owner/name/in/x..gguf@main"), None),
+        (MINIMAL_CONFIG.replace("./mine", "https://me:s3cret@h/x"), "line 2: models.mine.source: contains a URL with a user name or password, which would be copied into the results; remove them."),
+        (MINIMAL_CONFIG.replace("./mine", "hf_" + "s3cret" * 6), "line 2: models.mine.source: contains a token, which would be copied into the results; set HF_TOKEN instead."),
+        (MINIMAL_CONFIG + "gpu_memory_gb: .nan\n", "line 5: gpu_memory_gb: expected a finite number, got NaN."),
+        (MINIMAL_CONFIG.replace("data:", "shots: 10000, data:"), "line 4: evaluations[0].shots: expected at most 100, got 10000."),
+        (MINIMAL_CONFIG.replace("data:", "score_unfilled_gap: true, data:"), "line 4: evaluations[0].score_unfilled_gap: not supported by acceptability, only by cloze; remove it."),
     ],
 )  # fmt: skip
-def test_a_hostile_or_careless_file_is_taken_as_it_is_meant_or_refused(tmp_path, content, said):
-    rules = schema(SCHEMAS / "config.schema.yaml")
-    expected = rules["$defs"]["source"]["x-error"], rules["properties"]["models"]["propertyNames"]["x-error"]
-    if said is not None:
-        said = said.replace("expected SOURCE", expected[0]).replace("NAME.", f"{expected[1]}.")
-    assert said_of(content, tmp_path) == said
+def test_malformed_files_are_accepted_or_rejected_with_message(tmp_path, content, expected_message):
+    config_schema = schema(SCHEMAS / "config.schema.yaml")
+    schema_errors = (
+        config_schema["$defs"]["source"]["x-error"],
+        config_schema["properties"]["models"]["propertyNames"]["x-error"],
+    )
+    if expected_message is not None:
+        expected_message = expected_message.replace("expected SOURCE", schema_errors[0]).replace(
+            "NAME.", f"{schema_errors[1]}."
+        )
+    assert load_error(content, tmp_path) == expected_message
 
 
-def test_a_folder_and_an_endless_name_are_no_config(tmp_path):
+def test_directory_and_too_long_file_name_are_rejected(tmp_path):
     with pytest.raises(ConfigError, match="expected a YAML file, got a directory"):
         config.load([tmp_path])
     with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\)"):
         config.load([tmp_path / ("x" * 300)])
 
 
-def test_a_mistake_is_looked_for_in_the_file_that_has_the_last_word(tmp_path):
-    (tmp_path / "a.yaml").write_text(PLAIN.replace("gl", "xx"))
+def test_error_names_last_file_that_sets_the_key(tmp_path):
+    (tmp_path / "a.yaml").write_text(MINIMAL_CONFIG.replace("gl", "xx"))
     (tmp_path / "b.yaml").write_text("\n\n\ndata: hub\n")
     with pytest.raises(ConfigError, match=r"a\.yaml, line 4: evaluations\[0\]\.languages: .*cola"):
         config.load([tmp_path / "a.yaml", tmp_path / "b.yaml"])
@@ -234,46 +258,48 @@ def test_a_mistake_is_looked_for_in_the_file_that_has_the_last_word(tmp_path):
         config.load([tmp_path / "b.yaml"])
 
 
-def test_two_things_never_share_a_file(tmp_path):
-    rest = PLAIN.partition("}\n")[2]
-    two = "models:\n  a--b: {source: ./a}\n  a: {source: ./b}\n  c: {source: ./c}\n  b--c: {source: ./d}\n" + rest
-    asked = "comparisons:\n  - {baseline: a--b, candidate: c}\n  - {baseline: a, candidate: b--c}\n"
+def test_names_that_share_a_path_are_rejected(tmp_path):
+    evaluations = MINIMAL_CONFIG.partition("}\n")[2]
+    models = (
+        "models:\n  a--b: {source: ./a}\n  a: {source: ./b}\n  c: {source: ./c}\n  b--c: {source: ./d}\n" + evaluations
+    )
+    comparisons = "comparisons:\n  - {baseline: a--b, candidate: c}\n  - {baseline: a, candidate: b--c}\n"
     assert (
-        said_of(two + asked, tmp_path)
+        load_error(models + comparisons, tmp_path)
         == "line 8: comparisons: a with b--c and a--b with c would share a directory; rename one."
     )
     task = "  - {task: openbookqa, languages: [gl, es], data: samples}\n"
-    same = "similarity: {encoders: {gl: ./org/bert, es: org/bert}}\n"
-    assert said_of(PLAIN + task + same, tmp_path) == (
+    similarity = "similarity: {encoders: {gl: ./org/bert, es: org/bert}}\n"
+    assert load_error(MINIMAL_CONFIG + task + similarity, tmp_path) == (
         'line 6: similarity.encoders: "org/bert" and "./org/bert" would share the file org-bert.json; rename one.'
     )
     assert config.encoder_name({"source": "./模型"}) != config.encoder_name({"source": "./模形"})
     assert len(config.encoder_name({"source": "./" + "x" * 900, "layer": 3, "prefix": "q"})) < 200
 
 
-def test_much_is_no_mistake(tmp_path):
+def test_large_config_is_accepted(tmp_path):
     models = "".join(f"  m{i}: {{source: ./m{i}}}\n" for i in range(200))
     entry = "  - {task: openbookqa, languages: [gl], shots: [0, 5], seeds: [%s], data: samples}\n"
     path = tmp_path / "config.yaml"
     text = "models:\n" + models + "evaluations:\n" + entry % ", ".join(map(str, range(1000))) + entry % "7"
     path.write_text(text + "comparisons: [all_pairs]\n")
-    found = config.load([path])
-    assert len(found.models) == 200
-    assert len(found.evaluations) == 2000, "the one that is asked for twice counts once"
-    assert len(found.comparisons) == 200 * 199 // 2
+    cfg = config.load([path])
+    assert len(cfg.models) == 200
+    assert len(cfg.evaluations) == 2000, "duplicate entries count once"
+    assert len(cfg.comparisons) == 200 * 199 // 2
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda t: t.encode("utf-8", "surrogatepass"))))
-def test_any_bytes_are_taken_or_refused(tmp_path, text):
-    assert said_of(text, tmp_path) is not None
+def test_random_bytes_are_rejected(tmp_path, text):
+    assert load_error(text, tmp_path) is not None
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    where=st.integers(0, len(PLAIN)),
-    cut=st.integers(0, 30),
-    put_in=st.text(" \t\n:-[]{}&*!|>'\"%@`#,?<=~\0é", max_size=6),
+    start=st.integers(0, len(MINIMAL_CONFIG)),
+    length=st.integers(0, 30),
+    insertion=st.text(" \t\n:-[]{}&*!|>'\"%@`#,?<=~\0é", max_size=6),
 )
-def test_a_slip_of_the_hand_is_taken_or_refused(tmp_path, where, cut, put_in):
-    said_of(PLAIN[:where] + put_in + PLAIN[where + cut :], tmp_path)
+def test_random_edits_are_accepted_or_rejected(tmp_path, start, length, insertion):
+    load_error(MINIMAL_CONFIG[:start] + insertion + MINIMAL_CONFIG[start + length :], tmp_path)

@@ -1,4 +1,4 @@
-"""Bases, adapters and comparisons in a config: what they become, and what is said of mistakes."""
+"""Bases, adapters and comparisons in a config: expansion and error messages."""
 
 import pytest
 from vernacular.config import load as config
@@ -18,20 +18,20 @@ def load(tmp_path, text: str) -> config.Config:
     return config.load([tmp_path / "config.yaml"])
 
 
-def test_an_adapter_has_the_settings_of_its_base_and_shares_its_job(tmp_path):
-    found = load(tmp_path, MODELS)
-    assert found.bases == {"base": ["base", "tuned"], "other": ["other"]}
-    assert found.models["tuned"]["dtype"] == "float32"
-    assert "source" not in found.models["tuned"]
+def test_adapter_inherits_base_settings_and_job(tmp_path):
+    cfg = load(tmp_path, MODELS)
+    assert cfg.bases == {"base": ["base", "tuned"], "other": ["other"]}
+    assert cfg.models["tuned"]["dtype"] == "float32"
+    assert "source" not in cfg.models["tuned"]
 
 
-def test_without_comparisons_every_adapter_is_compared_with_its_base(tmp_path):
+def test_default_comparisons_are_base_and_adapter_pairs(tmp_path):
     assert load(tmp_path, MODELS).comparisons == [("base", "tuned")]
     assert load(tmp_path, MODELS + "comparisons: []\n").comparisons == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "pairs"),
+    ("comparison", "pairs"),
     [
         ("{baseline: other, candidate: base}", [("other", "base")]),
         ("{baseline: other, candidate: [base, tuned]}", [("other", "base"), ("other", "tuned")]),
@@ -39,11 +39,11 @@ def test_without_comparisons_every_adapter_is_compared_with_its_base(tmp_path):
         ("all_pairs", [("base", "tuned"), ("base", "other"), ("tuned", "other")]),
     ],
 )
-def test_comparisons_are_spelt_out(tmp_path, asked, pairs):
-    assert load(tmp_path, MODELS + f"comparisons:\n  - {asked}\n").comparisons == pairs
+def test_comparisons_expand_to_pairs(tmp_path, comparison, pairs):
+    assert load(tmp_path, MODELS + f"comparisons:\n  - {comparison}\n").comparisons == pairs
 
 
-def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
+def test_external_results_can_be_compared(tmp_path):
     (tmp_path / "old.csv").touch()
     external_results = f"external_results:\n  old: {{path: {tmp_path / 'old.csv'}}}\n"
     assert load(tmp_path, MODELS + external_results).comparisons[-3:] == [
@@ -51,12 +51,12 @@ def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
         ("old", "tuned"),
         ("old", "other"),
     ]
-    asked = external_results + "comparisons:\n  - {baseline: old, candidate: tuned}\n"
-    assert load(tmp_path, MODELS + asked).comparisons == [("old", "tuned")]
+    comparison = external_results + "comparisons:\n  - {baseline: old, candidate: tuned}\n"
+    assert load(tmp_path, MODELS + comparison).comparisons == [("old", "tuned")]
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "said"),
+    ("good", "bad", "expected_parts"),
     [
         ("base: base, adapter", "base: bsae, adapter", ["line 3: models.tuned.base:", '"bsae"', 'Did you mean "base"?']),
         ("base: base, adapter", "base: tuned, adapter", ["models.tuned.base:", '"tuned"', "adapter", "Allowed: base, other."]),
@@ -75,12 +75,12 @@ def test_results_made_elsewhere_are_a_side_of_comparisons(tmp_path):
         ("evaluations:", "external_results: {tuned: {path: .}}\nevaluations:", ["external_results.tuned:", '"tuned"', "choose another name"]),
     ],
 )  # fmt: skip
-def test_a_mistake_is_explained_in_one_line(tmp_path, good, bad, said):
+def test_invalid_models_raise_one_line_error(tmp_path, good, bad, expected_parts):
     text = MODELS + REST
     assert good in text
     (tmp_path / "config.yaml").write_text(text.replace(good, bad, 1), "utf-8")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError) as error:
         config.load([tmp_path / "config.yaml"])
-    message = str(raised.value).removeprefix(str(tmp_path))
-    assert [part for part in said if part not in message] == []
+    message = str(error.value).removeprefix(str(tmp_path))
+    assert [part for part in expected_parts if part not in message] == []
     assert "\n" not in message

@@ -22,20 +22,20 @@ languages: {gl: {source: {file: rivers.csv}}}
 """
 
 
-def mappings(inside):
-    """All mappings of a schema that have earlier names."""
-    if isinstance(inside, dict):
-        if "x-renamed" in inside:
-            yield inside
-        for value in inside.values():
+def mappings(schema_node):
+    """Yield all mappings of a schema that have earlier names."""
+    if isinstance(schema_node, dict):
+        if "x-renamed" in schema_node:
+            yield schema_node
+        for value in schema_node.values():
             yield from mappings(value)
 
 
 @pytest.mark.parametrize("name", ["config", "task"])
-def test_each_earlier_name_leads_to_a_key_or_value_of_the_same_mapping(name):
-    found = list(mappings(schema(SCHEMAS / f"{name}.schema.yaml")))
-    assert len(found) >= 3
-    for mapping in found:
+def test_renamed_keys_map_to_current_names_of_same_mapping(name):
+    renamed_mappings = list(mappings(schema(SCHEMAS / f"{name}.schema.yaml")))
+    assert len(renamed_mappings) >= 3
+    for mapping in renamed_mappings:
         current = set(mapping.get("properties", mapping.get("enum", ())))
         assert set(mapping["x-renamed"].values()) <= current
         assert not set(mapping["x-renamed"]) & current
@@ -54,14 +54,14 @@ def test_each_earlier_name_leads_to_a_key_or_value_of_the_same_mapping(name):
         ("scored_span: token-level", "token"),
     ],
 )
-def test_an_earlier_name_in_a_config_leads_to_the_current_one(tmp_path, old, new):
-    where = "MODEL" if new in ("max_batch_tokens", "generation_engine", "allow_base_mismatch") else "EVALUATION"
-    rest = {"MODEL": "dtype: auto", "EVALUATION": "limit: 5"} | {where: old}
-    text = CONFIG.replace("MODEL", rest["MODEL"]).replace("EVALUATION", rest["EVALUATION"])
+def test_renamed_config_key_error_suggests_current_name(tmp_path, old, new):
+    placeholder = "MODEL" if new in ("max_batch_tokens", "generation_engine", "allow_base_mismatch") else "EVALUATION"
+    substitutions = {"MODEL": "dtype: auto", "EVALUATION": "limit: 5"} | {placeholder: old}
+    text = CONFIG.replace("MODEL", substitutions["MODEL"]).replace("EVALUATION", substitutions["EVALUATION"])
     (tmp_path / "config.yaml").write_text(text, "utf-8")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError) as error:
         config.load([tmp_path / "config.yaml"])
-    assert str(raised.value).endswith(f'Did you mean "{new}"?')
+    assert str(error.value).endswith(f'Did you mean "{new}"?')
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_an_earlier_name_in_a_config_leads_to_the_current_one(tmp_path, old, new
         ("{file: rivers.csv}}", "{file: rivers.csv}, licence: MIT}", "license"),
     ],
 )
-def test_an_earlier_name_in_a_task_file_leads_to_the_current_one(tmp_path, current, old, new):
+def test_renamed_task_key_error_suggests_current_name(tmp_path, current, old, new):
     assert current in TASK
     path = tmp_path / "rivers.yaml"
     path.write_text(TASK.replace(current, old, 1), "utf-8")
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError) as error:
         load_task(path)
-    assert str(raised.value).endswith(f'Did you mean "{new}"?')
+    assert str(error.value).endswith(f'Did you mean "{new}"?')

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 from vernacular.core.tables import formula_safe, plain_text, sheet_names
 
-anything = st.text(st.characters())  # with control characters and halves of surrogate pairs
+any_text = st.text(st.characters())  # with control characters and lone surrogates
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [
         ("gl_Llama-3.1-8B", "gl_Llama-3.1-8B"),
         ("نموذج عربي", "نموذج عربي"),
@@ -21,34 +21,34 @@ anything = st.text(st.characters())  # with control characters and halves of sur
         ("", ""),
     ],
 )
-def test_names_are_shown_with_escapes_where_unreadable(name, shown):
-    assert plain_text(name) == shown
+def test_plain_text_escapes_unreadable_characters(name, expected):
+    assert plain_text(name) == expected
 
 
-def test_very_long_text_is_cut_visibly_at_the_limit_of_a_cell():
+def test_plain_text_is_truncated_at_cell_limit():
     assert plain_text("x" * 40_000) == "x" * 32_766 + "…"
 
 
-@given(anything)
-def test_any_text_can_be_written_to_xml_and_utf8(text):
-    shown = plain_text(text)
-    assert not ILLEGAL_CHARACTERS_RE.search(shown)
-    assert shown.encode("utf-8").decode("utf-8") == shown
+@given(any_text)
+def test_plain_text_is_valid_in_xml_and_utf8(text):
+    cell = plain_text(text)
+    assert not ILLEGAL_CHARACTERS_RE.search(cell)
+    assert cell.encode("utf-8").decode("utf-8") == cell
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-x", "@SUM(A1)", " =1", "\t=1", "＝1"])
-def test_what_a_spreadsheet_would_run_gets_an_apostrophe(name):
+def test_formula_gets_apostrophe(name):
     assert formula_safe(name) == "'" + plain_text(name)
 
 
-@given(anything)
-def test_no_text_of_a_csv_starts_a_formula(text):
+@given(any_text)
+def test_formula_safe_text_never_starts_a_formula(text):
     assert not formula_safe(text).lstrip().startswith(("=", "+", "-", "@"))
 
 
-def test_sheet_names_are_legal_and_unique_whatever_their_case():
-    wanted = ["gl", "GL", "a[b]:c*d?e/f\\g", "'quoted'", "History", "", "x" * 40, "x" * 50]
-    assert sheet_names(wanted) == [
+def test_sheet_names_are_valid_and_unique_ignoring_case():
+    texts = ["gl", "GL", "a[b]:c*d?e/f\\g", "'quoted'", "History", "", "x" * 40, "x" * 50]
+    assert sheet_names(texts) == [
         "gl",
         "GL (2)",
         "a_b__c_d_e_f_g",
@@ -61,9 +61,9 @@ def test_sheet_names_are_legal_and_unique_whatever_their_case():
 
 
 @given(st.lists(st.text(max_size=40), max_size=12))
-def test_sheet_names_of_any_texts_are_ones_excel_takes(wanted):
-    names = sheet_names(wanted)
-    assert len({name.casefold() for name in names}) == len(wanted)
+def test_sheet_names_of_random_texts_are_valid(texts):
+    names = sheet_names(texts)
+    assert len({name.casefold() for name in names}) == len(texts)
     for name in names:
         assert 1 <= len(name) <= 31
         assert not set(name) & set("[]:*?/\\")

@@ -1,4 +1,4 @@
-"""A key's code part is what a command imports: every module decides some result, or is named with a reason."""
+"""Code fingerprints: every module is in the key of a command, or excluded with a reason."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 import vernacular
 from vernacular.core import fingerprint
 from vernacular.core.fingerprint import NO_EFFECT, closure, code_fingerprint
-from vernacular.inference.job.work import ENTRIES
+from vernacular.inference.job.work import ENTRY_MODULES
 
 ROOT = Path(vernacular.__file__).parent
 MODULES = {
@@ -14,8 +14,8 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
-# what runs before any rule, or after all: its outcome enters the keys as values, or nothing depends on it
-AROUND = {
+# modules that run before or after all rules: their result is in the keys as values, or has no effect
+NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "parses arguments, which are in the keys",
     "vernacular.commands.check": "prints",
@@ -35,53 +35,55 @@ AROUND = {
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package of this shape that a test may edit: a function that writes one module of it."""
+    """A function that writes a module of a temporary package, which replaces this one."""
     root = tmp_path / "vernacular"
 
     def write(module: str, text: str) -> None:
         path = tmp_path.joinpath(*module.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for folder in (path.parent, *path.parent.parents):
-            if folder == tmp_path:
+        for directory in (path.parent, *path.parent.parents):
+            if directory == tmp_path:
                 break
-            (folder / "__init__.py").touch()
+            (directory / "__init__.py").touch()
         path.write_text(text)
         closure.cache_clear()
-        fingerprint._parsed.cache_clear()
+        fingerprint._parse.cache_clear()
 
     monkeypatch.setattr(fingerprint, "_ROOT", root)
     yield write
     closure.cache_clear()
-    fingerprint._parsed.cache_clear()
+    fingerprint._parse.cache_clear()
 
 
-def test_every_module_is_in_the_key_of_a_rule_or_named_with_a_reason():
-    in_keys = set().union(*(closure(name) for name in COMMANDS - AROUND.keys()))
-    assert not MODULES - in_keys - AROUND.keys() - NO_EFFECT.keys()
-    assert not in_keys & (AROUND.keys() | NO_EFFECT.keys()), "named as without effect, and in a key"
-    assert (AROUND.keys() | NO_EFFECT.keys()) <= MODULES, "named, and not there"
+def test_every_module_is_in_a_key_or_excluded_with_reason():
+    in_keys = set().union(*(closure(name) for name in COMMANDS - NOT_IN_KEYS.keys()))
+    assert not MODULES - in_keys - NOT_IN_KEYS.keys() - NO_EFFECT.keys()
+    assert not in_keys & (NOT_IN_KEYS.keys() | NO_EFFECT.keys()), "excluded, but in a key"
+    assert (NOT_IN_KEYS.keys() | NO_EFFECT.keys()) <= MODULES, "excluded, but not found"
 
 
-def test_metrics_are_in_no_key_of_the_stages_before():
+def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
-    for entries in ENTRIES.values():
-        kept_apart = ("metrics", "store", "store_files", "run", "questions", "shards", "answers", "commands", "data")
-        assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in kept_apart}
+    for entries in ENTRY_MODULES.values():
+        unrelated = ("metrics", "store", "store_files", "run", "questions", "shards", "answers", "commands", "data")
+        assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 
 
-def test_the_keys_of_the_store_cover_all_code_that_computes_their_outputs():
+def test_store_keys_cover_all_code_that_computes_outputs():
     packages = {"scores": ("scoring.", "model."), "generations": ("generation.", "model.")}
-    for kind, entries in ENTRIES.items():
+    for kind, entries in ENTRY_MODULES.items():
         covered = set().union(*map(closure, entries))
         names = tuple(f"vernacular.inference.{package}" for package in packages[kind])
         assert {name for name in MODULES if name.startswith(names)} <= covered
         for entry in entries:
-            others = set().union(*(closure(other) for other in entries if other != entry))
-            assert closure(entry) - others, f"{entry} is covered by the other entries"
+            covered_by_others = set().union(
+                *(closure(entry_module) for entry_module in entries if entry_module != entry)
+            )
+            assert closure(entry) - covered_by_others, f"{entry} is covered by the other entries"
 
 
-def test_a_tools_prompts_are_in_the_key_of_requests_and_its_parser_and_metric_in_that_of_similarity():
+def test_interop_modules_are_in_keys_of_stages_that_use_them():
     tool = "vernacular.interop.simil_eval"
     expected = {
         "requests": {tool, f"{tool}.prompts"},
@@ -93,70 +95,74 @@ def test_a_tools_prompts_are_in_the_key_of_requests_and_its_parser_and_metric_in
     for stage, modules in expected.items():
         in_key = {name for name in closure(f"vernacular.commands.{stage}") if ".interop." in name}
         assert in_key == modules, stage
-    assert not any(".interop" in name for entries in ENTRIES.values() for entry in entries for name in closure(entry))
+    assert not any(
+        ".interop" in name for entries in ENTRY_MODULES.values() for entry in entries for name in closure(entry)
+    )
 
 
-def test_every_command_module_is_in_its_own_key():
+def test_command_module_is_in_its_own_key():
     for name in COMMANDS:
         assert name in closure(name)
 
 
-def test_a_change_of_what_an_imported_module_does_is_a_change_of_the_key(package):
+def test_key_changes_with_code_of_imported_modules(package):
     package("vernacular.commands.a", "from vernacular.stage import deep\n\n\ndef a():\n    return deep.x\n")
     package("vernacular.stage.deep", "def x():\n    from vernacular.stage.lazy import y\n\n    return y\n")
     package("vernacular.stage.lazy", "y = 1\n")
     package("vernacular.stage.other", "z = 1\n")
-    before = code_fingerprint("vernacular.commands.a")
+    original = code_fingerprint("vernacular.commands.a")
     package("vernacular.stage.other", "z = 2\n")
-    assert code_fingerprint("vernacular.commands.a") == before
+    assert code_fingerprint("vernacular.commands.a") == original
     package("vernacular.stage.lazy", '"""Says more."""\n# why\ny = (1)\n')
-    assert code_fingerprint("vernacular.commands.a") == before
+    assert code_fingerprint("vernacular.commands.a") == original
     package("vernacular.stage.lazy", "y = 2\n")
-    assert code_fingerprint("vernacular.commands.a") != before
+    assert code_fingerprint("vernacular.commands.a") != original
 
 
 @pytest.mark.parametrize(
     "line",
     ["import vernacular.b", "from vernacular import b", "from vernacular.b import x", "import vernacular.b as q"],
 )
-def test_every_way_to_import_is_followed(package, line):
+def test_all_import_forms_are_followed(package, line):
     package("vernacular.b", "x = 1\n")
     package("vernacular.a", f"def f():\n    {line}\n")
     assert "vernacular.b" in closure("vernacular.a")
 
 
-def test_the_init_of_a_package_counts(package):
+def test_package_init_is_in_closure(package):
     package("vernacular.p.b", "x = 1\n")
     package("vernacular.a", "import vernacular.p.b\n")
     assert {"vernacular", "vernacular.p", "vernacular.p.b"} <= closure("vernacular.a")
 
 
-def test_what_only_a_type_checker_imports_does_not_count(package):
+def test_type_checking_imports_are_ignored(package):
     package("vernacular.b", "x = 1\n")
     package("vernacular.a", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vernacular.b import x\n")
     assert "vernacular.b" not in closure("vernacular.a")
 
 
-def test_a_relative_import_is_an_error_and_not_overlooked(package):
+def test_relative_import_raises_value_error(package):
     package("vernacular.a", "from . import b\n")
     with pytest.raises(ValueError, match="relative imports"):
         closure("vernacular.a")
 
 
-def test_comments_docstrings_and_layout_are_no_change_of_code(package):
+def test_comments_docstrings_and_formatting_do_not_change_key(package):
     package("vernacular.a", "def f(x):\n    return x + 1\n")
-    before = code_fingerprint("vernacular.a")
+    original = code_fingerprint("vernacular.a")
     package("vernacular.a", '"""Says more."""\n# why\ndef f(x):\n    """Adds one."""\n\n    return (x + 1)  # one\n')
-    assert code_fingerprint("vernacular.a") == before
+    assert code_fingerprint("vernacular.a") == original
     package("vernacular.a", "def f(x):\n    return x + 2\n")
-    assert code_fingerprint("vernacular.a") != before
+    assert code_fingerprint("vernacular.a") != original
 
 
-def test_the_libraries_of_a_command_are_those_that_its_modules_import():
-    of_items, of_inference = (fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer"))
-    assert {"pyarrow", "jinja2", "ruamel"} <= of_items.keys()
-    assert {"torch", "transformers", "peft"} <= of_inference.keys()
-    assert not {"torch", "transformers"} & of_items.keys()
-    assert not {"vernacular", "json", "tqdm"} & {*of_items, *of_inference}
-    assert of_inference["torch"] == fingerprint.version_of("torch")
-    assert of_items["ruamel"] == fingerprint.version_of("ruamel")
+def test_libraries_are_those_imported_by_closure():
+    items_libraries, infer_libraries = (
+        fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer")
+    )
+    assert {"pyarrow", "jinja2", "ruamel"} <= items_libraries.keys()
+    assert {"torch", "transformers", "peft"} <= infer_libraries.keys()
+    assert not {"torch", "transformers"} & items_libraries.keys()
+    assert not {"vernacular", "json", "tqdm"} & {*items_libraries, *infer_libraries}
+    assert infer_libraries["torch"] == fingerprint.version_of("torch")
+    assert items_libraries["ruamel"] == fingerprint.version_of("ruamel")

@@ -1,4 +1,4 @@
-"""Content hashes are reused while a file is untouched, and no change of a file is overlooked."""
+"""Content hashes are reused for unmodified files, and every modification is detected."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from vernacular.core import contents as module
-from vernacular.core.contents import changed, compared, contents
+from vernacular.core.contents import changed_names, compare_contents, contents
 from vernacular.core.errors import ModelError
 
 NAMES = ["a.bin", "sub/b.txt"]
@@ -23,100 +23,100 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def read(monkeypatch):
-    """Paths that are hashed from here on."""
+def hashed_files(monkeypatch):
+    """Names of the files that are hashed during the test."""
     paths = []
-    hashed = module._hashed
-    monkeypatch.setattr(module, "_hashed", lambda path, *rest: paths.append(path.name) or hashed(path, *rest))
+    original_hash = module._hash
+    monkeypatch.setattr(module, "_hash", lambda path, *rest: paths.append(path.name) or original_hash(path, *rest))
     return paths
 
 
-def edit(path, old: bytes, new: bytes, *, keep_time: bool = False) -> None:
-    """Replace bytes in place."""
-    before = path.stat()
+def replace_bytes(path, old: bytes, new: bytes, *, keep_mtime: bool = False) -> None:
+    """Replace bytes in place, optionally with the same modification time."""
+    status = path.stat()
     content = path.read_bytes()
     assert len(old) == len(new)
     assert old in content
     with open(path, "r+b") as file:
         file.write(content.replace(old, new, 1))
-    if keep_time:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert path.stat().st_mtime_ns == before.st_mtime_ns
+    if keep_mtime:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert path.stat().st_mtime_ns == status.st_mtime_ns
 
 
-def test_the_hash_is_of_the_whole_file(root):
-    found = contents(root, NAMES)
-    assert list(found) == NAMES
-    assert found["a.bin"]["sha256"] == hashlib.sha256((root / "a.bin").read_bytes()).hexdigest()
-    assert found["a.bin"]["size"] == 256 * 1024
+def test_hash_covers_complete_file(root):
+    entries = contents(root, NAMES)
+    assert list(entries) == NAMES
+    assert entries["a.bin"]["sha256"] == hashlib.sha256((root / "a.bin").read_bytes()).hexdigest()
+    assert entries["a.bin"]["size"] == 256 * 1024
 
 
-def test_an_untouched_file_is_not_read_again(root, read):
+def test_unmodified_file_is_not_hashed_again(root, hashed_files):
     known = contents(root, NAMES)
-    assert read == ["a.bin", "b.txt"]
+    assert hashed_files == ["a.bin", "b.txt"]
     assert contents(root, NAMES, known) == known
-    assert changed(root, NAMES, known) == []
-    assert read == ["a.bin", "b.txt"]
+    assert changed_names(root, NAMES, known) == []
+    assert hashed_files == ["a.bin", "b.txt"]
 
 
-@pytest.mark.parametrize("keep_time", [False, True])
-def test_a_byte_in_the_middle_is_noticed_even_with_the_time_set_back(root, keep_time):
+@pytest.mark.parametrize("keep_mtime", [False, True])
+def test_modified_byte_is_detected_with_restored_mtime(root, keep_mtime):
     known = contents(root, NAMES)
-    edit(root / "a.bin", bytes([255, 0, 1]), bytes([255, 9, 1]), keep_time=keep_time)
-    assert changed(root, NAMES, known) == ["a.bin"]
-    again = contents(root, NAMES, known)
-    assert again["a.bin"]["sha256"] != known["a.bin"]["sha256"]
-    assert again["sub/b.txt"] == known["sub/b.txt"]
+    replace_bytes(root / "a.bin", bytes([255, 0, 1]), bytes([255, 9, 1]), keep_mtime=keep_mtime)
+    assert changed_names(root, NAMES, known) == ["a.bin"]
+    updated = contents(root, NAMES, known)
+    assert updated["a.bin"]["sha256"] != known["a.bin"]["sha256"]
+    assert updated["sub/b.txt"] == known["sub/b.txt"]
 
 
-def test_a_file_that_is_only_touched_or_copied_over_is_the_same(root, read):
+def test_touched_or_replaced_file_with_same_content_is_unchanged(root, hashed_files):
     known = contents(root, NAMES)
     os.utime(root / "a.bin", ns=(1, 1))
     copy = root / "copy"
     copy.write_bytes((root / "sub" / "b.txt").read_bytes())
     copy.replace(root / "sub" / "b.txt")
-    read.clear()
-    assert changed(root, NAMES, known) == []
-    assert read == ["a.bin", "b.txt"]
-    _, entries = compared(root, NAMES, known)
-    read.clear()
-    assert changed(root, NAMES, entries) == []
-    assert read == []
+    hashed_files.clear()
+    assert changed_names(root, NAMES, known) == []
+    assert hashed_files == ["a.bin", "b.txt"]
+    _, entries = compare_contents(root, NAMES, known)
+    hashed_files.clear()
+    assert changed_names(root, NAMES, entries) == []
+    assert hashed_files == []
 
 
-def test_another_size_is_a_change_without_reading(root, read):
+def test_size_change_is_detected_without_reading(root, hashed_files):
     known = contents(root, NAMES)
-    read.clear()
+    hashed_files.clear()
     with open(root / "a.bin", "ab") as file:
         file.write(b"x")
-    assert changed(root, NAMES, known) == ["a.bin"]
-    assert read == []
+    assert changed_names(root, NAMES, known) == ["a.bin"]
+    assert hashed_files == []
 
 
-def test_new_and_missing_files_are_changes(root):
+def test_new_and_missing_files_are_changed(root):
     known = contents(root, NAMES)
     (root / "new").touch()
     (root / "a.bin").unlink()
-    assert changed(root, ["new", "sub/b.txt"], known) == ["a.bin", "new"]
-    assert changed(root, ["a.bin", "new", "sub/b.txt"], known) == ["a.bin", "new"]
+    assert changed_names(root, ["new", "sub/b.txt"], known) == ["a.bin", "new"]
+    assert changed_names(root, ["a.bin", "new", "sub/b.txt"], known) == ["a.bin", "new"]
 
 
-def test_comparing_writes_nothing(root):
+def test_comparison_is_read_only(root):
     known = contents(root, NAMES)
     os.utime(root / "a.bin", ns=(1, 1))
-    before = {path: path.stat() for path in root.rglob("*")}
-    changed(root, NAMES, known)
-    stamps = {path: (s.st_mtime_ns, s.st_ctime_ns, s.st_size) for path, s in before.items()}
+    status = {path: path.stat() for path in root.rglob("*")}
+    changed_names(root, NAMES, known)
+    stamps = {path: (s.st_mtime_ns, s.st_ctime_ns, s.st_size) for path, s in status.items()}
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.stat().st_size) for p in root.rglob("*")} == stamps
 
 
-def test_a_link_is_its_target(root):
+def test_symlink_is_hashed_as_its_target(root):
     (root / "link").symlink_to("a.bin")
     known = contents(root, ["link"])
     assert known["link"] == contents(root, ["a.bin"])["a.bin"]
     (root / "link").unlink()
     (root / "link").symlink_to("sub/b.txt")
-    assert changed(root, ["link"], known) == ["link"]
+    assert changed_names(root, ["link"], known) == ["link"]
 
 
 def make_socket(path):
@@ -125,7 +125,7 @@ def make_socket(path):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda path: None, "file not found"),
         (lambda path: path.symlink_to("nowhere"), "a link to nowhere, which does not exist"),
@@ -136,13 +136,13 @@ def make_socket(path):
         (lambda path: path.symlink_to("/dev/zero"), "expected a regular file, got a device"),
     ],
 )
-def test_what_is_not_a_file_is_named(tmp_path, monkeypatch, make, said):
+def test_missing_or_special_file_raises_model_error(tmp_path, monkeypatch, make, message):
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     make(tmp_path.__class__("x"))
-    with pytest.raises(ModelError, match=said) as error:
+    with pytest.raises(ModelError, match=message) as error:
         contents(tmp_path, ["x"])
     assert str(tmp_path / "x") in str(error.value)
-    assert changed(tmp_path, ["x"], {"x": {"size": 0, "sha256": ""}}) == ["x"]
+    assert changed_names(tmp_path, ["x"], {"x": {"size": 0, "sha256": ""}}) == ["x"]
 
 
 WRITER = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); {}"
@@ -152,32 +152,32 @@ WRITER = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); {}"
     "change",
     ["open(p, 'ab').write(b'x')", "open(p, 'r+b').write(b'zz')", "q = p.with_name('q'); q.touch(); q.replace(p)"],
 )
-def test_a_file_modified_while_it_is_read_is_refused(root, monkeypatch, change):
-    def interfere(path, file, size):
-        digest = hashed(path, file, size)
+def test_file_modified_while_hashed_is_rejected(root, monkeypatch, change):
+    def modify_and_hash(path, file, size):
+        digest = original_hash(path, file, size)
         subprocess.run([sys.executable, "-c", WRITER.format(change), str(path)], check=True)
         return digest
 
-    hashed = module._hashed
-    monkeypatch.setattr(module, "_hashed", interfere)
+    original_hash = module._hash
+    monkeypatch.setattr(module, "_hash", modify_and_hash)
     with pytest.raises(ModelError, match=r"a\.bin: modified while it was read"):
         contents(root, ["a.bin"])
 
 
-@pytest.mark.parametrize(("tick", "waits"), [(3600 * 10**9, True), (0, False)])
-def test_a_file_is_hashed_once_the_clock_of_its_times_has_moved_on(root, monkeypatch, tick, waits):
-    """Many file systems' clocks move every few milliseconds: a write meanwhile has the time of the one before."""
-    slept = []
-    monkeypatch.setattr(module.time, "sleep", slept.append)
+@pytest.mark.parametrize(("tick", "expected_sleeps"), [(3600 * 10**9, True), (0, False)])
+def test_hashing_waits_for_next_timestamp_tick(root, monkeypatch, tick, expected_sleeps):
+    """Timestamps of many file systems have ticks of milliseconds; two writes within one get the same timestamp."""
+    sleeps = []
+    monkeypatch.setattr(module.time, "sleep", sleeps.append)
     monkeypatch.setattr(module, "_TICK", tick)
     monkeypatch.setattr(module, "_COARSE_TICK", tick)
     known = contents(root, ["a.bin"])
-    assert [0 < seconds <= 3600 for seconds in slept] == [True] * waits
+    assert [0 < seconds <= 3600 for seconds in sleeps] == [True] * expected_sleeps
     contents(root, ["a.bin"], known)
-    assert len(slept) == waits, "not where nothing is read"
+    assert len(sleeps) == expected_sleeps, "no wait if nothing is read"
 
 
-def test_large_files_are_announced(root, monkeypatch, caplog):
+def test_hashing_of_large_files_is_logged(root, monkeypatch, caplog):
     monkeypatch.setattr(module, "_LARGE", 100_000)
     with caplog.at_level("INFO", logger="vernacular"):
         contents(root, NAMES)

@@ -1,6 +1,6 @@
-"""A run, each kind of its files damaged in turn, and the command that reads it: right by name, or made again, never used.
+"""Damaged files of a run: the command that reads one names it or computes it again, and never uses it.
 
-The commands run in this process, without Snakemake: what is tested is what each says when it meets the file.
+The commands run in this process, without Snakemake.
 """
 
 import contextlib
@@ -31,68 +31,68 @@ from vernacular.protocols.schema import REQUESTS
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("damage")
+def completed_run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("damage")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+        patch.chdir(directory)
         for name, kind in (("one", "llama"), ("two", "gpt2"), ("encoder", "bert")):
             tiny.save(kind, name)
         Path("config.yaml").write_text(yaml.safe_dump(CONFIG))
         run = Run(config.load(["config.yaml"]))
-        run.everything()
+        run.run_all()
         yield run
 
 
 @pytest.fixture
-def run(place):
-    """The run, with its files as they were."""
+def run(completed_run):
+    """The run; its files are restored after the test."""
     shutil.copytree("results", "kept/results")
     shutil.copytree("resources", "kept/resources")
-    yield place
-    for folder in ("results", "resources"):
-        shutil.rmtree(folder)
-        shutil.move(f"kept/{folder}", folder)
+    yield completed_run
+    for directory in ("results", "resources"):
+        shutil.rmtree(directory)
+        shutil.move(f"kept/{directory}", directory)
 
 
-def half(path: Path) -> None:
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def emptied(path: Path) -> None:
+def make_empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def bit_flipped(path: Path) -> None:
-    """In the first column's data of a Parquet file, in the middle of another."""
+def flip_bit(path: Path) -> None:
+    """Flip a bit in the first column's data of a Parquet file, or in the middle of another file."""
     content = bytearray(path.read_bytes())
-    at = len(content) // 2
+    offset = len(content) // 2
     if path.suffix == ".parquet":
         column = pq.read_metadata(path).row_group(0).column(0)
-        at = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
-    content[at] ^= 1
+        offset = (column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 1
+    content[offset] ^= 1
     path.write_bytes(content)
 
 
-def older(path: Path) -> None:
-    """As a version wrote it that knew no digests."""
+def remove_digests(path: Path) -> None:
+    """Rewrite the file without digests, as an earlier version did."""
     if path.suffix == ".parquet":
         table = pq.read_table(path)
-        note = {b"vernacular": pq.read_metadata(path).metadata[b"vernacular"]}
-        pq.write_table(table.replace_schema_metadata(note), path)
+        metadata = {b"vernacular": pq.read_metadata(path).metadata[b"vernacular"]}
+        pq.write_table(table.replace_schema_metadata(metadata), path)
     else:
         content = json.loads(path.read_text())
         del content["sha256"]
         path.write_text(json.dumps(content))
 
 
-def swapped(path: Path) -> None:
-    """For that of the other model, or else of the other language."""
-    other = Path(str(path).replace("/one", "/two") if "/one" in str(path) else str(path).replace(GL, ES))
-    assert other != path
-    shutil.copyfile(other, path)
+def swap(path: Path) -> None:
+    """Replace the file by that of the other model, or of the other language."""
+    source = Path(str(path).replace("/one", "/two") if "/one" in str(path) else str(path).replace(GL, ES))
+    assert source != path
+    shutil.copyfile(source, path)
 
 
-READ_BY = [
+COMMANDS_BY_FILE = [
     (f"resources/items/{GL}.limit3.parquet", ["requests", "similarity", "metrics"]),
     (f"results/requests/{OPTIONS}.parquet", ["infer", "collect", "metrics", "report"]),
     (f"results/requests/{GENERATION}.parquet", ["similarity"]),
@@ -106,27 +106,29 @@ READ_BY = [
 ]
 
 
-@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older, swapped], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("file", "commands"), READ_BY, ids=lambda each: each if isinstance(each, str) else "")
-def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, commands, damage, capsys):
+@pytest.mark.parametrize("damage", [truncate, make_empty, flip_bit, remove_digests, swap], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("file", "commands"), COMMANDS_BY_FILE, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_damaged_file_is_named_with_advice_and_not_read(run, file, commands, damage, capsys):
     damage(Path(file))
-    built = Path(f"results/requests/{OPTIONS}.parquet")
+    requests_file = Path(f"results/requests/{OPTIONS}.parquet")
     for command in commands:
-        content = built.read_bytes()
+        content = requests_file.read_bytes()
         if command == "requests":
-            built.unlink()  # a file that is up to date is kept
+            requests_file.unlink()  # an up-to-date file is not rewritten
         if command == "collect" and not Path(file).exists():
             continue
         capsys.readouterr()
-        assert run(command) == 1, f"{command} took it"
-        built.write_bytes(content)
-        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
-        assert len(told) == 1
-        assert file in told[0]
-        assert "delete it to rebuild" in told[0]
+        assert run(command) == 1, f"{command} accepted it"
+        requests_file.write_bytes(content)
+        messages = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
+        assert len(messages) == 1
+        assert file in messages[0]
+        assert "delete it to rebuild" in messages[0]
 
 
-@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("damage", [truncate, make_empty, flip_bit, remove_digests], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("file", "command"),
     [
@@ -138,47 +140,47 @@ def test_a_damaged_file_is_named_with_the_way_out_and_never_read(run, file, comm
         ("resources/encoders/encoder.json", "similarity"),
     ],
 )
-def test_a_file_of_all_models_that_is_damaged_is_named_too(run, file, command, damage, capsys):
+def test_damaged_file_of_all_models_is_named_with_advice(run, file, command, damage, capsys):
     [path] = Path().glob(file.replace("encoder.json", "*.json"))
     damage(path)
     capsys.readouterr()
     assert run(command) == 1
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
-    assert len(told) == 1
-    assert str(path) in told[0]
-    assert "delete it to rebuild" in told[0]
+    messages = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
+    assert len(messages) == 1
+    assert str(path) in messages[0]
+    assert "delete it to rebuild" in messages[0]
 
 
-@pytest.mark.parametrize("damage", [half, emptied, bit_flipped, older, swapped], ids=lambda f: f.__name__)
-def test_a_damaged_answer_in_the_store_is_asked_again_and_is_the_same(run, damage):
-    stored = sorted(Path("results/store/scores").glob("*/*.parquet"))
-    whole = [pq.read_table(path) for path in stored]
-    if damage is swapped:
-        shutil.copyfile(stored[1], stored[0])
+@pytest.mark.parametrize("damage", [truncate, make_empty, flip_bit, remove_digests, swap], ids=lambda f: f.__name__)
+def test_damaged_store_file_is_recomputed_identically(run, damage):
+    store_files = sorted(Path("results/store/scores").glob("*/*.parquet"))
+    original = [pq.read_table(path) for path in store_files]
+    if damage is swap:
+        shutil.copyfile(store_files[1], store_files[0])
     else:
-        damage(stored[0])
+        damage(store_files[0])
     assert [run("infer", model) for model in ("one", "two")] == [0, 0]
-    asked = [
-        how
+    job_statuses = [
+        status
         for path in Path("results/inference_status").glob("*/*.json")
-        for how in json.loads(path.read_text())["models"].values()
+        for status in json.loads(path.read_text())["models"].values()
     ]
-    assert sorted(how for of_model in asked for how in of_model.values()).count("computed") == 1
-    assert all(pq.read_table(path).equals(table) for path, table in zip(stored, whole, strict=True))
+    assert sorted(status for statuses in job_statuses for status in statuses.values()).count("computed") == 1
+    assert all(pq.read_table(path).equals(table) for path, table in zip(store_files, original, strict=True))
 
 
-def test_a_damaged_record_of_a_job_is_named_and_made_again_by_the_next_run(run, capsys):
-    asked = Path("results/inference_status/one/1of1.json")
-    asked.write_text('{"models": {"one": {}}}')
+def test_damaged_status_file_is_named_and_recreated(run, capsys):
+    status_file = Path("results/inference_status/one/1of1.json")
+    status_file.write_text('{"models": {"one": {}}}')
     assert run("collect") == 1
-    assert str(asked) in capsys.readouterr().err
-    assert clear_unavailable(Path("resources"), Path("results")) == [asked]
+    assert str(status_file) in capsys.readouterr().err
+    assert clear_unavailable(Path("resources"), Path("results")) == [status_file]
     assert [run("infer"), run("collect")] == [0, 0]
 
 
-def test_an_output_that_the_store_lost_costs_its_evaluation_and_is_computed_by_the_next_run(run, capsys):
+def test_output_missing_from_store_is_noted_and_recomputed(run, capsys):
     scores = Path(f"results/one/scores/{OPTIONS}.parquet")
-    before = pq.read_table(scores)
+    original = pq.read_table(scores)
     key = artifacts.metadata(scores)["fingerprint"]
     Path(f"results/store/scores/{key[:2]}/{key}.parquet").unlink()
     assert run("collect") == 0
@@ -191,53 +193,53 @@ def test_an_output_that_the_store_lost_costs_its_evaluation_and_is_computed_by_t
     commands = ("infer", "collect", "similarity", "metrics", "compare", "summary", "verify")
     assert [run(command) for command in commands] == [0] * len(commands)
     assert "1 evaluation computed, 3 evaluations found in the store" in capsys.readouterr().out
-    assert pq.read_table(scores).equals(before)
+    assert pq.read_table(scores).equals(original)
 
 
-def test_answers_to_other_requests_are_no_answers(run, capsys):
-    """A file from a backup: whole, of the right model, in the right place, but not to what is asked now."""
-    other = artifacts.read(f"results/requests/{OPTIONS}.parquet", REQUESTS)
-    note = artifacts.metadata(f"results/requests/{OPTIONS}.parquet")
-    artifacts.write(f"results/requests/{OPTIONS}.parquet", REQUESTS, other, note | {"fingerprint": "another"})
+def test_outputs_of_other_requests_are_rejected(run, capsys):
+    """For example, a file from a backup: undamaged and of the right model, but for earlier requests."""
+    requests = artifacts.read(f"results/requests/{OPTIONS}.parquet", REQUESTS)
+    metadata = artifacts.metadata(f"results/requests/{OPTIONS}.parquet")
+    artifacts.write(f"results/requests/{OPTIONS}.parquet", REQUESTS, requests, metadata | {"fingerprint": "another"})
     assert run("metrics") == 1
-    told = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert (
-        f"results/one/scores/{OPTIONS}.parquet: computed from other requests than the current ones; delete it" in told
+        f"results/one/scores/{OPTIONS}.parquet: computed from other requests than the current ones; delete it" in stderr
     )
 
 
-def test_a_model_that_cannot_be_asked_is_noted_and_the_other_goes_on(run, capsys):
+def test_model_that_cannot_be_loaded_is_noted_and_others_continue(run, capsys):
     weights = Path("two/model.safetensors")
-    whole = weights.read_bytes()
+    original = weights.read_bytes()
     tensors = load_file(weights)
     save_file({name: tensor for name, tensor in tensors.items() if "h.1." not in name}, weights)
     try:
         assert [run(command, "two") for command in ("model", "infer", "collect", "similarity", "metrics")] == [0] * 5
         assert "infer: two: all evaluations failed: model two: " in capsys.readouterr().out
         assert [run(command) for command in ("compare", "summary", "report", "verify")] == [0, 0, 0, 1]
-        said = capsys.readouterr().err
-        assert f"{OPTIONS}: model two: " in said
-        assert "not found in" in said
+        stderr = capsys.readouterr().err
+        assert f"{OPTIONS}: model two: " in stderr
+        assert "not found in" in stderr
         notes = pd.read_csv("results/summary/notes.csv").query("kind == 'unavailable'")
         assert set(zip(notes["model"], notes["evaluation"], strict=True)) == {
             ("two", e) for e in run.config.evaluations
         }
         assert set(pd.read_csv("results/summary/results.csv")["model"]) == {"one"}
     finally:
-        weights.write_bytes(whole)
-    forgotten = set(clear_unavailable(Path("resources"), Path("results")))
-    assert Path("results/inference_status/two/1of1.json") in forgotten
-    assert Path(f"results/two/tasks/{OPTIONS}.parquet") in forgotten
-    assert not [path for path in forgotten if "one" in path.parts]
+        weights.write_bytes(original)
+    deleted = set(clear_unavailable(Path("resources"), Path("results")))
+    assert Path("results/inference_status/two/1of1.json") in deleted
+    assert Path(f"results/two/tasks/{OPTIONS}.parquet") in deleted
+    assert not [path for path in deleted if "one" in path.parts]
     assert [run(command, "two") for command in ("model", "infer", "collect")] == [0] * 3
     assert "4 evaluations found in the store" in capsys.readouterr().out
 
 
-def test_what_is_damaged_is_deleted_when_a_run_ends(run):
+def test_damaged_files_are_deleted_at_end_of_run(run):
     damaged = [Path("resources/models/one.json"), Path(f"resources/items/{GL}.limit3.parquet")]
     damaged += [Path(f"results/requests/{OPTIONS.replace(GL, ES)}.parquet")]
     for path in damaged:
-        bit_flipped(path) if path.suffix == ".json" else half(path)
+        flip_bit(path) if path.suffix == ".json" else truncate(path)
     assert set(damaged) <= set(clear_unavailable(Path("resources"), Path("results")))
     assert not any(path.exists() for path in damaged)
 
@@ -259,27 +261,27 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("file", "kind"), KINDS, ids=[kind.name for _, kind in KINDS])
-def test_no_changed_byte_changes_a_row_or_the_metadata(place, tmp_path, file, kind):
-    """Of 61 bytes here, and of all of them in `test_artifacts`; in a soak, of others each time."""
-    whole = Path(file).read_bytes()
-    note = artifacts.metadata(file)
-    damaged = tmp_path.joinpath(*Path(file).parts[-kind.place :])
+def test_changed_byte_never_changes_rows_or_metadata(completed_run, tmp_path, file, kind):
+    """61 bytes are tested here, all bytes in `test_artifacts`; soak tests select other bytes each time."""
+    original = Path(file).read_bytes()
+    metadata = artifacts.metadata(file)
+    damaged = tmp_path.joinpath(*Path(file).parts[-kind.path_depth :])
     damaged.parent.mkdir(parents=True, exist_ok=True)
-    damaged.write_bytes(whole)
+    damaged.write_bytes(original)
 
     @settings(max_examples=examples(61))
-    @given(st.integers(0, len(whole) - 1), st.integers(1, 255))
-    def changed(at, pattern):
-        with open(damaged, "r+b") as written:
-            written.seek(at)
-            written.write(bytes([whole[at] ^ pattern]))
+    @given(st.integers(0, len(original) - 1), st.integers(1, 255))
+    def check_changed_byte(offset, pattern):
+        with open(damaged, "r+b") as handle:
+            handle.seek(offset)
+            handle.write(bytes([original[offset] ^ pattern]))
         with pytest.raises(ArtifactError, match=re.escape(str(damaged))):
             artifacts.read(damaged, kind)
         with contextlib.suppress(ArtifactError):
-            assert artifacts.metadata(damaged) == note
-        with open(damaged, "r+b") as written:
-            written.seek(at)
-            written.write(whole[at : at + 1])
+            assert artifacts.metadata(damaged) == metadata
+        with open(damaged, "r+b") as handle:
+            handle.seek(offset)
+            handle.write(original[offset : offset + 1])
 
-    changed()
+    check_changed_byte()
     assert artifacts.read(damaged, kind).equals(artifacts.read(file, kind))

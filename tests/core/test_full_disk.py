@@ -1,7 +1,7 @@
-"""Every command that writes, on a disk that takes no more: one line that names the path, no half-written file.
+"""Commands on a full disk: an error of one line that names the path, and no incomplete file.
 
-The disk is a small tmpfs where the tests may mount one; everywhere, files are limited in size (`ulimit -f`), which makes
-every write fail likewise. The commands run in this process, as the rules call them.
+The disk is a small tmpfs if the tests may mount one. Without it, a limit on file sizes (`ulimit -f`) makes every write
+fail likewise. The commands run in this process, as the rules call them.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "met
          "report", "verify"]  # fmt: skip
 
 
-class RunWithCompat(Run):
-    """The commands of a run, and `compat`."""
+class RunWithExport(Run):
+    """The commands of a run, and `export`."""
 
     def export(self, name: str) -> list[str]:
         tasks = [
             f"results/{name}/tasks/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol == "letters"
         ]
         files = ["--items-dir", "resources/items", "--tasks", *tasks, "--out", f"results/exports/{name}"]
-        return ["--spec", json.dumps(specs.of_export(self.config)), *files]
+        return ["--spec", json.dumps(specs.export_spec(self.config)), *files]
 
-    def forget(self, command: str) -> None:
-        """Remove what the command would find, or remove itself, and the disk have room again."""
+    def remove_outputs(self, command: str) -> None:
+        """Remove outputs that the command would reuse, or delete itself and so free disk space."""
         if command in ("items", "requests"):
             shutil.rmtree({"items": "resources/items", "requests": "results/requests"}[command])
         if command == "infer":
@@ -48,53 +48,53 @@ class RunWithCompat(Run):
 
 
 @contextlib.contextmanager
-def made(folder: Path):
-    """A run in `folder`, and in it."""
-    with contextlib.chdir(folder):
+def completed_run(directory: Path):
+    """Yield a completed run in `directory`, which is the working directory."""
+    with contextlib.chdir(directory):
         for name, kind in (("one", "llama"), ("two", "gpt2"), ("encoder", "bert")):
             tiny.save(kind, name)
         evaluations = [{**CONFIG["evaluations"][0], "protocols": ["generation", "options", "letters"]}]
         Path("config.yaml").write_text(yaml.safe_dump({**CONFIG, "evaluations": evaluations}))
-        run = RunWithCompat(config.load(["config.yaml"]))
-        run.everything()
+        run = RunWithExport(config.load(["config.yaml"]))
+        run.run_all()
         assert run("export") == 0
         yield run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    with made(tmp_path_factory.mktemp("limited")) as run:
+    with completed_run(tmp_path_factory.mktemp("limited")) as run:
         yield run
 
 
 @pytest.fixture(scope="module")
-def run_on_a_small_disk(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("small")
-    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "vernacular", str(folder)]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"cannot mount: {tried.stderr.strip()}")
+def run_on_small_disk(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("small")
+    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "vernacular", str(directory)]
+    mount = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mount.returncode:
+        pytest.skip(f"cannot mount: {mount.stderr.strip()}")
     try:
-        with made(folder) as run:
+        with completed_run(directory) as run:
             yield run
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @contextlib.contextmanager
-def limited(size: int):
-    """Inside, no file grows beyond `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+def file_size_limit(size: int):
+    """Limit the size of files to `size` bytes."""
+    previous = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, previous[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, previous)
 
 
 @contextlib.contextmanager
-def filled(free: int):
-    """Inside, the disk has `free` bytes left."""
+def full_disk(free: int):
+    """Fill the disk except for `free` bytes."""
     filler = Path("filler")
     with filler.open("wb") as file:
         size = shutil.disk_usage(".").free
@@ -114,11 +114,11 @@ def contents() -> dict[str, bytes]:
     }
 
 
-def check_refused(run, command: str, capsys, reason: str, full) -> None:
+def check_write_error(run, command: str, capsys, reason: str, limit) -> None:
     run.forget(command)
-    before = contents()
+    contents_before = contents()
     capsys.readouterr()
-    with full:
+    with limit:
         status = run(command)
     error = capsys.readouterr().err
     lines = [line for line in error.splitlines() if line.startswith(f"{command}: ")]
@@ -126,48 +126,48 @@ def check_refused(run, command: str, capsys, reason: str, full) -> None:
     assert len(lines) == 1
     assert re.search(rf"(results|resources)/[\w./-]+.*{reason}", lines[0])
     assert "Traceback" not in error
-    after = contents()
-    assert not [path for path in after if path.endswith(".tmp")]
-    # what stands there is as it was, or is not there: nothing was computed anew
-    assert {path for path, content in after.items() if before.get(path, content) != content} == set()
-    assert run(command) == 0, "with room again"
+    contents_after = contents()
+    assert not [path for path in contents_after if path.endswith(".tmp")]
+    # files are unchanged or missing; nothing was computed again
+    assert {path for path, content in contents_after.items() if contents_before.get(path, content) != content} == set()
+    assert run(command) == 0, "with free space again"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_cannot_grow_is_one_line_with_its_path(run, command, capsys):
-    check_refused(run, command, capsys, "File too large", limited(0))
+def test_file_size_limit_raises_one_line_error(run, command, capsys):
+    check_write_error(run, command, capsys, "File too large", file_size_limit(0))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_is_one_line_with_its_path(run_on_a_small_disk, command, capsys):
-    check_refused(run_on_a_small_disk, command, capsys, "No space left on device", filled(0))
+def test_full_disk_raises_one_line_error(run_on_small_disk, command, capsys):
+    check_write_error(run_on_small_disk, command, capsys, "No space left on device", full_disk(0))
 
 
 @pytest.mark.parametrize("command", ["collect", "compare", "summary", "report"])
-def test_a_disk_that_is_full_after_some_files_is_one_line_with_its_path(run_on_a_small_disk, command, capsys):
-    check_refused(run_on_a_small_disk, command, capsys, "No space left on device", filled(8192))
+def test_disk_full_after_some_files_raises_one_line_error(run_on_small_disk, command, capsys):
+    check_write_error(run_on_small_disk, command, capsys, "No space left on device", full_disk(8192))
 
 
-def test_half_a_page_is_not_left(run, capsys):
-    with limited(200_000):  # enough for the page, too little for Vega
+def test_incomplete_report_is_removed(run, capsys):
+    with file_size_limit(200_000):  # enough for the HTML, not enough for Vega
         assert run("report") == 1
     assert not Path("results/report").exists()
     assert run("report") == 0
 
 
-def test_a_log_on_a_full_disk_is_no_traceback(run_on_a_small_disk):
-    command = [sys.executable, "-m", "vernacular", "summary", *run_on_a_small_disk.summary(""), "--log", "logs/s.log"]
+def test_log_on_full_disk_prints_no_traceback(run_on_small_disk):
+    command = [sys.executable, "-m", "vernacular", "summary", *run_on_small_disk.summary(""), "--log", "logs/s.log"]
     Path("logs").mkdir()
     for log in ("logs/s.log", "more/logs/s.log"):
-        with filled(0):
-            ended = subprocess.run([*command[:-1], log], capture_output=True, text=True, check=False)
-        assert ended.returncode == 1
-        assert "Traceback" not in ended.stderr
-        assert "Logging error" not in ended.stderr
-        assert "No space left on device" in ended.stderr
+        with full_disk(0):
+            process = subprocess.run([*command[:-1], log], capture_output=True, text=True, check=False)
+        assert process.returncode == 1
+        assert "Traceback" not in process.stderr
+        assert "Logging error" not in process.stderr
+        assert "No space left on device" in process.stderr
 
 
-def test_an_error_of_another_kind_keeps_its_traceback(tmp_path):
+def test_other_os_errors_are_not_converted(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileExistsError), artifacts.replacing(tmp_path / "file" / "x"):
         pass

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
-# a program that asks two processes to sleep, and says who they are; a file, since spawned processes import it
+# a program whose two workers sleep, and that prints their PIDs; a file, because spawned processes import it
 PROGRAM = """
 import os, sys, time
 from vernacular.core.processes import pool
@@ -19,25 +19,25 @@ def work(_):
     return os.getpid()
 
 if __name__ == "__main__":
-    with pool(2) as several:
-        futures = [several.submit(work, each) for each in range(2)]
-        print(*several._processes, flush=True)
+    with pool(2) as workers:
+        futures = [workers.submit(work, i) for i in range(2)]
+        print(*workers._processes, flush=True)
         if sys.argv[1] != "0":
             futures[0].result()
         raise SystemExit(3)
 """
 
 
-def gone(pids, seconds=30):
-    stop = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids):
-        if time.monotonic() > stop:
+def wait_until_ended(pids, seconds=30):
+    deadline = time.monotonic() + seconds
+    while any(is_alive(pid) for pid in pids):
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
 
 
-def alive(pid):
+def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
@@ -45,23 +45,23 @@ def alive(pid):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
-@pytest.mark.parametrize(("ended_by", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, -15), (None, 3)])
-def test_no_process_of_a_pool_outlives_the_one_that_asked(tmp_path, ended_by, code):
+@pytest.mark.parametrize(("stop_signal", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, -15), (None, 3)])
+def test_pool_workers_end_with_their_parent(tmp_path, stop_signal, code):
     (tmp_path / "program.py").write_text(PROGRAM)
-    asked = [sys.executable, "program.py", "0" if ended_by is None else "600"]
-    with subprocess.Popen(asked, cwd=tmp_path, env=os.environ, stdout=subprocess.PIPE, text=True) as main:
+    command = [sys.executable, "program.py", "0" if stop_signal is None else "600"]
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.PIPE, text=True) as main:
         pids = [int(pid) for pid in main.stdout.readline().split()]
         assert len(pids) == 2
-        assert all(map(alive, pids)) or ended_by is None
-        if ended_by:
-            main.send_signal(ended_by)
+        assert all(map(is_alive, pids)) or stop_signal is None
+        if stop_signal:
+            main.send_signal(stop_signal)
         assert main.wait(60) == code
-    assert gone(pids)
+    assert wait_until_ended(pids)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stage_that_is_told_to_end_cleans_up_and_says_so(tmp_path, number):
-    """A torch that takes minutes to import stands for a stage at work."""
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum):
+    """A torch module that takes minutes to import simulates a running stage."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(
         "import time\nopen('held', 'w').close()\ntry:\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
@@ -70,12 +70,12 @@ def test_a_stage_that_is_told_to_end_cleans_up_and_says_so(tmp_path, number):
     command += ["--items-dir", ".", "--requests-dir", ".", "--generations", "g.parquet", "--encoders", "e.json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as stage:
-        stop = time.monotonic() + 120
+        deadline = time.monotonic() + 120
         while not (tmp_path / "held").exists():
             assert stage.poll() is None, stage.stderr.read()
-            assert time.monotonic() < stop
+            assert time.monotonic() < deadline
             time.sleep(0.02)
-        stage.send_signal(number)
+        stage.send_signal(signum)
         assert stage.wait(60) == 130
         assert stage.stderr.read() == "similarity: interrupted. Run the same command again to repeat it.\n"
     assert (tmp_path / "cleaned").exists()

@@ -1,38 +1,38 @@
-"""Records: whole, of the model they are named after, or refused by name."""
+"""Records: round trip, and detection of damaged, misplaced and missing files."""
 
 import pytest
 from vernacular.core.errors import ArtifactError
-from vernacular.core.records import failures, read_record, write_asked, write_record
+from vernacular.core.records import failures, read_record, write_record, write_status
 
 RECORD = {"name": "ñandú", "folder": "/models/1", "max_length": None, "bytes": 10**12, "scale": 0.1, "chat": False}
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_write_and_read_round_trip(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
     assert read_record(tmp_path / "ñandú.json") == RECORD
-    write_asked(tmp_path / "asked.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
-    assert failures(tmp_path / "asked.json") == {"a": {}, "b": {"e": "no memory"}}
+    write_status(tmp_path / "status.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
+    assert failures(tmp_path / "status.json") == {"a": {}, "b": {"e": "no memory"}}
 
 
-def test_a_change_of_any_bit_is_noticed(tmp_path):
+def test_any_flipped_bit_is_detected(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
-    write_asked(tmp_path / "asked.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
-    for path, read in ((tmp_path / "ñandú.json", read_record), (tmp_path / "asked.json", failures)):
-        whole = path.read_bytes()
-        for bit in range(8 * len(whole)):
-            content = bytearray(whole)
+    write_status(tmp_path / "status.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
+    for path, read in ((tmp_path / "ñandú.json", read_record), (tmp_path / "status.json", failures)):
+        original = path.read_bytes()
+        for bit in range(8 * len(original)):
+            content = bytearray(original)
             content[bit // 8] ^= 1 << bit % 8
-            with open(path, "r+b") as file:  # in place: to write it anew would wait for the disk
+            with open(path, "r+b") as file:  # in place: rewriting it would wait for the disk
                 file.write(content)
             with pytest.raises(ArtifactError) as error:
                 read(path)
             assert str(error.value) == f"{path}: damaged, or of another version; delete it to rebuild."
-        path.write_bytes(whole[:-2])
+        path.write_bytes(original[:-2])
         with pytest.raises(ArtifactError, match="damaged, or of another version; delete it to rebuild"):
             read(path)
 
 
-def test_a_record_of_another_model_and_one_that_is_missing_are_named(tmp_path):
+def test_record_of_other_model_and_missing_record_are_rejected(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
     (tmp_path / "ñandú.json").rename(tmp_path / "other.json")
     with pytest.raises(

@@ -17,8 +17,8 @@ SCORE = {"item_id": "a", "role": "whole", "request_id": "r", "offsets": [[0, 2],
         (GENERATIONS, [{"item_id": "a", "n_tokens": None, "raw_output": ""}, {"item_id": "b", "n_tokens": 3}]),
     ],
 )
-def test_rows_are_those_of_arrow_also_of_slices_and_chunks(kind, rows):
+def test_rows_equal_arrow_pylist_for_slices_and_chunks(kind, rows):
     table = pa.Table.from_pylist(rows, schema=kind.schema)
     chunked = pa.concat_tables([table.slice(1), table.slice(0, 1)])
-    for each in (table, table.slice(1, 1), table.take([1, 0]), chunked, table.slice(0, 0)):
-        assert repr(rows_of(each)) == repr(each.to_pylist(maps_as_pydicts="strict"))
+    for view in (table, table.slice(1, 1), table.take([1, 0]), chunked, table.slice(0, 0)):
+        assert repr(rows_of(view)) == repr(view.to_pylist(maps_as_pydicts="strict"))

@@ -1,4 +1,4 @@
-"""A data file on the web: its checksum, the cache, and what goes wrong on the way."""
+"""Data files by URL: checksum, cache and failed downloads."""
 
 import hashlib
 import json
@@ -19,25 +19,25 @@ SHA256 = hashlib.sha256(ROWS.encode()).hexdigest()
 @pytest.fixture
 def server(start_hub):
     server = start_hub()
-    server.plain["/calame.json"] = ROWS.encode()
+    server.web_files["/calame.json"] = ROWS.encode()
     return server
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """An assets cache of the test's own, and no waiting between attempts."""
-    folder = tmp_path / "assets"
-    monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(folder))
-    monkeypatch.setattr(huggingface_hub.utils._cache_assets, "HF_ASSETS_CACHE", str(folder))
+    """A temporary assets cache, and no delay between attempts."""
+    directory = tmp_path / "assets"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(directory))
+    monkeypatch.setattr(huggingface_hub.utils._cache_assets, "HF_ASSETS_CACHE", str(directory))
     monkeypatch.setattr(hub_snapshot.time, "sleep", lambda _: None)
-    return folder
+    return directory
 
 
-def kept(cache) -> list[str]:
+def cached_files(cache) -> list[str]:
     return [file.name for file in cache.rglob("*") if file.is_file()]
 
 
-def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
+def test_file_with_matching_checksum_is_loaded(server, tmp_path):
     (tmp_path / "words.yaml").write_text(
         "task: words\ntitle: T\ncitation: C\nprotocols: [last_word]\nitem_type: continuation\n"
         "columns: {id: id, context: target, target: last_w_tgt}\nlicense: MIT\n"
@@ -51,43 +51,43 @@ def test_file_with_the_right_checksum_becomes_items(server, tmp_path):
     assert metadata["warnings"] == ["words (gl): 1 row dropped (empty target). The first is row 2 of 2."]
 
 
-def test_fetched_once_it_is_read_with_the_server_gone(server):
+def test_cached_file_is_used_without_server(server):
     address = f"{server.address}/calame.json"
     first = hub_snapshot.fetch(address, SHA256)
-    server.plain.clear()
+    server.web_files.clear()
     assert hub_snapshot.fetch(address, SHA256) == first
     assert hub_snapshot.fetch(address, None) == first
 
 
-def test_wrong_checksum_leaves_no_file(server, cache):
+def test_checksum_mismatch_stores_no_file(server, cache):
     with pytest.raises(DataError, match=f"checksum mismatch .*sha256 0000.* got {SHA256}"):
         hub_snapshot.fetch(f"{server.address}/calame.json", "0" * 64)
-    assert kept(cache) == []
+    assert cached_files(cache) == []
 
 
-def test_file_of_another_pin_is_fetched_again(server):
+def test_file_with_new_checksum_is_downloaded_again(server):
     address = f"{server.address}/calame.json"
     path, _ = hub_snapshot.fetch(address, SHA256)
-    server.plain["/calame.json"] = b"[]"
-    new = hashlib.sha256(b"[]").hexdigest()
-    assert hub_snapshot.fetch(address, new) == (path, new)
+    server.web_files["/calame.json"] = b"[]"
+    new_sha256 = hashlib.sha256(b"[]").hexdigest()
+    assert hub_snapshot.fetch(address, new_sha256) == (path, new_sha256)
 
 
-def test_connection_that_drops_half_way_is_tried_again(server, cache):
+def test_dropped_connection_is_retried(server, cache):
     server.drops["/calame.json"] = 2
-    path, found = hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
-    assert (found, path.read_text()) == (SHA256, ROWS)
-    assert kept(cache) == ["calame.json"]
+    path, digest = hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
+    assert (digest, path.read_text()) == (SHA256, ROWS)
+    assert cached_files(cache) == ["calame.json"]
 
 
-def test_connection_that_always_drops_leaves_no_half_file(server, cache):
+def test_repeatedly_dropped_connection_stores_no_file(server, cache):
     server.drops["/calame.json"] = 99
     with pytest.raises(DataError, match="download failed \\(IncompleteRead\\)"):
         hub_snapshot.fetch(f"{server.address}/calame.json", SHA256)
-    assert kept(cache) == []
+    assert cached_files(cache) == []
 
 
-def test_busy_server_is_asked_again_and_a_missing_file_is_not(server):
+def test_busy_server_is_retried_and_missing_file_is_not(server):
     server.errors["/calame.json"] = [503, 429]
     assert hub_snapshot.fetch(f"{server.address}/calame.json", None)[1] == SHA256
     server.log.clear()
@@ -96,7 +96,7 @@ def test_busy_server_is_asked_again_and_a_missing_file_is_not(server):
     assert len(server.log) == 1
 
 
-def test_no_server_is_named_with_what_to_do():
+def test_unreachable_server_error_has_advice():
     with pytest.raises(DataError, match=r"http://127.0.0.1:9/x.json: the download failed \(.*refused.*\)") as error:
         hub_snapshot.fetch("http://127.0.0.1:9/x.json", None)
     assert "machine with internet" in str(error.value)

@@ -1,4 +1,4 @@
-"""YAML 1.2 as plain values: what is text, what is a number, where it is, and what is rejected."""
+"""YAML 1.2 as plain values: types, line numbers and errors."""
 
 import pytest
 from vernacular.core.errors import ConfigError
@@ -12,29 +12,29 @@ def content(tmp_path, text: str):
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("text", "value"),
     [
         ("no", "no"), ("on", "on"), ("y", "y"), ("1:30", "1:30"), ("2024-01-01", "2024-01-01"), ("=", "="),
         ("010", 10), ("0o10", 8), ("0x1F", 31), ("1e3", 1000.0), (".5", 0.5), ("true", True), ("~", None), ("", None),
         ("!!str 5", "5"), ("'5'", "5"), (r'"\ud83d\ude42"', "🙂"), ("|\n  a\n  b", "a\nb\n"),
     ],
 )  # fmt: skip
-def test_a_value_is_what_yaml_1_2_defines_and_of_a_plain_type(tmp_path, written, value):
-    found = content(tmp_path, f"a: {written}\n")[0]["a"]
-    assert (found, type(found)) == (value, type(value))
+def test_scalars_follow_yaml_1_2(tmp_path, text, value):
+    parsed = content(tmp_path, f"a: {text}\n")[0]["a"]
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
-def test_keys_are_the_text_that_is_written(tmp_path):
-    found = content(tmp_path, "007: a\n1.10: b\nno: c\nnull: d\n2024-01-01: e\n'<<': f\n")[0]
-    assert found == {"007": "a", "1.10": "b", "no": "c", "null": "d", "2024-01-01": "e", "<<": "f"}
+def test_keys_are_text_as_written(tmp_path):
+    value = content(tmp_path, "007: a\n1.10: b\nno: c\nnull: d\n2024-01-01: e\n'<<': f\n")[0]
+    assert value == {"007": "a", "1.10": "b", "no": "c", "null": "d", "2024-01-01": "e", "<<": "f"}
 
 
-def test_lines_are_those_of_keys_and_entries(tmp_path):
-    found, lines = content(tmp_path, "# note\na: &x\n  b: [1,\n    2]\nc:\n- {<<: *x, b: 3}\n")
-    assert found == {"a": {"b": [1, 2]}, "c": [{"b": 3}]}
-    assert type(found["c"][0]) is dict
-    own = {at: line for at, line in lines.items() if "<<" not in at}
-    assert own == {
+def test_lines_of_keys_and_entries(tmp_path):
+    value, lines = content(tmp_path, "# note\na: &x\n  b: [1,\n    2]\nc:\n- {<<: *x, b: 3}\n")
+    assert value == {"a": {"b": [1, 2]}, "c": [{"b": 3}]}
+    assert type(value["c"][0]) is dict
+    own_lines = {key_path: line for key_path, line in lines.items() if "<<" not in key_path}
+    assert own_lines == {
         ("a",): 2,
         ("a", "b"): 3,
         ("a", "b", 0): 3,
@@ -46,12 +46,12 @@ def test_lines_are_those_of_keys_and_entries(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "# note\n", "---\n", "~\n"])
-def test_a_file_without_content_is_none(tmp_path, text):
+def test_empty_file_is_none(tmp_path, text):
     assert content(tmp_path, text) == (None, {})
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: 1\nb: {c: 1, c: 2}\n", ', line 2: not valid YAML (found duplicate key "c").'),
         ("a: 1\n1: x\n'1': y\n", ', line 3: not valid YAML (found duplicate key "1").'),
@@ -62,7 +62,7 @@ def test_a_file_without_content_is_none(tmp_path, text):
         ("a: -_\n", ", line 1: not valid YAML (invalid literal for int() with base 10: '')."),
     ],
 )  # fmt: skip
-def test_an_error_names_file_and_line(tmp_path, text, said):
+def test_error_names_file_and_line(tmp_path, text, message):
     with pytest.raises(ConfigError) as error:
         content(tmp_path, text)
-    assert str(error.value) == f"{tmp_path}/a.yaml{said}"
+    assert str(error.value) == f"{tmp_path}/a.yaml{message}"

@@ -1,4 +1,4 @@
-"""Whatever a file holds: every row is kept, or counted under a reason, or the file is refused in a line or two."""
+"""Fuzz tests of the data loaders: rows become items or are counted by reason, or the file raises a short DataError."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.soak import examples
 from vernacular.core.errors import DataError
-from vernacular.data.columns import check_columns, sound
+from vernacular.data.columns import check_columns, replace_surrogates
 from vernacular.data.items import make_items
 from vernacular.data.readers import read_rows
 from vernacular.data.treebank.forms import Inflections
 from vernacular.data.treebank.sentences import read_sentences
 
-LAYOUTS = {
+COLUMNS = {
     "question": {"id": "id|", "question": "q|a", "choices": "c|b", "gold": "g|", "gold_format": "letter"},
     "multi_answer": {"question": "q|a", "correct_answers": "r|c", "incorrect_answers": "w|d", "separator": ";"},
     "cloze": {"context": "q|a", "choices": "c|b", "gold": "g|", "gold_format": "text"},
@@ -29,18 +29,24 @@ SEEDS = {
     "a.conllu": b"# sent_id = 1\n1-2\tOs\n1\tO\to\tDET\t_\tG=M\t2\tdet\t_\tSpaceAfter=No\n\n",
     "a.unimorph": b"cantar\tcantan\tV;IND;PRS;3;PL\n",
 }
-MARKS = st.sampled_from([b"\0", b"\r", b"\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"\xff", b"\xed\xa0\x80",
+BYTE_SEQUENCES = st.sampled_from([b"\0", b"\r", b"\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"\xff", b"\xed\xa0\x80",
                          b"\\ud800", b"\xe2\x80\xa8", b"nan", b"1e999", b"\x1f\x8b", b"\xef\xbb\xbf", b"null", b"-1"])  # fmt: skip
 
 
 @st.composite
-def damaged(draw, name):
-    """A sound file with pieces cut out, doubled, or put in."""
+def damaged_bytes(draw, name):
+    """Return the bytes of a valid file with parts removed, duplicated or inserted."""
     data = draw(st.just(SEEDS[name]) | st.binary(max_size=60))
     for _ in range(draw(st.integers(0, 6))):
-        at, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
+        start, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
         data = draw(
-            st.sampled_from([data[:at] + data[end:], data[:end] + data[at:], data[:at] + draw(MARKS) + data[at:]])
+            st.sampled_from(
+                [
+                    data[:start] + data[end:],
+                    data[:end] + data[start:],
+                    data[:start] + draw(BYTE_SEQUENCES) + data[start:],
+                ]
+            )
         )
     return data
 
@@ -48,38 +54,42 @@ def damaged(draw, name):
 def load(path: Path) -> None:
     if path.suffix == ".conllu":
         for sentence in read_sentences(path):
-            assert all(sentence.text[w.start : w.end] == w.form for w in sentence.words.values() if w.start is not None)
+            assert all(
+                sentence.text[word.start : word.end] == word.form
+                for word in sentence.words.values()
+                if word.start is not None
+            )
         return
     if path.suffix == ".unimorph":
         Inflections(path)
         return
     rows = read_rows(path)
-    for prompt, columns in LAYOUTS.items():
+    for item_type, columns in COLUMNS.items():
         try:
             check_columns(rows, columns, "a")
         except DataError:
             continue
-        items, counts = make_items(rows, prompt, columns)
+        items, counts = make_items(rows, item_type, columns)
         assert counts["read"] == len(rows) == counts["kept"] + sum(counts["dropped"].values())
         assert counts["first_dropped"].keys() == counts["dropped"].keys()
         assert len({item["item_id"] for item in items}) == len(items) == counts["kept"]
         for item in items:
-            assert all(0 <= place < len(item["choices"]) for place in item["gold"])
+            assert all(0 <= index < len(item["choices"]) for index in item["gold"])
             str(item).encode("utf-8")
 
 
 @pytest.mark.parametrize("name", SEEDS)
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_bytes_are_rows_counted_or_one_plain_complaint(tmp_path, name, data):
+def test_arbitrary_bytes_are_loaded_or_raise_data_error(tmp_path, name, data):
     path = tmp_path / name
-    path.write_bytes(data.draw(damaged(name)))
-    complaint = None
+    path.write_bytes(data.draw(damaged_bytes(name)))
+    message = None
     try:
         load(path)
     except DataError as error:
-        complaint = str(error)
-    assert complaint is None or (complaint.startswith(str(path)) and len(complaint.splitlines()) <= 2)
+        message = str(error)
+    assert message is None or (message.startswith(str(path)) and len(message.splitlines()) <= 2)
 
 
 IDS = st.sampled_from(["", "x", "x~2", "x~2~", "x~3", "y"])
@@ -87,7 +97,7 @@ IDS = st.sampled_from(["", "x", "x~2", "x~2~", "x~3", "y"])
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(IDS, st.sampled_from("ab")), max_size=7))
-def test_ids_are_unique_whatever_the_set_calls_its_rows(rows):
+def test_item_ids_are_unique_for_arbitrary_row_ids(rows):
     rows = [{"id": name, "q": text, "l": 1} for name, text in rows]
     items, counts = make_items(rows, "sentence", {"id": "id", "context": "q", "label": "l"})
     assert len({item["item_id"] for item in items}) == len(rows)
@@ -96,9 +106,9 @@ def test_ids_are_unique_whatever_the_set_calls_its_rows(rows):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.text(st.characters(), max_size=20))
-def test_half_characters_are_replaced_one_by_one_and_nothing_else_is(text):
-    whole = sound(text)
-    whole.encode("utf-8")
-    if all(not "\ud800" <= letter <= "\udfff" for letter in text):
-        assert whole == text
-    assert sound(whole) == whole
+def test_only_lone_surrogates_are_replaced(text):
+    result = replace_surrogates(text)
+    result.encode("utf-8")
+    if all(not "\ud800" <= character <= "\udfff" for character in text):
+        assert result == text
+    assert replace_surrogates(result) == result

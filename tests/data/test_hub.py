@@ -1,4 +1,4 @@
-"""The real `huggingface_hub` and `datasets` against a small Hub on 127.0.0.1, in each set's own layout."""
+"""Datasets in their original layouts, loaded with `huggingface_hub` and `datasets` from a local Hub server."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ from support.hub_files import jsonl, parquet, question, task_file
 from support.hub_server import Client
 from vernacular.core import hub_snapshot as snapshot
 from vernacular.core.errors import DataError
-from vernacular.data import hub as hub_rows
+from vernacular.data import hub as data_hub
 from vernacular.data.load import WORKFLOW
 
 TASKS = WORKFLOW / "tasks"
@@ -23,8 +23,8 @@ def client(hub, tmp_path_factory):
 
 
 def card(*configs: tuple[str, dict], license="cc-by-4.0", **options) -> str:
-    """README.md as the Hub wants it: configurations and their files by split in the YAML head."""
-    listed = [
+    """Return a dataset card (README.md) with configurations and their files by split in its YAML metadata."""
+    configurations = [
         {
             "config_name": name,
             "data_files": [{"split": split, "path": path} for split, path in files.items()],
@@ -32,14 +32,14 @@ def card(*configs: tuple[str, dict], license="cc-by-4.0", **options) -> str:
         }
         for name, files in configs
     ]
-    return "---\n" + yaml.safe_dump({"license": license, "configs": listed}) + "---\n# A set\n"
+    return "---\n" + yaml.safe_dump({"license": license, "configs": configurations}) + "---\n# A set\n"
 
 
-def tsv(*rows: dict) -> str:
+def to_tsv(*rows: dict) -> str:
     return "".join("\t".join(map(str, cells)) + "\n" for cells in [rows[0], *(row.values() for row in rows)])
 
 
-def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub, client):
+def test_openbookqa_parquet_without_configurations_and_with_whitespace(hub, client):
     hub.add(
         "proxectonos/openbookqa_gl",
         {
@@ -61,7 +61,7 @@ def test_openbookqa_in_parquet_without_configurations_and_with_stray_blanks(hub,
     ]
 
 
-def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, client):
+def test_openbookqa_in_the_original_nested_layout(hub, client):
     options = [{"text": "a marsh", "label": "A"}, {"text": "a desert", "label": "B"}]
     row = {"id": "1129", "question": {"stem": "There is fog around", "choices": options}, "answerKey": "B"}
     files = {"test": "main/test.jsonl", "validation": "main/validation.jsonl"}
@@ -76,10 +76,10 @@ def test_openbookqa_in_the_original_layout_of_dicts_and_lists_of_dicts(hub, clie
     rows, metadata = client.load(TASKS / "openbookqa.yaml", "en")
     assert rows[0]["question"] == "There is fog around"
     assert (rows[0]["choices"], rows[0]["gold"]) == (["a marsh", "a desert"], [1])
-    assert metadata["source"]["license"] == "Apache-2.0"  # the card says "unknown", the task file knows better
+    assert metadata["source"]["license"] == "Apache-2.0"  # the card states "unknown"; the task file has the license
 
 
-def test_belebele_takes_one_language_and_one_based_answers_as_text_or_number(hub, client):
+def test_belebele_downloads_one_language_and_converts_one_based_answers(hub, client):
     row = {"link": "https://x/1", "question_number": 1, "flores_passage": "P.", "question": "Q?", "dialect": "eng_Latn"}
     row |= {f"mc_answer{i}": f"answer {i}" for i in (1, 2, 3, 4)}
     files = {
@@ -98,7 +98,7 @@ def test_belebele_takes_one_language_and_one_based_answers_as_text_or_number(hub
         ("https://x/1#2", [0], "https://x/1"),
     ]
     assert metadata["source"]["files"] == ["data/eng_Latn.jsonl"]
-    assert hub.fetched("glg_Latn.jsonl") == 0
+    assert hub.download_count("glg_Latn.jsonl") == 0
 
 
 VERITAS = {
@@ -124,7 +124,7 @@ def test_veritasqa_with_languages_as_configurations(hub, client):
     assert metadata["source"]["layout"] == 1
 
 
-def test_veritasqa_with_languages_as_splits_is_found_second(hub, tmp_path):
+def test_veritasqa_with_languages_as_splits_uses_the_second_source(hub, tmp_path):
     languages = {language: f"{language}.jsonl" for language in ("gl", "ca")}
     files = {path: jsonl(VERITAS | {"question": language}) for language, path in languages.items()}
     hub.add("projecte-aina/veritasQA", {"README.md": card(("default", languages)), **files})
@@ -135,10 +135,13 @@ def test_veritasqa_with_languages_as_splits_is_found_second(hub, tmp_path):
     assert (metadata["source"]["layout"], metadata["source"]["split"]) == (2, "ca")
 
 
-def test_xstorycloze_with_capitalised_columns_and_quotes_that_are_text(hub, client):
+def test_xstorycloze_with_capitalized_columns_and_literal_quotes(hub, client):
     row = {"InputStoryid": "s1"} | {f"InputSentence{i}": f"Frase {i}." for i in (1, 2, 3, 4)}
     row |= {"RandomFifthSentenceQuiz1": '"Non", dixo.', "RandomFifthSentenceQuiz2": "NA", "AnswerRightEnding": 2}
-    files = {"train.tsv": tsv(row), "test.tsv": tsv(row, row | {"InputStoryid": "s2", "InputSentence1": 'A "cousa.'})}
+    files = {
+        "train.tsv": to_tsv(row),
+        "test.tsv": to_tsv(row, row | {"InputStoryid": "s2", "InputSentence1": 'A "cousa.'}),
+    }
     hub.add(
         "proxectonos/xstorycloze_gl",
         {"README.md": card(("gl", {"train": "train.tsv", "test": "test.tsv"}), sep="\t"), **files},
@@ -151,18 +154,18 @@ def test_xstorycloze_with_capitalised_columns_and_quotes_that_are_text(hub, clie
     assert metadata["few_shot_examples"]["kept"] == 1
 
 
-def test_xstorycloze_of_a_script_repository_is_read_from_its_raw_files(hub, client):
+def test_xstorycloze_script_repository_is_read_from_raw_files(hub, client):
     row = {"story_id": "e1"} | {f"input_sentence_{i}": f"Sentence {i}." for i in (1, 2, 3, 4)}
     row |= {"sentence_quiz1": "Yes.", "sentence_quiz2": "No.", "answer_right_ending": 1}
     names = [f"spring2016.val.es.tsv.split_20_80_{split}.tsv" for split in ("train", "eval")]
-    hub.add("juletxara/xstory_cloze", {"xstory_cloze.py": "raise SystemExit", **dict.fromkeys(names, tsv(row))})
+    hub.add("juletxara/xstory_cloze", {"xstory_cloze.py": "raise SystemExit", **dict.fromkeys(names, to_tsv(row))})
     rows, metadata = client.load(TASKS / "xstorycloze.yaml", "es")
     assert (rows[0]["gold"], metadata["source"]["layout"]) == ([0], 2)
     assert metadata["source"]["files"] == sorted(names)
-    assert hub.fetched("xstory_cloze.py") == 0
+    assert hub.download_count("xstory_cloze.py") == 0
 
 
-def test_cola_with_lower_case_and_with_capitalised_columns(hub, client):
+def test_cola_with_lowercase_and_capitalized_columns(hub, client):
     hub.add(
         "proxectonos/galcola",
         {
@@ -171,7 +174,7 @@ def test_cola_with_lower_case_and_with_capitalised_columns(hub, client):
             ),
             **dict.fromkeys(
                 ("train.tsv", "dev.tsv", "test.tsv"),
-                tsv({"paper_id": "p1", "source_type": "t", "condition": "a", "sentence": "Vai vir.", "label": 1}),
+                to_tsv({"paper_id": "p1", "source_type": "t", "condition": "a", "sentence": "Vai vir.", "label": 1}),
             ),
         },
     )
@@ -195,7 +198,7 @@ def test_cola_with_lower_case_and_with_capitalised_columns(hub, client):
     assert metadata["rows"]["dropped"] == {"label is neither 1 nor 0": 1}
 
 
-def test_global_piqa_label_is_the_index_of_the_right_solution(hub, client):
+def test_global_piqa_label_is_the_index_of_the_correct_solution(hub, client):
     row = {
         "prompt": "Para servir,",
         "solution0": "usa un prato.",
@@ -208,7 +211,7 @@ def test_global_piqa_label_is_the_index_of_the_right_solution(hub, client):
         "mrlbenchmarks/global-piqa-nonparallel",
         {
             "README.md": card(*((name, {"test": f"data/nonparallel_{name}.tsv"}) for name in names), sep="\t"),
-            **{f"data/nonparallel_{name}.tsv": tsv(row, row | {"label": 1, "example_id": "g1"}) for name in names},
+            **{f"data/nonparallel_{name}.tsv": to_tsv(row, row | {"label": 1, "example_id": "g1"}) for name in names},
         },
     )
     rows, metadata = client.load(TASKS / "global_piqa.yaml", "gl")
@@ -219,7 +222,7 @@ def test_global_piqa_label_is_the_index_of_the_right_solution(hub, client):
     assert metadata["source"]["config"] == "glg_latn"
 
 
-def test_calame_pt_keeps_the_row_with_a_blank_last_word_out(hub, client):
+def test_calame_pt_drops_the_row_with_an_empty_last_word(hub, client):
     rows = [
         {"id": 717, "sentence": "Era uma", "last_word": "vez"},
         {"id": 718, "sentence": "O fim", "last_word": "      "},
@@ -233,7 +236,7 @@ def test_calame_pt_keeps_the_row_with_a_blank_last_word_out(hub, client):
     assert metadata["rows"]["dropped"] == {"empty target": 1}
 
 
-def test_palmx_reads_test_and_takes_demonstrations_from_dev(hub, client):
+def test_palmx_reads_test_and_draws_few_shot_examples_from_dev(hub, client):
     row = {"id": 1, "question": "؟", "A": "ا", "B": "ب", "C": "ت", "D": "ث", "answer": "b "}
     files = {"train": "train.parquet", "dev": "dev.parquet", "test": "test.parquet"}
     hub.add(
@@ -250,12 +253,12 @@ def test_palmx_reads_test_and_takes_demonstrations_from_dev(hub, client):
     assert (len(dev), metadata["source"]["split"]) == (4, "dev")
 
 
-def test_multiblimp_repeated_pairs_stay_apart_and_share_their_sentence(hub, client):
+def test_multiblimp_duplicate_pairs_have_distinct_ids_and_one_cluster(hub, client):
     row = {"sen": "is n't she?", "wrong_sen": "are n't she?", "phenomenon": "SV-P", "metadata": "{'a': 1}"}
     row |= {"grammatical_feature": "3", "ungrammatical_feature": "2"}
     hub.add(
         "jumelet/multiblimp",
-        {"README.md": card(("eng", {"train": "eng/data.tsv"}), sep="\t"), "eng/data.tsv": tsv(row, row)},
+        {"README.md": card(("eng", {"train": "eng/data.tsv"}), sep="\t"), "eng/data.tsv": to_tsv(row, row)},
     )
     rows, metadata = client.load(TASKS / "multiblimp.yaml", "en")
     assert (rows[0]["choices"], rows[0]["gold"], rows[0]["category"]) == (["is n't she?", "are n't she?"], [0], "SV-P")
@@ -264,14 +267,14 @@ def test_multiblimp_repeated_pairs_stay_apart_and_share_their_sentence(hub, clie
     assert metadata["rows"]["duplicates"] == 1
 
 
-def test_blimp_takes_every_paradigm_by_pattern(hub, client):
-    def pair(uid):
+def test_blimp_configurations_match_a_pattern(hub, client):
+    def pair(paradigm):
         return {
-            "sentence_good": f"{uid} good",
-            "sentence_bad": f"{uid} bad",
+            "sentence_good": f"{paradigm} good",
+            "sentence_bad": f"{paradigm} bad",
             "field": "syntax",
             "linguistics_term": "t",
-            "UID": uid,
+            "UID": paradigm,
             "pair_id": 0,
         }
 
@@ -285,7 +288,7 @@ def test_blimp_takes_every_paradigm_by_pattern(hub, client):
     assert metadata["source"]["config"] == "adjunct_island, wh_island"
 
 
-def test_georgian_forms_are_found_by_their_columns_beginnings(hub, client):
+def test_georgian_forms_are_found_by_column_prefix(hub, client):
     configs = ("transitive-nom", "transitive-erg")
     files = {
         "transitive-nom.csv": "sentence_id,match_id,masked_text,form_grammatical_nom,form_ungrammatical_dat,form_ungrammatical_erg\n"
@@ -312,7 +315,7 @@ def test_georgian_forms_are_found_by_their_columns_beginnings(hub, client):
     assert metadata["rows"]["dropped"] == {"no masked word": 1}
 
 
-def test_truthfulqa_targets_put_right_answers_first(hub, client):
+def test_truthfulqa_targets_have_correct_answers_first(hub, client):
     targets = {"choices": ["falso", "certo", "certo tamén"], "labels": [0, 1, 1]}
     row = {
         "id": 4,
@@ -321,14 +324,14 @@ def test_truthfulqa_targets_put_right_answers_first(hub, client):
         "mc2_targets": targets,
     }
     row |= {"best_answer": "certo.", "correct_answers": ["certo", ""], "incorrect_answers": ["falso"], "category": "c"}
-    shown = row | {"correct_answers": [], "incorrect_answers": [], "best_answer": "só certo"}
+    example = row | {"correct_answers": [], "incorrect_answers": [], "best_answer": "só certo"}
     files = {"validation": "data/gl/validation.json", "train": "data/gl/train.json"}
     hub.add(
         "HiTZ/truthfulqa-multi",
         {
             "README.md": card(("gl", files)),
             "data/gl/validation.json": json.dumps([row]),
-            "data/gl/train.json": json.dumps([shown]),
+            "data/gl/train.json": json.dumps([example]),
         },
     )
     generation, metadata = client.load(TASKS / "truthfulqa_multi.yaml", "gl")
@@ -343,7 +346,7 @@ def test_truthfulqa_targets_put_right_answers_first(hub, client):
     assert (mc1[0]["choices"], mc1[0]["gold"]) == (["certo", "falso"], [0])
 
 
-def test_revision_pins_the_rows_whatever_the_branch_does(hub, client, tmp_path):
+def test_revision_pins_the_rows(hub, client, tmp_path):
     repository = hub.add("me/pinned", {"test.jsonl": jsonl(question(0))})
     first = repository.refs["main"]
     second = repository.push({"test.jsonl": jsonl(question(0), question(1))})
@@ -355,25 +358,25 @@ def test_revision_pins_the_rows_whatever_the_branch_does(hub, client, tmp_path):
     assert (len(newest), metadata["source"]["revision"]) == (2, second)
 
 
-def test_one_raw_file_by_hf_address(hub, client, tmp_path):
+def test_single_file_by_hf_uri(hub, client, tmp_path):
     hub.add("me/raw", {"README.md": card(("x", {"train": "nothing/*"})), "deep/rows.jsonl": jsonl(question(0))})
     rows, metadata = client.load(task_file(tmp_path, "raw", {"file": "hf://datasets/me/raw/deep/rows.jsonl"}), "gl")
     assert (len(rows), metadata["source"]["files"]) == (1, ["deep/rows.jsonl"])
 
 
-def test_hf_address_may_pin_a_revision():
-    assert hub_rows.from_uri("hf://datasets/me/raw@1f3c/deep/rows.jsonl") == {
+def test_hf_uri_with_revision():
+    assert data_hub.from_uri("hf://datasets/me/raw@1f3c/deep/rows.jsonl") == {
         "hub": "me/raw",
         "files": {"data": "deep/rows.jsonl"},
         "split": "data",
         "revision": "1f3c",
     }
-    assert hub_rows.from_uri("rows.jsonl") is None
+    assert data_hub.from_uri("rows.jsonl") is None
     with pytest.raises(DataError, match="expected hf://datasets/owner/name/file"):
-        hub_rows.from_uri("hf://datasets/me/raw")
+        data_hub.from_uri("hf://datasets/me/raw")
 
 
-def test_second_run_needs_no_network(start_hub, tmp_path):
+def test_second_run_works_offline(start_hub, tmp_path):
     server = start_hub()
     server.add(
         "me/cached",
@@ -384,30 +387,30 @@ def test_second_run_needs_no_network(start_hub, tmp_path):
         },
     )
     path = task_file(tmp_path, "cached", {"hub": "me/cached", "config": "a", "split": "test"})
-    before = Client(server, tmp_path / "home")
-    first = before.load(path, "gl")
-    before.close()
+    client = Client(server, tmp_path / "home")
+    expected = client.load(path, "gl")
+    client.close()
     server.stop()
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):
-        after = Client(server, tmp_path / "home", **environment)
-        assert after.load(path, "gl") == first
-        after.close()
+        offline_client = Client(server, tmp_path / "home", **environment)
+        assert offline_client.load(path, "gl") == expected
+        offline_client.close()
 
 
-def test_no_network_and_nothing_cached_says_what_to_do(tmp_path):
+def test_offline_without_cache_error_gives_instructions(tmp_path):
     path = task_file(tmp_path, "unseen", {"hub": "me/unseen", "split": "test"})
     client = Client("http://127.0.0.1:9", tmp_path / "home")
-    assert client.complaint(path, "gl") == (
+    assert client.error_message(path, "gl") == (
         "unseen (gl): me/unseen: not in the local cache, and the Hub cannot be reached (ConnectError). "
         "Fetch it on a machine with internet access: `snakemake --until items`."
     )
     client.close()
     client = Client("http://127.0.0.1:9", tmp_path / "home", HF_HUB_OFFLINE="1")
-    assert "(HF_HUB_OFFLINE is set)" in client.complaint(path, "gl")
+    assert "(HF_HUB_OFFLINE is set)" in client.error_message(path, "gl")
     client.close()
 
 
-def test_half_a_snapshot_is_never_read_without_network(start_hub, tmp_path):
+def test_incomplete_snapshot_is_not_read_offline(start_hub, tmp_path):
     server = start_hub()
     server.add(
         "me/half",
@@ -420,15 +423,15 @@ def test_half_a_snapshot_is_never_read_without_network(start_hub, tmp_path):
     server.errors["/datasets/me/half/resolve/" + server.repositories["me/half"].refs["main"] + "/t2.jsonl"] = [404] * 99
     path = task_file(tmp_path, "half", {"hub": "me/half", "config": "a", "split": "test"})
     client = Client(server, tmp_path / "home")
-    client.complaint(path, "gl")
+    client.error_message(path, "gl")
     client.close()
     server.stop()
     client = Client(server, tmp_path / "home", HF_HUB_OFFLINE="1")
-    assert "not in the local cache" in client.complaint(path, "gl")
+    assert "not in the local cache" in client.error_message(path, "gl")
     client.close()
 
 
-def test_connection_that_drops_half_way_is_resumed(hub, client, tmp_path):
+def test_interrupted_download_is_resumed(hub, client, tmp_path):
     rows = [question(i) for i in range(2000)]
     repository = hub.add("me/drops", {"test.jsonl": jsonl(*rows)})
     address = f"/datasets/me/drops/resolve/{repository.refs['main']}/test.jsonl"
@@ -438,7 +441,7 @@ def test_connection_that_drops_half_way_is_resumed(hub, client, tmp_path):
     assert sum(method == "GET" and path == address for method, path, _ in hub.log) == 3
 
 
-def test_server_that_is_busy_for_a_moment_is_asked_again(hub, client, tmp_path):
+def test_temporary_server_error_is_retried(hub, client, tmp_path):
     repository = hub.add("me/busy", {"test.jsonl": jsonl(question(0))})
     hub.errors["/api/datasets/me/busy/revision/main"] = [503]
     hub.errors[f"/datasets/me/busy/resolve/{repository.refs['main']}/test.jsonl"] = [503]
@@ -446,89 +449,96 @@ def test_server_that_is_busy_for_a_moment_is_asked_again(hub, client, tmp_path):
     assert len(rows) == 1
 
 
-def test_server_that_stops_talking_is_given_up(tmp_path, monkeypatch):
+def test_unresponsive_server_raises_data_error(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshot, "_TIMEOUT", 0.1)
     monkeypatch.setattr(snapshot.time, "sleep", lambda _: None)
     monkeypatch.setattr(snapshot.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(snapshot.constants, "HF_HUB_CACHE", str(tmp_path))
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
-        monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections, but never responds
+        monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(DataError, match=r"the Hub cannot be reached \(ReadTimeout\)"):
             snapshot.snapshot(
-                "me/silent", None, ["README.md"], repo_type="dataset", complaint=DataError, absent=DataError
+                "me/silent",
+                None,
+                ["README.md"],
+                repo_type="dataset",
+                error_class=DataError,
+                missing_file_error=DataError,
             )
 
 
-def test_private_set_asks_for_the_token_and_never_shows_it(hub, tmp_path):
+def test_private_dataset_requires_token_without_leaking_it(hub, tmp_path):
     hub.add("proxectonos/pt_OpenBookQA_test", {"test.jsonl": jsonl(question(0))}, private=True)
     client = Client(hub, tmp_path / "home")
-    without = client.complaint(TASKS / "openbookqa.yaml", "pt")
-    assert without == (
+    message = client.error_message(TASKS / "openbookqa.yaml", "pt")
+    assert message == (
         "openbookqa (pt): proxectonos/pt_OpenBookQA_test: not found on the Hub, or private. Check the spelling; "
         "for a private dataset, set HF_TOKEN to a token with read access."
     )
     client.set_environment(HF_TOKEN="hf_wrongwrongwrong")
-    assert "hf_wrong" not in client.complaint(TASKS / "openbookqa.yaml", "pt")
+    assert "hf_wrong" not in client.error_message(TASKS / "openbookqa.yaml", "pt")
     client.set_environment(HF_TOKEN=hub.token)
     rows, metadata = client.load(TASKS / "openbookqa.yaml", "pt")
     client.close()
     assert len(rows) == 1
     assert hub.token not in json.dumps(metadata)
-    assert hub.token not in client.said
-    kept = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
-    assert kept
-    assert not any(hub.token.encode() in file.read_bytes() for file in kept)
+    assert hub.token not in client.stderr
+    cached_files = [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
+    assert cached_files
+    assert not any(hub.token.encode() in file.read_bytes() for file in cached_files)
 
 
-def test_token_that_is_no_token_is_not_shown_either(hub, tmp_path):
+def test_invalid_token_is_not_leaked(hub, tmp_path):
     hub.add("me/secret", {"test.jsonl": jsonl(question(0))}, private=True)
     client = Client(hub, tmp_path / "home", HF_TOKEN="hf_ñecret€")
-    said = client.complaint(task_file(tmp_path, "secret", {"hub": "me/secret", "split": "test"}), "gl")
+    message = client.error_message(task_file(tmp_path, "secret", {"hub": "me/secret", "split": "test"}), "gl")
     client.close()
-    assert "ecret€" not in said + client.said
-    assert "HF_TOKEN" in said
+    assert "ecret€" not in message + client.stderr
+    assert "HF_TOKEN" in message
 
 
-def test_token_does_not_leave_for_another_server(hub, tmp_path):
-    hub.plain["/files/rows.jsonl"] = jsonl(question(0)).encode()
+def test_token_is_not_sent_to_another_server(hub, tmp_path):
+    hub.web_files["/files/rows.jsonl"] = jsonl(question(0)).encode()
     client = Client(hub, tmp_path / "home", HF_TOKEN=hub.token)
     client.load(task_file(tmp_path, "web", {"url": f"{hub.address}/files/rows.jsonl"}), "gl")
     client.close()
     assert [token for _, path, token in hub.log if path == "/files/rows.jsonl"] == [None]
 
 
-def test_gated_set_names_its_page(hub, client, tmp_path):
+def test_gated_dataset_error_gives_its_page(hub, client, tmp_path):
     hub.add("me/gated", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
-    assert client.complaint(task_file(tmp_path, "gated", {"hub": "me/gated", "split": "test"}), "gl") == (
+    assert client.error_message(task_file(tmp_path, "gated", {"hub": "me/gated", "split": "test"}), "gl") == (
         f"gated (gl): me/gated: access is gated. Accept the terms at {hub.address}/datasets/me/gated, "
         "set HF_TOKEN (or run `hf auth login`)."
     )
 
 
-def test_token_without_access_to_a_gated_set_and_one_that_has_run_out(hub, tmp_path):
+def test_token_without_access_and_expired_token(hub, tmp_path):
     hub.add("me/terms", {"README.md": "", "test.jsonl": jsonl(question(0))}, gated=True)
     path = task_file(tmp_path, "terms", {"hub": "me/terms", "split": "test"})
     client = Client(hub, tmp_path / "home", HF_TOKEN="hf_mine")
-    assert f"Accept the terms at {hub.address}/datasets/me/terms" in client.complaint(path, "gl")
+    assert f"Accept the terms at {hub.address}/datasets/me/terms" in client.error_message(path, "gl")
     client.set_environment(HF_TOKEN="hf_expired")
-    assert "me/terms: the Hub denied access (HTTP 401). Check that HF_TOKEN is valid" in client.complaint(path, "gl")
+    assert "me/terms: the Hub denied access (HTTP 401). Check that HF_TOKEN is valid" in client.error_message(
+        path, "gl"
+    )
     client.close()
 
 
-def test_dev_files_without_a_card_are_the_dev_split(hub, client, tmp_path):
+def test_dev_files_without_card_are_the_dev_split(hub, client, tmp_path):
     hub.add("me/dev", {f"{split}.csv": "id,q,a,b\n1,q,x,y\n" for split in ("train", "dev", "test")})
     columns = "{id: id, question: q, choices: [a, b]}"
     _, metadata = client.load(task_file(tmp_path, "dev", {"hub": "me/dev", "split": "dev"}, columns=columns), "gl")
     assert metadata["source"]["files"] == ["dev.csv"]
 
 
-def test_configuration_in_a_folder_of_its_own(hub, client, tmp_path):
-    listed = [{"config_name": name, "data_dir": name} for name in ("gl", "pt")]
-    head = "---\n" + yaml.safe_dump({"configs": listed}) + "---\n"
+def test_configuration_with_data_dir(hub, client, tmp_path):
+    configurations = [{"config_name": name, "data_dir": name} for name in ("gl", "pt")]
+    card_text = "---\n" + yaml.safe_dump({"configs": configurations}) + "---\n"
     files = {
         f"{name}/{split}.jsonl": jsonl(question(0, id=name)) for name in ("gl", "pt") for split in ("train", "test")
     }
-    hub.add("me/folders", {"README.md": head, **files})
+    hub.add("me/folders", {"README.md": card_text, **files})
     rows, metadata = client.load(
         task_file(tmp_path, "folders", {"hub": "me/folders", "config": "pt", "split": "test"}), "gl"
     )
@@ -536,7 +546,7 @@ def test_configuration_in_a_folder_of_its_own(hub, client, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "said"),
+    ("name", "source", "expected"),
     [
         ("missing", {"hub": "me/missing", "split": "test"}, "me/missing: not found on the Hub, or private."),
         ("branch", {"hub": "me/there", "split": "test", "revision": "old"}, 'me/there: revision "old" not found'),
@@ -555,11 +565,11 @@ def test_configuration_in_a_folder_of_its_own(hub, client, tmp_path):
         ("columns", {"hub": "me/other", "split": "test"}, 'column "question_stem" not found'),
     ],
 )
-def test_set_that_is_missing_or_laid_out_otherwise_is_named(hub, client, tmp_path, name, source, said):
+def test_missing_or_incompatible_dataset_raises_data_error(hub, client, tmp_path, name, source, expected):
     hub.add("me/there", {"README.md": card(("glg_latn", {"test": "t.jsonl"})), "t.jsonl": jsonl(question(0))})
     hub.add("me/script", {"script.py": "raise SystemExit"})
     hub.add("me/other", {"test.csv": "id,stem,choices,answerKey\n1,2,3,4\n"})
-    complaint = client.complaint(task_file(tmp_path, name, source), "gl")
-    assert said in complaint
-    assert complaint.startswith(f"{name} (gl): ")
-    assert len(complaint.splitlines()) <= 2
+    message = client.error_message(task_file(tmp_path, name, source), "gl")
+    assert expected in message
+    assert message.startswith(f"{name} (gl): ")
+    assert len(message.splitlines()) <= 2

@@ -1,4 +1,4 @@
-"""Items' ids and samples, which must not depend on what else is in the set or in which order."""
+"""Item IDs and sampling, which must not depend on other rows of the dataset or on row order."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,31 +17,31 @@ def ids(rows, item_type="question", **options) -> list[str]:
     return [item["item_id"] for item in make_items(rows, item_type, COLUMNS, **options)[0]]
 
 
-def test_upstream_id_is_kept_and_a_row_without_one_is_known_by_its_content():
+def test_upstream_id_is_used_and_content_hash_if_it_is_missing():
     first, second = ids([row(id=7), row("other")])
     assert first == "7"
     assert len(second) == 16
     assert ids([row("other"), row(id=7)]) == [second, "7"]
 
 
-def test_id_that_stands_for_two_rows_gets_their_content_behind_it():
+def test_duplicate_id_is_extended_with_content_hash():
     rows = [row("one", id="x"), row("two", id="x")]
-    found = ids(rows)
-    assert all(name.startswith("x-") for name in found)
-    assert ids(rows[::-1]) == found[::-1]
+    item_ids = ids(rows)
+    assert all(name.startswith("x-") for name in item_ids)
+    assert ids(rows[::-1]) == item_ids[::-1]
 
 
-def test_exact_repeats_are_numbered_and_counted():
+def test_exact_duplicates_are_numbered_and_counted():
     items, counts = make_items([row(id=1), row(id=1), row(id=1)], "question", COLUMNS)
     assert [item["item_id"] for item in items] == ["1", "1~2", "1~3"]
     assert counts["duplicates"] == 2
 
 
-def test_demonstrations_never_share_an_id_with_items():
+def test_few_shot_examples_have_an_id_prefix():
     assert ids([row(id=1)], few_shot=True) == ["shot/1"]
 
 
-def test_passage_is_its_own_cluster():
+def test_items_of_one_passage_share_a_cluster():
     columns = COLUMNS | {"context": "text"}
     items, _ = make_items([row("1", text="T"), row("2", text="T"), row("3", text="U")], "passage", columns)
     first, second, third = (item["cluster_id"] for item in items)
@@ -53,26 +53,26 @@ def items_of(sizes: list[int]) -> list[dict]:
     return make_items(rows, "question", COLUMNS)[0]
 
 
-def test_limit_takes_whole_clusters():
-    kept = sample(items_of([2, 2, 2, 2]), 5, seed=0)
-    assert len(kept) == 4
-    assert len({item["cluster_id"] for item in kept}) == 2
+def test_limit_selects_complete_clusters():
+    selected = sample(items_of([2, 2, 2, 2]), 5, seed=0)
+    assert len(selected) == 4
+    assert len({item["cluster_id"] for item in selected}) == 2
 
 
-def test_cluster_larger_than_the_limit_is_taken_whole():
+def test_cluster_larger_than_the_limit_is_selected_completely():
     assert len(sample(items_of([5, 5]), 3, seed=0)) == 5
 
 
-def test_other_seed_draws_another_sample():
+def test_sample_depends_on_seed():
     items = items_of([1] * 50)
-    drawn = [{item["item_id"] for item in sample(items, 10, seed)} for seed in (0, 1)]
-    assert drawn[0] != drawn[1]
+    samples = [{item["item_id"] for item in sample(items, 10, seed)} for seed in (0, 1)]
+    assert samples[0] != samples[1]
 
 
-def test_demonstrations_are_not_counted_or_drawn():
-    shown = make_items([row(id=i) for i in range(4)], "question", COLUMNS, few_shot=True)[0]
-    kept = sample(items_of([1] * 9) + shown, 3, seed=0)
-    assert (len(kept), sum(item["few_shot"] for item in kept)) == (7, 4)
+def test_few_shot_examples_are_not_sampled():
+    examples = make_items([row(id=i) for i in range(4)], "question", COLUMNS, few_shot=True)[0]
+    selected = sample(items_of([1] * 9) + examples, 3, seed=0)
+    assert (len(selected), sum(item["few_shot"] for item in selected)) == (7, 4)
 
 
 @settings(max_examples=examples(50))
@@ -80,14 +80,14 @@ def test_demonstrations_are_not_counted_or_drawn():
 def test_sample_does_not_depend_on_row_order(sizes, limit, random):
     items = items_of(sizes)
     shuffled = random.sample(items, len(items))
-    chosen = {item["item_id"] for item in sample(items, limit, 3)}
-    assert {item["item_id"] for item in sample(shuffled, limit, 3)} == chosen
+    selected_ids = {item["item_id"] for item in sample(items, limit, 3)}
+    assert {item["item_id"] for item in sample(shuffled, limit, 3)} == selected_ids
     for cluster in {item["cluster_id"] for item in items}:
-        whole = {item["item_id"] for item in items if item["cluster_id"] == cluster}
-        assert whole <= chosen or not whole & chosen
+        ids_in_cluster = {item["item_id"] for item in items if item["cluster_id"] == cluster}
+        assert ids_in_cluster <= selected_ids or not ids_in_cluster & selected_ids
 
 
 @pytest.mark.parametrize("limit", [None, 4, 100])
-def test_limit_that_is_no_limit_keeps_everything(limit):
+def test_limit_not_below_the_number_of_items_has_no_effect(limit):
     items = items_of([1, 1, 1, 1])
     assert sample(items, limit, 0) == items

@@ -1,4 +1,4 @@
-"""lm-eval's files: what is read, what is refused and with which words, and what never runs skipped."""
+"""lm-eval task files: supported keys, errors for unsupported ones, and functions that require trust."""
 
 import re
 import textwrap
@@ -10,7 +10,7 @@ from vernacular.data.lm_eval import task_file
 from vernacular.data.lm_eval.settings import translate
 from vernacular.data.tasks import load_task
 
-SMALL = """
+TASK_FILE = """
     task: small
     dataset_path: owner/set
     output_type: multiple_choice
@@ -21,13 +21,13 @@ SMALL = """
 """
 
 
-def complaint(folder, text, **source) -> str:
+def error_message(directory, text, **source) -> str:
     with pytest.raises(ConfigError) as error:
-        settings(folder, text, **source)
+        settings(directory, text, **source)
     return str(error.value)
 
 
-def test_local_keys_win_over_included_ones_and_includes_may_nest(tmp_path):
+def test_local_keys_override_nested_includes(tmp_path):
     write(tmp_path, "base/_common_yaml", "dataset_path: owner/base\ntest_split: test\ndoc_to_text: a\n")
     write(tmp_path, "_middle_yaml", "include: base/_common_yaml\ndoc_to_text: b\n")
     write(tmp_path, "leaf.yaml", "include: [_middle_yaml]\ntask: leaf\ntest_split: dev\n")
@@ -35,26 +35,26 @@ def test_local_keys_win_over_included_ones_and_includes_may_nest(tmp_path):
     assert content == {"dataset_path": "owner/base", "test_split": "dev", "doc_to_text": "b", "task": "leaf"}
 
 
-def test_a_file_that_includes_itself_is_named(tmp_path):
+def test_circular_include_raises_config_error(tmp_path):
     write(tmp_path, "a.yaml", "include: b.yaml\n")
     write(tmp_path, "b.yaml", "include: a.yaml\n")
     with pytest.raises(ConfigError, match=r"a\.yaml: includes itself, through .*b\.yaml"):
         task_file.read("a.yaml", tmp_path)
 
 
-def test_a_missing_include_is_named(tmp_path):
+def test_missing_include_raises_config_error(tmp_path):
     write(tmp_path, "a.yaml", "include: _gone_yaml\n")
     with pytest.raises(ConfigError, match=r"a\.yaml: include: file not found: .*_gone_yaml"):
         task_file.read("a.yaml", tmp_path)
 
 
-def test_a_group_is_refused_with_its_tasks(tmp_path):
+def test_group_raises_config_error_with_its_tasks(tmp_path):
     write(tmp_path, "g.yaml", "group: bench\ntask: [one, two]\n")
     with pytest.raises(ConfigError, match=r"is a group of tasks; .* Tasks: one, two"):
         task_file.read("g.yaml", tmp_path)
 
 
-def test_an_installed_task_is_found_by_its_name_and_a_wrong_name_gets_the_closest(tmp_path, monkeypatch):
+def test_installed_task_is_found_by_name_with_suggestions(tmp_path, monkeypatch):
     monkeypatch.setattr(task_file, "installed", lambda: tmp_path)
     write(tmp_path, "family/one.yaml", "tag: many\ntask: family_gl\n")
     write(tmp_path, "family/group.yaml", "group: family\ntask:\n  - family_gl\n")
@@ -67,14 +67,14 @@ def test_an_installed_task_is_found_by_its_name_and_a_wrong_name_gets_the_closes
         task_file.find("family", tmp_path / "elsewhere")
 
 
-def test_without_lm_eval_a_name_needs_a_path(tmp_path, monkeypatch):
+def test_task_name_requires_installed_lm_eval(tmp_path, monkeypatch):
     monkeypatch.setattr(task_file, "installed", lambda: None)
     with pytest.raises(ConfigError, match="lm_eval is not installed"):
         task_file.find("belebele_glg_Latn", tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("use_prompt: promptsource", "use_prompt is not supported"),
         ("doc_to_image: picture", "doc_to_image is not supported"),
@@ -91,14 +91,14 @@ def test_without_lm_eval_a_name_needs_a_path(tmp_path, monkeypatch):
         ("dataset_path: ./data", "list its files in data_files"),
     ],
 )
-def test_what_is_not_supported_is_said_by_file_and_key(tmp_path, line, words):
+def test_unsupported_key_raises_config_error_with_file_and_key(tmp_path, line, message):
     key = line.split(":")[0]
-    text = "\n".join(part for part in textwrap.dedent(SMALL).split("\n") if not part.startswith(f"{key}:"))
-    assert re.search(rf"theirs\.yaml: .*{words}", complaint(tmp_path, f"{text}\n{line}\n"))
+    text = "\n".join(setting for setting in textwrap.dedent(TASK_FILE).split("\n") if not setting.startswith(f"{key}:"))
+    assert re.search(rf"theirs\.yaml: .*{message}", error_message(tmp_path, f"{text}\n{line}\n"))
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("generation_kwargs: {do_sample: true}", "do_sample"),
         ("generation_kwargs: {temperature: 0.7}", "do_sample"),
@@ -106,63 +106,77 @@ def test_what_is_not_supported_is_said_by_file_and_key(tmp_path, line, words):
         ("filter_list: [{name: f, filter: [{function: regex, regex_pattern: x}]}]", "the filter regex"),
     ],
 )
-def test_a_way_of_generating_that_would_differ_is_refused(tmp_path, line, words):
-    text = textwrap.dedent(SMALL).replace("multiple_choice", "generate_until").replace("doc_to_choice: [no, yes]", line)
-    with pytest.raises(ConfigError, match=words):
+def test_unsupported_generation_settings_raise_config_error(tmp_path, line, message):
+    text = (
+        textwrap.dedent(TASK_FILE)
+        .replace("multiple_choice", "generate_until")
+        .replace("doc_to_choice: [no, yes]", line)
+    )
+    with pytest.raises(ConfigError, match=message):
         settings(tmp_path, text)
 
 
-def test_a_function_is_not_run_unless_trusted_and_the_message_names_it_and_the_key(tmp_path):
+def test_untrusted_function_raises_config_error_with_name_and_key(tmp_path):
     write(tmp_path, "tools.py", "raise SystemExit('run!')\n")
-    text = textwrap.dedent(SMALL) + "process_docs: !function tools.tidy\n"
-    told = complaint(tmp_path, text)
-    assert "process_docs is the Python function tools.tidy" in told
-    assert "trust_functions: true" in told
-    _, found = settings(tmp_path, text, trust_functions=True)  # still only named, with the hash of its module
-    assert (found["process_docs"]["function"], found["process_docs"]["file"]) == ("tools.tidy", "tools.py")
-    assert len(found["process_docs"]["sha256"]) == 64
-
-
-def test_functions_that_decide_no_prompt_need_no_trust_but_a_note(tmp_path):
-    text = textwrap.dedent(SMALL).replace("multiple_choice", "generate_until").replace("doc_to_choice: [no, yes]", "")
-    text += "process_results: !function tools.f1\nmetric_list: [{metric: bleu}, {metric: !function tools.rouge}]\n"
-    _, found = settings(tmp_path, text)
-    assert found["notes"][0].endswith("its metrics bleu, tools.rouge are not computed as in lm-eval.")
-    assert "process_results (tools.f1) is not run" in found["notes"][1]
-
-
-def test_splits_become_those_of_a_source_as_lm_eval_chooses_them(tmp_path):
-    data, found = settings(tmp_path, textwrap.dedent(SMALL) + "training_split: train\ndataset_name: gl\n")
-    assert data == {"hub": "owner/set", "config": "gl", "split": "test", "few_shot": "train"}
-    assert found["exclude"] is False
-    # no split for examples and none to test: theirs compares the two names and keeps a row from itself
-    data, found = settings(tmp_path, SMALL.replace("test_split: test", "validation_split: dev"))
-    assert data == {"hub": "owner/set", "split": "dev", "few_shot": "dev"}
-    assert found["exclude"] is True
-
-
-def test_data_files_of_one_repository_are_read_from_it(tmp_path):
-    files_ = "{train: hf://datasets/o/n/train.csv, test: hf://datasets/o/n/in/test.csv}"
-    text = (
-        SMALL.replace("owner/set", "csv") + f"    training_split: train\n    dataset_kwargs: {{data_files: {files_}}}"
+    text = textwrap.dedent(TASK_FILE) + "process_docs: !function tools.tidy\n"
+    message = error_message(tmp_path, text)
+    assert "process_docs is the Python function tools.tidy" in message
+    assert "trust_functions: true" in message
+    _, lm_eval_settings = settings(
+        tmp_path, text, trust_functions=True
+    )  # not run: only its name and the hash of its module
+    assert (lm_eval_settings["process_docs"]["function"], lm_eval_settings["process_docs"]["file"]) == (
+        "tools.tidy",
+        "tools.py",
     )
-    data, _ = settings(tmp_path, text)
-    assert data == {
+    assert len(lm_eval_settings["process_docs"]["sha256"]) == 64
+
+
+def test_functions_without_effect_on_prompts_are_noted(tmp_path):
+    text = (
+        textwrap.dedent(TASK_FILE).replace("multiple_choice", "generate_until").replace("doc_to_choice: [no, yes]", "")
+    )
+    text += "process_results: !function tools.f1\nmetric_list: [{metric: bleu}, {metric: !function tools.rouge}]\n"
+    _, lm_eval_settings = settings(tmp_path, text)
+    assert lm_eval_settings["notes"][0].endswith("its metrics bleu, tools.rouge are not computed as in lm-eval.")
+    assert "process_results (tools.f1) is not run" in lm_eval_settings["notes"][1]
+
+
+def test_splits_are_selected_as_in_lm_eval(tmp_path):
+    source, lm_eval_settings = settings(
+        tmp_path, textwrap.dedent(TASK_FILE) + "training_split: train\ndataset_name: gl\n"
+    )
+    assert source == {"hub": "owner/set", "config": "gl", "split": "test", "few_shot": "train"}
+    assert lm_eval_settings["exclude"] is False
+    # neither a few-shot split nor a test split: lm-eval compares the two names and excludes a row from its own examples
+    source, lm_eval_settings = settings(tmp_path, TASK_FILE.replace("test_split: test", "validation_split: dev"))
+    assert source == {"hub": "owner/set", "split": "dev", "few_shot": "dev"}
+    assert lm_eval_settings["exclude"] is True
+
+
+def test_data_files_of_one_repository_become_a_hub_source(tmp_path):
+    data_files = "{train: hf://datasets/o/n/train.csv, test: hf://datasets/o/n/in/test.csv}"
+    text = (
+        TASK_FILE.replace("owner/set", "csv")
+        + f"    training_split: train\n    dataset_kwargs: {{data_files: {data_files}}}"
+    )
+    source, _ = settings(tmp_path, text)
+    assert source == {
         "hub": "o/n", "files": {"test": "in/test.csv", "train": "train.csv"}, "split": "test", "few_shot": "train"
     }  # fmt: skip
 
 
-def test_data_files_lie_beside_their_file(tmp_path):
+def test_data_files_are_relative_to_the_lm_eval_file(tmp_path):
     write(
         tmp_path,
         "there/theirs.yaml",
-        SMALL.replace("owner/set", "json") + "    dataset_kwargs: {data_files: {test: a.json}}",
+        TASK_FILE.replace("owner/set", "json") + "    dataset_kwargs: {data_files: {test: a.json}}",
     )
-    data, _ = translate({"lm-eval": "there/theirs.yaml"}, tmp_path)
-    assert data["file"] == "there/a.json"
+    source, _ = translate({"lm-eval": "there/theirs.yaml"}, tmp_path)
+    assert source["file"] == "there/a.json"
 
 
-OURS = """
+VERNACULAR_TASK = """
     task: ours
     title: t
     citation: c
@@ -173,7 +187,7 @@ OURS = """
 
 
 @pytest.mark.parametrize(
-    ("protocol", "item_type", "source", "words"),
+    ("protocol", "item_type", "source", "message"),
     [
         ("letters", "lm_eval", "lm-eval: theirs.yaml", r"expected protocols: \[options\], got \[letters\]"),
         ("options", "pair", "lm-eval: theirs.yaml", "item_type: lm_eval and source lm-eval require each other"),
@@ -181,20 +195,22 @@ OURS = """
         ("options", "lm_eval", "lm-eval: theirs.yaml, split: dev", "split is not supported with lm-eval"),
     ],
 )
-def test_our_task_file_says_the_protocol_and_the_prompt_that_fit(tmp_path, protocol, item_type, source, words):
-    write(tmp_path, "theirs.yaml", SMALL)
-    path = write(tmp_path, "ours.yaml", OURS.format(protocol=protocol, item_type=item_type, source=source))
-    with pytest.raises(ConfigError, match=words):
+def test_incompatible_protocol_or_item_type_raises_config_error(tmp_path, protocol, item_type, source, message):
+    write(tmp_path, "theirs.yaml", TASK_FILE)
+    path = write(tmp_path, "ours.yaml", VERNACULAR_TASK.format(protocol=protocol, item_type=item_type, source=source))
+    with pytest.raises(ConfigError, match=message):
         load_task(path)
 
 
-def test_a_task_needs_no_columns_and_keeps_all_that_their_file_decides(tmp_path):
-    write(tmp_path, "theirs.yaml", SMALL)
+def test_task_with_lm_eval_source_requires_no_columns(tmp_path):
+    write(tmp_path, "theirs.yaml", TASK_FILE)
     task = load_task(
         write(
-            tmp_path, "ours.yaml", OURS.format(protocol="options", item_type="lm_eval", source="lm-eval: theirs.yaml")
+            tmp_path,
+            "ours.yaml",
+            VERNACULAR_TASK.format(protocol="options", item_type="lm_eval", source="lm-eval: theirs.yaml"),
         )
     )
     language = task["languages"]["gl"]
     assert language["source"] == [{"hub": "owner/set", "split": "test", "few_shot": "test"}]
-    assert language["lm_eval"]["doc_to_choice"] == [False, True]  # YAML 1.1, as they read it
+    assert language["lm_eval"]["doc_to_choice"] == [False, True]  # YAML 1.1, as in lm-eval

@@ -1,6 +1,6 @@
-"""lm-eval's files as a careless or hostile author leaves them: what is taken is asked as lm-eval asks it, the rest is named.
+"""Invalid and malicious lm-eval task files: accepted ones are rendered as in lm-eval, the rest raise an error.
 
-Where a row is expected to be right, or to stay out, that is what lm-eval 0.4.13 makes of the same file and row.
+Expected gold options and dropped rows are those of lm-eval 0.4.13 for the same file and row.
 """
 
 import json
@@ -10,22 +10,22 @@ import re
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.schema_cases import ODD, keys, put
+from support.schema_cases import UNUSUAL_VALUES, replace_at, schema_keys
 from support.soak import examples, seed
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.validate import schema
 from vernacular.data.lm_eval import templates
-from vernacular.data.lm_eval.items import lay_out
+from vernacular.data.lm_eval.items import build_items
 from vernacular.data.lm_eval.settings import translate
 
-CASES = examples(150)  # of each kind of file
-CHOICE = {
+N_CASES = examples(150)  # of each kind of file
+MULTIPLE_CHOICE = {
     "task": "t", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "a.jsonl"}}, "test_split": "test",
     "output_type": "multiple_choice", "doc_to_text": "{{q}}", "doc_to_target": "g", "doc_to_choice": ["a", "b"],
     "fewshot_config": {"samples": [{"q": "x", "g": 0}]}, "metric_list": [{"metric": "acc"}],
 }  # fmt: skip
-WRITTEN = CHOICE | {
+GENERATE_UNTIL = MULTIPLE_CHOICE | {
     "output_type": "generate_until", "doc_to_choice": None, "generation_kwargs": {"until": ["\n"]},
     "metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["a"]}], "filter_list": [{"filter": [{"function": "lowercase"}]}],
 }  # fmt: skip
@@ -33,54 +33,65 @@ ROWS = [{"q": "?", "g": 0}, {"q": "!", "g": 1}]
 
 
 def write(path, content) -> None:
-    """As YAML, by way of JSON; NaN and infinity as YAML has them."""
-    text = re.sub(r"[\x7f\ud800-\udfff]", lambda m: f"\\u{ord(m[0]):04x}", json.dumps(content, ensure_ascii=False))
-    path.write_text(re.sub(r"(?<![\w\"])(-?)(NaN|Infinity)", lambda m: f"{m[1]}.{m[2][:3].lower()}", text), "utf-8")
+    """Write `content` as JSON, which is valid YAML; NaN and infinity in YAML's notation."""
+    text = re.sub(
+        r"[\x7f\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", json.dumps(content, ensure_ascii=False)
+    )
+    path.write_text(
+        re.sub(r"(?<![\w\"])(-?)(NaN|Infinity)", lambda match: f"{match[1]}.{match[2][:3].lower()}", text), "utf-8"
+    )
 
 
-def laid_out(folder, content, rows=ROWS, **source):
-    """(items, counts); `content` is a mapping, or the text of the file."""
+def translate_and_build(directory, content, rows=ROWS, **source):
+    """Return (items, counts); `content` is a mapping, or the text of the file."""
     if isinstance(content, str):
-        (folder / "theirs.yaml").write_text(content, "utf-8")
+        (directory / "theirs.yaml").write_text(content, "utf-8")
     else:
-        write(folder / "theirs.yaml", content)
-    data, found = translate({"lm-eval": "theirs.yaml", **source}, folder)
-    json.dumps([data, found], allow_nan=False, ensure_ascii=False).encode()  # goes on as a rule's parameter
-    items, counts, _, _ = lay_out(rows, [], found, folder, {"kind": "file", "file": "a.jsonl"})
+        write(directory / "theirs.yaml", content)
+    data_source, lm_eval_settings = translate({"lm-eval": "theirs.yaml", **source}, directory)
+    json.dumps(
+        [data_source, lm_eval_settings], allow_nan=False, ensure_ascii=False
+    ).encode()  # must be serializable: it is a parameter of a rule
+    items, counts, _, _ = build_items(rows, [], lm_eval_settings, directory, {"kind": "file", "file": "a.jsonl"})
     return [item for item in items if not item["few_shot"]], counts
 
 
-def refused(folder, content, rows=ROWS, **source) -> str:
-    """What a person is told, less the folder."""
+def error_message(directory, content, rows=ROWS, **source) -> str:
+    """Return the error message, without the directory."""
     with pytest.raises((ConfigError, DataError)) as error:
-        laid_out(folder, content, rows, **source)
-    said = str(error.value)
-    assert len(said.splitlines()) <= 2
-    assert len(said) < 600
-    return said.replace(f"{folder}/", "")
+        translate_and_build(directory, content, rows, **source)
+    message = str(error.value)
+    assert len(message.splitlines()) <= 2
+    assert len(message) < 600
+    return message.replace(f"{directory}/", "")
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("good", [CHOICE, WRITTEN], ids=["choice", "written"])
-def test_odd_values_are_taken_or_refused_with_file_and_key(tmp_path, good):
+@pytest.mark.parametrize("content", [MULTIPLE_CHOICE, GENERATE_UNTIL], ids=["choice", "written"])
+def test_unusual_values_are_accepted_or_raise_error_with_file_and_key(tmp_path, content):
     root = schema(config.WORKFLOW / "schemas" / "lm_eval.schema.yaml")
-    places = [*dict.fromkeys(at for at, _ in keys(root, root, good) if at), ("include",), ("zzz",), ("group",)]
-    cases = [(at, odd) for at in places for odd in [*ODD, "2024-01-01", "!function x.y"]]
+    paths = [
+        *dict.fromkeys(path for path, _ in schema_keys(root, root, content) if path),
+        ("include",),
+        ("zzz",),
+        ("group",),
+    ]
+    cases = [(path, value) for path in paths for value in [*UNUSUAL_VALUES, "2024-01-01", "!function x.y"]]
     assert len(cases) > 3000
-    assert len(laid_out(tmp_path, good)[0]) == 2
-    for at, odd in random.Random(seed(4)).sample(cases, min(CASES, len(cases))):
+    assert len(translate_and_build(tmp_path, content)[0]) == 2
+    for path, value in random.Random(seed(4)).sample(cases, min(N_CASES, len(cases))):
         try:
-            laid_out(tmp_path, put(good, at, odd))
+            translate_and_build(tmp_path, replace_at(content, path, value))
         except (ConfigError, DataError) as error:
-            said = str(error)
-            assert "theirs.yaml: " in said, (at, odd)
-            assert len(said.splitlines()) <= 2
-            assert len(said) < 600
-            assert "s3cret" not in said, (at, odd)
+            message = str(error)
+            assert "theirs.yaml: " in message, (path, value)
+            assert len(message.splitlines()) <= 2
+            assert len(message) < 600
+            assert "s3cret" not in message, (path, value)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changes", "expected"),
     [
         ({"target_delimiter": None}, "target_delimiter: expected text, got null."),
         ({"target_delimiter": 5}, "target_delimiter: expected text, got 5."),
@@ -107,12 +118,12 @@ def test_odd_values_are_taken_or_refused_with_file_and_key(tmp_path, good):
         ({"group": "g", "task": [{"task": "a"}, 5, "b"]}, "is a group of tasks; give one of its tasks. Tasks: a, 5, b."),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_said_in_one_line(tmp_path, changed, said):
-    assert refused(tmp_path, CHOICE | changed) == f"theirs.yaml: {said}"
+def test_invalid_settings_raise_one_line_error(tmp_path, changes, expected):
+    assert error_message(tmp_path, MULTIPLE_CHOICE | changes) == f"theirs.yaml: {expected}"
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changes", "expected"),
     [
         ({"generation_kwargs": {"temperature": "warm"}}, 'generation_kwargs.temperature: expected a number or null, got "warm".'),
         ({"generation_kwargs": {"max_gen_toks": -1}}, "generation_kwargs.max_gen_toks: expected at least 1, got -1."),
@@ -120,12 +131,12 @@ def test_what_cannot_be_meant_is_said_in_one_line(tmp_path, changed, said):
         ({"filter_list": [{"filter": [{"function": "take_first_k", "k": 3}]}]}, "filter_list: the filter take_first_k is not supported (supported: remove_whitespace, lowercase, uppercase, take_first)."),
     ],
 )  # fmt: skip
-def test_a_way_of_generating_that_cannot_be_meant_is_said_too(tmp_path, changed, said):
-    assert refused(tmp_path, WRITTEN | changed) == f"theirs.yaml: {said}"
+def test_invalid_generation_settings_raise_one_line_error(tmp_path, changes, expected):
+    assert error_message(tmp_path, GENERATE_UNTIL | changes) == f"theirs.yaml: {expected}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("task: 2024-13-01\n", "not valid YAML (month must be in 1..12)."),
         ("x: " + "9" * 5000, "not valid YAML (Exceeds the limit"),
@@ -133,25 +144,25 @@ def test_a_way_of_generating_that_cannot_be_meant_is_said_too(tmp_path, changed,
         ("x: !!python/object/apply:os.system [id]\n", "line 1: not valid YAML (could not determine a constructor"),
         ("- a\n", "is not an lm-eval task file (expected `key: value` lines)."),
         ("", "is not an lm-eval task file (expected `key: value` lines)."),
-        (json.dumps(CHOICE).replace('"x"', "2024-01-01"), "expected text, got 2024-01-01 (for YAML a date); put it in quotes."),
+        (json.dumps(MULTIPLE_CHOICE).replace('"x"', "2024-01-01"), "expected text, got 2024-01-01 (for YAML a date); put it in quotes."),
     ],
 )  # fmt: skip
-def test_yaml_that_does_harm_or_cannot_be_kept_is_refused(tmp_path, text, said):
-    assert refused(tmp_path, text).removeprefix("theirs.yaml").lstrip(":, ").startswith(said)
+def test_unsafe_or_unsupported_yaml_raises_error(tmp_path, text, expected):
+    assert error_message(tmp_path, text).removeprefix("theirs.yaml").lstrip(":, ").startswith(expected)
 
 
-def test_includes_that_double_at_every_step_are_read_once_and_endless_ones_not_at_all(tmp_path):
+def test_repeated_includes_are_read_once_and_depth_is_limited(tmp_path):
     for i in range(40):
         write(tmp_path / f"{i}.yaml", {"include": [f"{i + 1}.yaml"] * 2})
-    write(tmp_path / "40.yaml", CHOICE)
-    assert len(laid_out(tmp_path, {"include": "0.yaml"})[0]) == 2
+    write(tmp_path / "40.yaml", MULTIPLE_CHOICE)
+    assert len(translate_and_build(tmp_path, {"include": "0.yaml"})[0]) == 2
     for i in range(40, 60):
         write(tmp_path / f"{i}.yaml", {"include": f"{i + 1}.yaml"})
-    assert refused(tmp_path, {"include": "0.yaml"}) == "50.yaml: included through more than 50 files."
+    assert error_message(tmp_path, {"include": "0.yaml"}) == "50.yaml: included through more than 50 files."
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("..up.f", "module not found next to the task file"),
         (".tmp.f", "module not found next to the task file"),
@@ -168,7 +179,7 @@ def test_includes_that_double_at_every_step_are_read_once_and_endless_ones_not_a
         ("rows.gone", "the first row cannot be rendered (template: 'q' is undefined)."),
     ],
 )
-def test_a_trusted_function_comes_from_beside_the_file_or_from_a_package(tmp_path, name, said):
+def test_unavailable_or_failing_trusted_function_raises_error(tmp_path, name, expected):
     (tmp_path / "folder").mkdir()
     (tmp_path / "up.py").write_text("raise SystemExit('outside')\n")
     (tmp_path / "folder" / "here.py").write_text("nothing = 5\n")
@@ -176,16 +187,18 @@ def test_a_trusted_function_comes_from_beside_the_file_or_from_a_package(tmp_pat
     (tmp_path / "folder" / "slip.py").write_text("undefined\n")
     bodies = {"none": "return None", "numbers": "return [1, 2]", "nothing": "return []", "slip": "return undefined"}
     bodies |= {"strict": "assert len(rows) == 3, 'two rows'", "gone": "return [{'g': 0}]"}
-    (tmp_path / "folder" / "rows.py").write_text("".join(f"def {n}(rows): {b}\n" for n, b in bodies.items()))
-    text = json.dumps(CHOICE)[:-1] + f", process_docs: !function {name}}}"
-    assert said in refused(tmp_path / "folder", text, trust_functions=True)
+    (tmp_path / "folder" / "rows.py").write_text(
+        "".join(f"def {function}(rows): {body}\n" for function, body in bodies.items())
+    )
+    text = json.dumps(MULTIPLE_CHOICE)[:-1] + f", process_docs: !function {name}}}"
+    assert expected in error_message(tmp_path / "folder", text, trust_functions=True)
 
 
 # ----- templates -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "expected"),
     [
         ("{% include 'x' %}", "other files cannot be included or imported"),
         ("{% import 'os' as os %}", "other files cannot be included or imported"),
@@ -195,15 +208,16 @@ def test_a_trusted_function_comes_from_beside_the_file_or_from_a_package(tmp_pat
         ("{% for a in q %}" * 30 + "{% endfor %}" * 30, "too deep or too long: SyntaxError"),
     ],
 )
-def test_a_template_is_refused_before_any_row_is_read(tmp_path, template, said):
+def test_invalid_template_is_rejected_before_rows_are_read(tmp_path, template, expected):
     for key in ("doc_to_text", "doc_to_target", "doc_to_choice", "description", "gen_prefix"):
         assert (
-            refused(tmp_path, CHOICE | {key: template}) == f"theirs.yaml: {key} is not a valid Jinja template ({said})."
+            error_message(tmp_path, MULTIPLE_CHOICE | {key: template})
+            == f"theirs.yaml: {key} is not a valid Jinja template ({expected})."
         )
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "expected"),
     [
         ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe."),
         ("{{ '{0.__class__}'.format(q) }}", "access to attribute '__class__' of 'str' object is unsafe."),
@@ -216,10 +230,11 @@ def test_a_template_is_refused_before_any_row_is_read(tmp_path, template, said):
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion limit exceeded"),
     ],
 )  # fmt: skip
-def test_a_template_that_reaches_out_or_grows_is_stopped_at_its_row(tmp_path, template, said):
-    told = refused(tmp_path, CHOICE | {"doc_to_text": template})
+def test_unsafe_or_oversized_template_raises_error(tmp_path, template, expected):
+    message = error_message(tmp_path, MULTIPLE_CHOICE | {"doc_to_text": template})
     assert (
-        told.removeprefix(f"{tmp_path.name}/") == f"theirs.yaml: the first row cannot be rendered (template: {said})."
+        message.removeprefix(f"{tmp_path.name}/")
+        == f"theirs.yaml: the first row cannot be rendered (template: {expected})."
     )
 
 
@@ -231,28 +246,29 @@ def test_a_template_that_reaches_out_or_grows_is_stopped_at_its_row(tmp_path, te
         "{{ (q|length + 6) ** (9 ** 9) }}",
     ],
 )
-def test_a_template_without_end_stops_the_set_and_not_the_run(tmp_path, monkeypatch, template):
-    monkeypatch.setattr(templates, "SECONDS", 0.2)
+def test_slow_template_raises_error_after_time_limit(tmp_path, monkeypatch, template):
+    monkeypatch.setattr(templates, "MAX_SECONDS", 0.2)
     rows = [{"q": "a", "g": 0}] * 1000
-    said = refused(tmp_path, CHOICE | {"doc_to_text": template}, rows)
+    message = error_message(tmp_path, MULTIPLE_CHOICE | {"doc_to_text": template}, rows)
     assert (
-        said.removeprefix(f"{tmp_path.name}/") == "theirs.yaml: its templates take more than 0.2 seconds for 100 rows."
+        message.removeprefix(f"{tmp_path.name}/")
+        == "theirs.yaml: its templates take more than 0.2 seconds for 100 rows."
     )
 
 
-def test_so_does_one_that_is_worked_out_when_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(templates, "SECONDS", 0.2)
-    said = refused(tmp_path, CHOICE | {"doc_to_text": "{{ 7 ** (9 ** 9) }}"})
-    assert said == "theirs.yaml: doc_to_text is not a valid Jinja template (parsing takes more than 0.2 seconds)."
+def test_slow_constant_expression_raises_error_after_time_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(templates, "MAX_SECONDS", 0.2)
+    message = error_message(tmp_path, MULTIPLE_CHOICE | {"doc_to_text": "{{ 7 ** (9 ** 9) }}"})
+    assert message == "theirs.yaml: doc_to_text is not a valid Jinja template (parsing takes more than 0.2 seconds)."
 
 
 # ----- rows ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("changed", "row", "choices", "gold"),
+    ("changes", "row", "choices", "gold"),
     [
-        ({}, {"g": 1.0}, ["a", "b"], [1]),  # a column of whole numbers with a hole in it
+        ({}, {"g": 1.0}, ["a", "b"], [1]),  # a column of integers with a missing value
         ({}, {"g": 1.5}, ["a", "b"], []),
         ({}, {"g": True}, ["a", "b"], [1]),
         ({}, {"g": -1}, ["a", "b"], []),
@@ -267,14 +283,14 @@ def test_so_does_one_that_is_worked_out_when_it_is_read(tmp_path, monkeypatch):
         ({"doc_to_choice": []}, {"g": 0}, [], []),
     ],
 )
-def test_what_is_right_is_what_lm_eval_takes_for_right(tmp_path, changed, row, choices, gold):
-    (item,), counts = laid_out(tmp_path, CHOICE | changed, [{"q": "?", **row}])
+def test_gold_equals_lm_eval(tmp_path, changes, row, choices, gold):
+    (item,), counts = translate_and_build(tmp_path, MULTIPLE_CHOICE | changes, [{"q": "?", **row}])
     assert (item["choices"], item["gold"]) == (choices, gold)
     assert counts["repaired"] == ({} if gold else {"answer not among the options: treated as unknown": 1})
 
 
 @pytest.mark.parametrize(
-    ("changed", "row", "reason"),
+    ("changes", "row", "reason"),
     [
         ({"doc_to_choice": [1, 2]}, {}, "doc_to_choice is not a list of texts"),
         ({"doc_to_choice": "q"}, {}, "doc_to_choice is not a list of texts"),
@@ -288,32 +304,34 @@ def test_what_is_right_is_what_lm_eval_takes_for_right(tmp_path, changed, row, c
         ({"output_type": "generate_until", "doc_to_choice": None}, {"g": []}, "doc_to_target is a list, unlike in the first row, which determines the type"),
     ],
 )  # fmt: skip
-def test_a_row_that_lm_eval_could_not_ask_or_score_is_kept_out_with_the_reason(tmp_path, changed, row, reason):
-    items, counts = laid_out(tmp_path, CHOICE | changed, [{"q": "?", "g": 0, **row}])
+def test_row_that_cannot_be_rendered_is_dropped_with_reason(tmp_path, changes, row, reason):
+    items, counts = translate_and_build(tmp_path, MULTIPLE_CHOICE | changes, [{"q": "?", "g": 0, **row}])
     assert (items, counts["dropped"]) == ([], {reason: 1})
 
 
 @pytest.mark.parametrize(
-    ("right", "targets"), [(0, ["a"]), (-1, ["b"]), (1.0, ["b"]), (2, None), ("b", ["b"]), (True, ["b"])]
+    ("target", "targets"), [(0, ["a"]), (-1, ["b"]), (1.0, ["b"]), (2, None), ("b", ["b"]), (True, ["b"])]
 )
-def test_a_generated_answer_is_compared_with_the_option_that_theirs_takes(tmp_path, right, targets):
-    (item,), counts = laid_out(tmp_path, WRITTEN | {"doc_to_choice": ["a", "b"]}, [{"q": "?", "g": right}])
+def test_generation_targets_equal_lm_eval(tmp_path, target, targets):
+    (item,), counts = translate_and_build(
+        tmp_path, GENERATE_UNTIL | {"doc_to_choice": ["a", "b"]}, [{"q": "?", "g": target}]
+    )
     assert json.loads(item["extra"].get("targets", "null")) == targets
     assert bool(counts["repaired"]) == (targets is None)
 
 
-def test_a_number_may_follow_options_that_are_contexts(tmp_path):
-    content = CHOICE | {"doc_to_text": "g", "doc_to_target": "year", "doc_to_choice": "{{[q, 'x']}}"}
-    (item,), _ = laid_out(tmp_path, content, [{"q": "En", "g": 1, "year": 1975}])
+def test_continuation_of_context_options_may_be_a_number(tmp_path):
+    content = MULTIPLE_CHOICE | {"doc_to_text": "g", "doc_to_target": "year", "doc_to_choice": "{{[q, 'x']}}"}
+    (item,), _ = translate_and_build(tmp_path, content, [{"q": "En", "g": 1, "year": 1975}])
     assert (item["choices"], item["gold"], item["extra"]["continuation"]) == (["En", "x"], [1], " 1975")
 
 
-TEXTS = st.sampled_from(["?", "", "7", "007", "²", "{x}", "['a']", "a\nb", "=1", "\ud800", "🐈‍⬛ أ"])
-CELLS = st.one_of(
-    TEXTS, st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.lists(TEXTS, max_size=3), st.lists(st.none()),
-    st.dictionaries(st.sampled_from("xy"), TEXTS, max_size=2), st.binary(max_size=2),
+CELL_TEXTS = st.sampled_from(["?", "", "7", "007", "²", "{x}", "['a']", "a\nb", "=1", "\ud800", "🐈‍⬛ أ"])
+CELL_VALUES = st.one_of(
+    CELL_TEXTS, st.none(), st.booleans(), st.integers(-2, 9), st.floats(), st.lists(CELL_TEXTS, max_size=3), st.lists(st.none()),
+    st.dictionaries(st.sampled_from("xy"), CELL_TEXTS, max_size=2), st.binary(max_size=2),
 )  # fmt: skip
-FIELDS = [
+FIELD_VALUES = [
     "q",
     "g",
     "{{q}}",
@@ -332,22 +350,22 @@ FIELDS = [
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_every_row_is_an_item_or_counted_whatever_its_columns_hold(tmp_path, data):
-    fields = {key: data.draw(st.sampled_from(FIELDS)) for key in ("doc_to_text", "doc_to_target")}
+def test_every_row_becomes_an_item_or_is_counted(tmp_path, data):
+    fields = {key: data.draw(st.sampled_from(FIELD_VALUES)) for key in ("doc_to_text", "doc_to_target")}
     fields["doc_to_choice"] = data.draw(st.sampled_from(["q", "{{[q, g]}}", "g", ["a", "b"], "{{g}}"]))
     fields |= {key: data.draw(st.sampled_from(["", "q", "{{g}}", "x"])) for key in ("description", "gen_prefix")}
-    kind = data.draw(st.sampled_from(["multiple_choice", "loglikelihood", "generate_until"]))
-    rows = data.draw(st.lists(st.fixed_dictionaries({"q": CELLS, "g": CELLS}), min_size=1, max_size=4))
-    said = ""
+    output_type = data.draw(st.sampled_from(["multiple_choice", "loglikelihood", "generate_until"]))
+    rows = data.draw(st.lists(st.fixed_dictionaries({"q": CELL_VALUES, "g": CELL_VALUES}), min_size=1, max_size=4))
+    message = ""
     try:
-        items, counts = laid_out(tmp_path, CHOICE | fields | {"output_type": kind}, rows)
+        items, counts = translate_and_build(tmp_path, MULTIPLE_CHOICE | fields | {"output_type": output_type}, rows)
     except DataError as error:
-        said = str(error)
-    if said:
-        assert "theirs.yaml: the first row cannot be rendered (" in said
+        message = str(error)
+    if message:
+        assert "theirs.yaml: the first row cannot be rendered (" in message
         return
     assert len(items) + sum(counts["dropped"].values()) == len(rows)
     for item in items:
-        assert all(0 <= place < len(item["choices"]) for place in item["gold"])
+        assert all(0 <= index < len(item["choices"]) for index in item["gold"])
         assert all(isinstance(text, str) for text in item["extra"].values())
         json.dumps(item, ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""Rows of lm-eval's tasks become items: what is worded how, what is kept out and counted, which functions run."""
+"""Conversion of rows of lm-eval tasks to items: rendered texts, dropped rows with counts, and functions."""
 
 import json
 
@@ -6,94 +6,94 @@ import pytest
 from support.lm_eval_files import settings, write
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.lm_eval import functions, task_file, templates
-from vernacular.data.lm_eval.items import lay_out
-from vernacular.data.lm_eval.templates import CannotLayOut
+from vernacular.data.lm_eval.items import build_items
+from vernacular.data.lm_eval.templates import RenderError
 
-FILE = {"kind": "file", "file": "x.jsonl"}
-
-
-def laid_out(folder, text, rows, shots=(), provenance=FILE, **source):
-    _, found = settings(folder, text, **source)
-    return lay_out(rows, list(shots), found, folder, provenance)
+PROVENANCE = {"kind": "file", "file": "x.jsonl"}
 
 
-def text(**keys):
+def translate_and_build(directory, content, rows, few_shot_rows=(), provenance=PROVENANCE, **source):
+    _, lm_eval_settings = settings(directory, content, **source)
+    return build_items(rows, list(few_shot_rows), lm_eval_settings, directory, provenance)
+
+
+def task_yaml(**keys):
     lines = {"dataset_path": "owner/set", "test_split": "test", "output_type": "multiple_choice", **keys}
     return "".join(f"{key}: {value}\n" for key, value in lines.items())
 
 
-def test_a_template_cannot_reach_into_python():
-    with pytest.raises(CannotLayOut, match="unsafe"):
+def test_template_cannot_access_python_internals():
+    with pytest.raises(RenderError, match="unsafe"):
         templates.render("{{ ''.__class__.__mro__[1].__subclasses__() }}", {})
 
 
-def test_a_column_that_is_not_there_is_no_empty_text():
-    with pytest.raises(CannotLayOut, match="'b' is undefined"):
+def test_missing_column_raises_render_error():
+    with pytest.raises(RenderError, match="'b' is undefined"):
         templates.render("{{b}}", {"a": 1})
 
 
-def test_a_trailing_newline_of_a_template_stays():
+def test_trailing_newline_of_a_template_is_kept():
     assert templates.render("{{a}}\n", {"a": "x"}) == "x\n"
 
 
-def test_rows_that_cannot_be_laid_out_are_counted_by_reason(tmp_path):
-    yaml = text(doc_to_text="'{{q}}'", doc_to_target="right", doc_to_choice="'{{[a, b]}}'")
+def test_rows_that_cannot_be_rendered_are_counted_by_reason(tmp_path):
+    yaml = task_yaml(doc_to_text="'{{q}}'", doc_to_target="right", doc_to_choice="'{{[a, b]}}'")
     rows = [{"q": "?", "a": "si", "b": "non", "right": 0}, {"q": "?", "a": 3, "b": "non", "right": 0}]
-    items, counts, _, _ = laid_out(tmp_path, yaml, rows)
+    items, counts, _, _ = translate_and_build(tmp_path, yaml, rows)
     assert (len(items), counts["read"], counts["kept"]) == (1, 2, 1)
     assert counts["dropped"] == {"doc_to_choice is not a list of texts": 1}
 
 
-def test_a_first_row_that_cannot_be_laid_out_is_an_error_because_it_decides_for_all(tmp_path):
-    yaml = text(doc_to_text="'{{gone}}'", doc_to_target="0", doc_to_choice="[a, b]")
+def test_first_row_that_cannot_be_rendered_raises_data_error(tmp_path):
+    yaml = task_yaml(doc_to_text="'{{gone}}'", doc_to_target="0", doc_to_choice="[a, b]")
     with pytest.raises(DataError, match=r"the first row cannot be rendered .*'gone' is undefined"):
-        laid_out(tmp_path, yaml, [{"q": "?"}])
+        translate_and_build(tmp_path, yaml, [{"q": "?"}])
 
 
 @pytest.mark.parametrize(
-    ("right", "gold"), [(1, [1]), ("b", [1]), ("c", []), (7, []), (-1, []), ([0, 1], [0, 1]), ([5, 1], [1])]
+    ("target", "gold"), [(1, [1]), ("b", [1]), ("c", []), (7, []), (-1, []), ([0, 1], [0, 1]), ([5, 1], [1])]
 )
-def test_the_right_option_is_a_number_a_text_or_a_list_and_otherwise_not_known(tmp_path, right, gold):
-    yaml = text(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
-    items, counts, _, _ = laid_out(tmp_path, yaml, [{"q": "?", "right": right}])
+def test_gold_from_index_text_or_list(tmp_path, target, gold):
+    yaml = task_yaml(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
+    items, counts, _, _ = translate_and_build(tmp_path, yaml, [{"q": "?", "right": target}])
     assert items[0]["gold"] == gold
     assert bool(counts["repaired"]) == (not gold)
 
 
-def test_blanks_quotes_and_scripts_come_through_to_the_letter(tmp_path):
+def test_whitespace_and_unicode_are_unchanged(tmp_path):
     question, options = " =SUM(A1)  \n", [" أكلت ", "🐈‍⬛", ""]
-    yaml = text(doc_to_text="q", doc_to_target="0", doc_to_choice="o")
-    items, _, _, _ = laid_out(tmp_path, yaml, [{"q": question, "o": options}])
+    yaml = task_yaml(doc_to_text="q", doc_to_target="0", doc_to_choice="o")
+    items, _, _, _ = translate_and_build(tmp_path, yaml, [{"q": question, "o": options}])
     assert (items[0]["context"], items[0]["choices"]) == (question, options)
 
 
-def test_csv_columns_are_numbers_as_datasets_reads_them(tmp_path):
-    yaml = text(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
+def test_csv_columns_are_typed_as_in_datasets(tmp_path):
+    yaml = task_yaml(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
     rows = [{"q": "01 euro", "right": "1"}, {"q": "?", "right": "0"}]
-    items, _, _, _ = laid_out(tmp_path, yaml, rows, provenance={"kind": "hub", "files": ["a.csv"]})
+    items, _, _, _ = translate_and_build(tmp_path, yaml, rows, provenance={"kind": "hub", "files": ["a.csv"]})
     assert [item["gold"] for item in items] == [[1], [0]]
-    items, _, _, _ = laid_out(tmp_path, yaml, rows)  # JSON says what is text
+    items, _, _, _ = translate_and_build(tmp_path, yaml, rows)  # JSON has types
     assert [item["gold"] for item in items] == [[], []]
 
 
-def test_every_row_of_the_pool_keeps_its_place_even_if_it_cannot_be_shown(tmp_path):
-    yaml = text(training_split="train", doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
-    shots = [{"q": "1", "right": 0}, {"q": "2", "right": 5}, {"q": "1", "right": 0}]
-    _, _, examples, counts = laid_out(tmp_path, yaml, [{"q": "?", "right": 0}], shots)
+def test_unusable_few_shot_rows_keep_their_index(tmp_path):
+    yaml = task_yaml(training_split="train", doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
+    few_shot_rows = [{"q": "1", "right": 0}, {"q": "2", "right": 5}, {"q": "1", "right": 0}]
+    _, _, examples, counts = translate_and_build(tmp_path, yaml, [{"q": "?", "right": 0}], few_shot_rows)
     assert [example["context"] for example in examples] == ["1 a\n\n", "", "1 a\n\n"]
     assert examples[1]["extra"]["cannot"] == "doc_to_target is not the number of an option"
     assert len({example["item_id"] for example in examples}) == 3
     assert counts["duplicates"] == 1
 
 
-def test_samples_written_in_the_file_are_the_pool(tmp_path):
-    yaml = text(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
+def test_samples_in_the_task_file_are_the_few_shot_examples(tmp_path):
+    yaml = task_yaml(doc_to_text="q", doc_to_target="right", doc_to_choice="[a, b]")
     yaml += "fewshot_config: {samples: [{q: Mostra, right: 1}]}\n"
-    _, _, examples, _ = laid_out(tmp_path, yaml, [{"q": "?", "right": 0}])
+    _, _, examples, _ = translate_and_build(tmp_path, yaml, [{"q": "?", "right": 0}])
     assert [example["context"] for example in examples] == ["Mostra b\n\n"]
 
 
-def test_a_trusted_function_runs_and_an_absent_package_matters_only_when_used(tmp_path):
+def test_trusted_function_runs_unless_it_calls_a_missing_package(tmp_path):
     write(
         tmp_path,
         "tools.py",
@@ -105,19 +105,21 @@ def test_a_trusted_function_runs_and_an_absent_package_matters_only_when_used(tm
             return rouge(dataset)
         """,
     )
-    yaml = text(doc_to_text="q", doc_to_target="0", doc_to_choice="[a, b]")
+    yaml = task_yaml(doc_to_text="q", doc_to_target="0", doc_to_choice="[a, b]")
     rows = [{"q": "que?"}]
-    items, _, _, _ = laid_out(tmp_path, yaml + "process_docs: !function tools.loud\n", rows, trust_functions=True)
+    items, _, _, _ = translate_and_build(
+        tmp_path, yaml + "process_docs: !function tools.loud\n", rows, trust_functions=True
+    )
     assert items[0]["context"] == "QUE?"
     with pytest.raises(ConfigError, match=r"requires no_such_package\.metrics\.rouge, which is not installed"):
-        laid_out(tmp_path, yaml + "process_docs: !function tools.needy\n", rows, trust_functions=True)
+        translate_and_build(tmp_path, yaml + "process_docs: !function tools.needy\n", rows, trust_functions=True)
     with pytest.raises(ConfigError, match=r"function not found in .*tools\.py"):
-        laid_out(tmp_path, yaml + "process_docs: !function tools.gone\n", rows, trust_functions=True)
+        translate_and_build(tmp_path, yaml + "process_docs: !function tools.gone\n", rows, trust_functions=True)
     with pytest.raises(ImportError):
         import no_such_package  # noqa: F401
 
 
-def test_modules_of_the_harness_are_found_in_the_tree_around_a_task(tmp_path):
+def test_lm_eval_modules_are_found_in_parent_directories(tmp_path):
     write(tmp_path, "lm_eval/utils_of_tests.py", "def tidy(text):\n    return text.strip()\n")
     module = """
         from lm_eval.utils_of_tests import tidy
@@ -125,21 +127,21 @@ def test_modules_of_the_harness_are_found_in_the_tree_around_a_task(tmp_path):
             return [{"q": tidy(row["q"])} for row in dataset]
     """
     path = write(tmp_path, "lm_eval/tasks/small/tools.py", module)
-    mark = {"function": "tools.clean", "file": str(path), "sha256": "0"}
-    assert functions.load(mark, tmp_path)([{"q": " a "}]) == [{"q": "a"}]
-    assert task_file.installed() in (None, tmp_path / "lm_eval" / "tasks")  # and still no error
+    function_spec = {"function": "tools.clean", "file": str(path), "sha256": "0"}
+    assert functions.load(function_spec, tmp_path)([{"q": " a "}]) == [{"q": "a"}]
+    assert task_file.installed() in (None, tmp_path / "lm_eval" / "tasks")  # does not raise an error
 
 
-def test_item_ids_follow_the_content_and_not_the_place(tmp_path):
-    yaml = text(doc_to_text="q", doc_to_target="0", doc_to_choice="[a, b]")
+def test_item_ids_depend_on_content_not_index(tmp_path):
+    yaml = task_yaml(doc_to_text="q", doc_to_target="0", doc_to_choice="[a, b]")
     rows = [{"q": "un"}, {"q": "dous"}, {"q": "un"}]
-    ids = [item["item_id"] for item in laid_out(tmp_path, yaml, rows)[0]]
+    ids = [item["item_id"] for item in translate_and_build(tmp_path, yaml, rows)[0]]
     assert ids[2] == f"{ids[0]}~2"
-    assert laid_out(tmp_path, yaml, rows[1:])[0][0]["item_id"] == ids[1]
+    assert translate_and_build(tmp_path, yaml, rows[1:])[0][0]["item_id"] == ids[1]
 
 
-def test_several_right_answers_of_a_generated_text_are_all_kept(tmp_path):
-    yaml = text(output_type="generate_until", doc_to_text="q", doc_to_target="answers")
-    items, _, _, _ = laid_out(tmp_path, yaml, [{"q": "?", "answers": ["un", "1"]}])
+def test_all_targets_of_a_generation_task_are_stored(tmp_path):
+    yaml = task_yaml(output_type="generate_until", doc_to_text="q", doc_to_target="answers")
+    items, _, _, _ = translate_and_build(tmp_path, yaml, [{"q": "?", "answers": ["un", "1"]}])
     assert json.loads(items[0]["extra"]["targets"]) == ["un", "1"]
-    assert json.loads(items[0]["extra"]["ask"])["until"] == ["\n\n"]  # theirs, where a file says none
+    assert json.loads(items[0]["extra"]["ask"])["until"] == ["\n\n"]  # lm-eval's default

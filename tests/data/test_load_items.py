@@ -1,4 +1,4 @@
-"""From a task file to items: the shipped samples, files of one's own, the examples in the documentation."""
+"""Loading of items: the shipped samples, user-provided files, and the examples in the documentation."""
 
 import json
 import re
@@ -17,19 +17,19 @@ SAMPLES = [
     (name, language)
     for name, task in TASKS.items()
     for language in task["languages"]
-    if (WORKFLOW / "samples" / name / language).is_dir() and not name.startswith("treebank_")  # tests of their own
+    if (WORKFLOW / "samples" / name / language).is_dir() and not name.startswith("treebank_")  # tested separately
 ]
 
 
-def documented(folder: Path) -> Path:
-    """The folder that docs/tasks.md describes, written out."""
+def write_documented_tasks(directory: Path) -> Path:
+    """Write the example files of docs/tasks.md to `directory`, and return it."""
     for name, text in re.findall(r"<!-- my_tasks/(\S+) -->\n```\w+\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL):
-        (folder / name).write_text(text, "utf-8")
-    return folder
+        (directory / name).write_text(text, "utf-8")
+    return directory
 
 
 def write(
-    folder: Path,
+    directory: Path,
     name: str,
     columns: str,
     rows: str,
@@ -39,19 +39,19 @@ def write(
     language="gl",
     **source,
 ):
-    """A task file beside a data file, as a person would write them; returns the task."""
+    """Write a task file next to a data file, and return the task."""
     source.setdefault("file", f"{name}.csv")
-    (folder / source["file"]).write_text(rows, "utf-8")
-    (folder / f"{name}.yaml").write_text(
+    (directory / source["file"]).write_text(rows, "utf-8")
+    (directory / f"{name}.yaml").write_text(
         f"task: {name}\ntitle: T\ncitation: C\nprotocols: [{protocols}]\nitem_type: {item_type}\ncolumns: {columns}\n"
         f"languages:\n  {language}: {{source: {json.dumps(source)}}}\n",
         "utf-8",
     )
-    return load_task(folder / f"{name}.yaml")
+    return load_task(directory / f"{name}.yaml")
 
 
 @pytest.mark.parametrize(("name", "language"), SAMPLES)
-def test_every_sample_becomes_an_item_that_fits_the_schema(tmp_path, name, language):
+def test_samples_match_the_items_schema(tmp_path, name, language):
     rows, metadata = load_items(TASKS[name], language, source="samples")
     artifacts.write(tmp_path / "items.parquet", ITEMS, rows, metadata)
     assert metadata["rows"]["dropped"] == {}
@@ -59,25 +59,25 @@ def test_every_sample_becomes_an_item_that_fits_the_schema(tmp_path, name, langu
     assert metadata["source"]["kind"] in ("samples", "file")
 
 
-def test_samples_of_the_few_shot_split_come_as_demonstrations():
+def test_samples_of_the_few_shot_split_become_few_shot_examples():
     rows, metadata = load_items(TASKS["openbookqa"], "gl", source="samples", limit=3)
-    shown = [row for row in rows if row["few_shot"]]
-    assert len(shown) == metadata["few_shot_examples"]["kept"] > 0
-    assert len(rows) - len(shown) == metadata["rows"]["taken"] == 3
+    examples = [row for row in rows if row["few_shot"]]
+    assert len(examples) == metadata["few_shot_examples"]["kept"] > 0
+    assert len(rows) - len(examples) == metadata["rows"]["taken"] == 3
 
 
-def test_set_without_samples_says_so():
+def test_task_without_samples_raises_data_error():
     with pytest.raises(DataError, match=r"summarization \(gl\): samples not found"):
         load_items(TASKS["summarization"], "gl", source="samples", root=Path("/nowhere"))
 
 
-def test_unknown_language_names_the_closest():
+def test_unknown_language_error_suggests_the_closest():
     with pytest.raises(ConfigError, match=r'task belebele: language "glg" not found. Did you mean "gl"'):
         load_items(TASKS["belebele"], "glg", source="samples")
 
 
 def test_documented_questions_load(tmp_path):
-    rows, metadata = load_items(load_task(documented(tmp_path) / "rivers.yaml"), "gl")
+    rows, metadata = load_items(load_task(write_documented_tasks(tmp_path) / "rivers.yaml"), "gl")
     assert [row["item_id"] for row in rows] == ["1", "2"]
     assert rows[0]["choices"] == ["o Tambre", "o Miño", "o Ulla"]
     assert [row["gold"] for row in rows] == [[1], [0]]
@@ -87,38 +87,38 @@ def test_documented_questions_load(tmp_path):
     assert len(metadata["source"]["sha256"]) == 64
 
 
-def test_documented_sentences_pairs_and_gaps_load(tmp_path):
-    folder = documented(tmp_path)
-    sentences, _ = load_items(load_task(folder / "clitics.yaml"), "gl")
+def test_documented_sentences_pairs_and_cloze_items_load(tmp_path):
+    directory = write_documented_tasks(tmp_path)
+    sentences, _ = load_items(load_task(directory / "clitics.yaml"), "gl")
     assert [(row["context"], row["extra"]) for row in sentences] == [
         ("Díxenlle que viñese.", {"label": "1"}),
         ("Lle dixen que viñese.", {"label": "0"}),
     ]
-    pairs, _ = load_items(load_task(folder / "agreement.yaml"), "gl")
+    pairs, _ = load_items(load_task(directory / "agreement.yaml"), "gl")
     assert (pairs[0]["choices"], pairs[0]["gold"]) == (["Os nenos cantan.", "Os nenos canta."], [0])
     assert pairs[0]["cluster_id"] == "nenos"
-    gaps, _ = load_items(load_task(folder / "gaps.yaml"), "sr")
-    assert [row["gold"] for row in gaps] == [[0], [1]]
-    assert gaps[1]["context"] == "Vidim __ na stolu."
+    cloze_items, _ = load_items(load_task(directory / "gaps.yaml"), "sr")
+    assert [row["gold"] for row in cloze_items] == [[0], [1]]
+    assert cloze_items[1]["context"] == "Vidim __ na stolu."
 
 
 def test_documented_task_files_are_under_25_lines(tmp_path):
-    files = list(documented(tmp_path).glob("*.yaml"))
+    files = list(write_documented_tasks(tmp_path).glob("*.yaml"))
     assert len(files) == 4
     assert all(len(file.read_text("utf-8").splitlines()) < 25 for file in files)
 
 
-def test_other_number_of_rows_than_expected_is_reported(tmp_path):
-    folder = documented(tmp_path)
-    text = (folder / "rivers.yaml").read_text("utf-8").replace("expected_rows: 2", "expected_rows: 3")
-    (folder / "rivers.yaml").write_text(text, "utf-8")
-    _, metadata = load_items(load_task(folder / "rivers.yaml"), "gl")
+def test_unexpected_number_of_rows_is_reported(tmp_path):
+    directory = write_documented_tasks(tmp_path)
+    text = (directory / "rivers.yaml").read_text("utf-8").replace("expected_rows: 2", "expected_rows: 3")
+    (directory / "rivers.yaml").write_text(text, "utf-8")
+    _, metadata = load_items(load_task(directory / "rivers.yaml"), "gl")
     assert metadata["warnings"] == [
         "rivers (gl): expected 3 rows as in the task file, got 2; the dataset has changed upstream."
     ]
 
 
-def test_kept_out_rows_are_counted_by_reason(tmp_path):
+def test_dropped_rows_are_counted_by_reason(tmp_path):
     rows = "q,a,b,answer\n¿?,x,y,A\n,x,y,A\n¿?,x,x,A\n¿?,x,,A\n¿?,x,y,E\n¿?,x,z,\n"
     task = write(tmp_path, "odd", "{question: q, choices: [a, b], gold: answer, gold_format: letter}", rows)
     items, metadata = load_items(task, "gl")
@@ -134,26 +134,26 @@ def test_kept_out_rows_are_counted_by_reason(tmp_path):
     assert "odd (gl): 1 row dropped (empty option). The first is row 4 of 6." in metadata["warnings"]
 
 
-def test_wrong_column_names_the_closest_one(tmp_path):
+def test_missing_column_error_suggests_the_closest(tmp_path):
     task = write(tmp_path, "typo", "{question: qestion, choices: [a, b]}", "question,a,b\nx,y,z\n")
     with pytest.raises(DataError, match=r'typo \(gl\): typo.csv: column "qestion" not found. Did you mean "question"'):
         load_items(task, "gl")
 
 
-def test_set_of_unusable_rows_is_an_error(tmp_path):
+def test_dataset_without_valid_rows_raises_data_error(tmp_path):
     task = write(tmp_path, "none", "{question: q, choices: [a, b]}", "q,a,b\nx,y,y\n")
     with pytest.raises(DataError, match=r"no row can be evaluated: duplicated options \(1\)"):
         load_items(task, "gl")
 
 
-def test_file_of_another_checksum_is_refused(tmp_path):
+def test_checksum_mismatch_raises_data_error(tmp_path):
     task = write(tmp_path, "pinned", "{question: q, choices: [a, b]}", "q,a,b\nx,y,z\n", sha256="0" * 64)
     with pytest.raises(DataError, match="checksum mismatch"):
         load_items(task, "gl")
 
 
-def test_second_source_is_taken_where_the_first_is_not_there(tmp_path):
-    documented(tmp_path)
+def test_second_source_is_used_if_the_first_is_missing(tmp_path):
+    write_documented_tasks(tmp_path)
     text = (tmp_path / "rivers.yaml").read_text("utf-8")
     (tmp_path / "rivers.yaml").write_text(
         text.replace("{file: rivers.csv}", "[{file: gone.csv}, {file: rivers.csv}]"), "utf-8"
@@ -163,8 +163,8 @@ def test_second_source_is_taken_where_the_first_is_not_there(tmp_path):
     assert (metadata["source"]["file"], metadata["source"]["layout"]) == ("rivers.csv", 2)
 
 
-def test_other_file_can_be_named_in_the_task_files_columns(tmp_path):
-    documented(tmp_path)
+def test_data_file_given_as_source_uses_the_task_columns(tmp_path):
+    write_documented_tasks(tmp_path)
     (tmp_path / "mine.jsonl").write_text(
         '{"number": 7, "question": "?", "option_a": "x", "option_b": "y", "option_c": "z", "answer": "c", "topic": ""}'
     )
@@ -172,8 +172,8 @@ def test_other_file_can_be_named_in_the_task_files_columns(tmp_path):
     assert (rows[0]["item_id"], rows[0]["gold"], rows[0]["category"]) == ("7", [2], None)
 
 
-def test_solved_examples_come_from_another_file_of_ones_own(tmp_path):
-    documented(tmp_path)
+def test_few_shot_examples_are_read_from_a_separate_file(tmp_path):
+    write_documented_tasks(tmp_path)
     (tmp_path / "shown.csv").write_text((tmp_path / "rivers.csv").read_text("utf-8"), "utf-8")
     text = (tmp_path / "rivers.yaml").read_text("utf-8")
     (tmp_path / "rivers.yaml").write_text(
@@ -184,7 +184,7 @@ def test_solved_examples_come_from_another_file_of_ones_own(tmp_path):
     assert [row["few_shot"] for row in rows] == [False, False, True, True]
 
 
-def test_emoji_right_to_left_and_half_characters_survive(tmp_path):
+def test_emoji_right_to_left_text_and_lone_surrogates(tmp_path):
     rows = [
         {"s": "👩‍🔬 مرحبا ‏", "l": 1, "c": "a"},
         {"s": "\ud83d half", "l": 0, "c": "\udc00"},

@@ -1,4 +1,4 @@
-"""Data files as they come: no value guessed, no row lost, every damage named."""
+"""Readers of data files: no type inference, no lost rows, errors for damaged files."""
 
 import gzip
 
@@ -17,17 +17,17 @@ def write(tmp_path, name: str, content):
     return path
 
 
-def test_csv_keeps_texts_that_look_like_nothing_or_like_numbers(tmp_path):
+def test_csv_does_not_convert_null_or_number_texts(tmp_path):
     path = write(tmp_path, "a.csv", 'a,b,c\nNA,null,\n01,1e5,"x, ""y""\nz"\n')
     assert read_rows(path) == [{"a": "NA", "b": "null", "c": ""}, {"a": "01", "b": "1e5", "c": 'x, "y"\nz'}]
 
 
-def test_csv_of_a_spreadsheet_with_semicolons_and_a_byte_order_mark(tmp_path):
+def test_csv_with_semicolons_and_byte_order_mark(tmp_path):
     assert read_rows(write(tmp_path, "a.csv", "\ufeffsé;label\r\n1,5 €;0\r\n")) == [{"sé": "1,5 €", "label": "0"}]
 
 
 @pytest.mark.parametrize(
-    ("field", "read"),
+    ("field", "expected"),
     [
         ('"Non," dixo.', '"Non," dixo.'),
         ('"Vai."', '"Vai."'),
@@ -35,9 +35,9 @@ def test_csv_of_a_spreadsheet_with_semicolons_and_a_byte_order_mark(tmp_path):
         ('"dixo ""non"" e foi"', 'dixo "non" e foi'),
     ],
 )
-def test_tsv_takes_quotes_for_text_unless_a_writer_doubled_them(tmp_path, field, read):
+def test_tsv_quotes_are_text_unless_doubled(tmp_path, field, expected):
     assert read_rows(write(tmp_path, "a.tsv", f"s\tl\n{field}\t1\nx\t0\n")) == [
-        {"s": read, "l": "1"},
+        {"s": expected, "l": "1"},
         {"s": "x", "l": "0"},
     ]
 
@@ -46,7 +46,7 @@ def test_tsv_with_a_quoted_line_break_is_one_row(tmp_path):
     assert read_rows(write(tmp_path, "a.tsv", 's\tl\n"a\nb"\t1\n')) == [{"s": "a\nb", "l": "1"}]
 
 
-def test_json_as_list_as_object_with_one_list_and_as_lines(tmp_path):
+def test_json_list_object_with_one_list_and_lines(tmp_path):
     rows = [{"a": 1}, {"a": "\u2028"}]
     assert read_rows(write(tmp_path, "a.json", '[{"a": 1}, {"a": "\\u2028"}]')) == rows
     assert read_rows(write(tmp_path, "b.json", '{"version": "1", "data": [{"a": 1}, {"a": "\\u2028"}]}')) == rows
@@ -55,14 +55,14 @@ def test_json_as_list_as_object_with_one_list_and_as_lines(tmp_path):
     assert read_rows(write(tmp_path, "e.jsonl.gz", gzip.compress(b'{"a": 1}'))) == rows[:1]
 
 
-def test_parquet_keeps_its_types(tmp_path):
+def test_parquet_types_are_kept(tmp_path):
     rows = [{"choices": {"text": ["a"], "label": ["A"]}, "label": 1, "none": None}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert read_rows(tmp_path / "a.parquet") == rows
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "expected"),
     [
         ("a.csv", "a,b\n1,2,3\n", "row 2: expected 2 columns as in the header, got 3"),
         ("a.csv", 'a,b\n1,"x\n2,y\n', "line 3: misplaced quotation mark"),
@@ -78,14 +78,14 @@ def test_parquet_keeps_its_types(tmp_path):
         ("a.xlsx", b"PK", "set format: csv, tsv"),
     ],
 )
-def test_damage_is_named_in_one_line(tmp_path, name, content, said):
-    with pytest.raises(DataError, match=said) as error:
+def test_damaged_file_raises_one_line_error(tmp_path, name, content, expected):
+    with pytest.raises(DataError, match=expected) as error:
         read_rows(write(tmp_path, name, content))
     assert name in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_missing_file_is_named(tmp_path):
+def test_missing_file_raises_data_error(tmp_path):
     with pytest.raises(DataError, match=r"gone\.csv: file not found\."):
         read_rows(tmp_path / "gone.csv")
 
@@ -93,7 +93,7 @@ def test_missing_file_is_named(tmp_path):
 @given(
     st.lists(st.text(st.characters(exclude_characters="\t\n\r\0", exclude_categories=["Cs"]), min_size=1), min_size=1)
 )
-def test_plain_tsv_gives_back_every_text(tmp_path_factory, texts):
+def test_unquoted_tsv_round_trip(tmp_path_factory, texts):
     texts = [text for text in texts if not (text[0] == text[-1] == '"' and '""' in text[1:-1])]
     path = tmp_path_factory.mktemp("tsv") / "a.tsv"
     path.write_text("n\ts\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)), "utf-8", newline="")

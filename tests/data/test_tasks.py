@@ -1,16 +1,16 @@
-"""Task files: those shipped are sound, and a mistake in one's own is named with file, line and key."""
+"""Task files: built-in ones are valid, and errors in user-provided ones give file, line and key."""
 
 import pytest
 from vernacular.core.errors import ConfigError
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.prompts import FOLDER as PROMPTS
-from vernacular.protocols.registry import PROTOCOLS, takes_prompt_lines
+from vernacular.protocols.prompts import PROMPTS_DIR as PROMPTS
+from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
 
-SHIPPED = task_names([WORKFLOW / "tasks"])
+TASK_FILES = task_names([WORKFLOW / "tasks"])
 
-# the languages of every data set of the four tools
-WANTED = {
+# languages of the datasets of the four source tools
+LANGUAGES = {
     "openbookqa": "gl en ca es pt",
     "belebele": "gl en ca es pt",
     "veritasqa": "gl en ca es",
@@ -34,16 +34,16 @@ WANTED = {
 }
 
 
-@pytest.mark.parametrize("name", WANTED)
-def test_every_set_has_its_languages(name):
-    task = load_task(SHIPPED[name])
-    assert set(WANTED[name].split()) <= set(task["languages"])
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_built_in_task_has_expected_languages(name):
+    task = load_task(TASK_FILES[name])
+    assert set(LANGUAGES[name].split()) <= set(task["languages"])
     assert task["protocols"]
 
 
-@pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_shipped_task_files_name_no_language_the_old_way(name):
-    task = load_task(SHIPPED[name])
+@pytest.mark.parametrize("name", sorted(TASK_FILES))
+def test_built_in_tasks_use_current_language_codes_and_sources(name):
+    task = load_task(TASK_FILES[name])
     assert "cat" not in task["languages"]
     for entry in task["languages"].values():
         assert all("/" in source.get("hub", "/") for source in entry["source"])
@@ -51,22 +51,22 @@ def test_shipped_task_files_name_no_language_the_old_way(name):
 
 
 def test_multiblimp_has_all_its_languages():
-    languages = load_task(SHIPPED["multiblimp"])["languages"]
+    languages = load_task(TASK_FILES["multiblimp"])["languages"]
     assert len(languages) == 101
     assert languages["gl"]["source"][0]["config"] == "glg"
-    assert languages["sr"]["source"][0]["config"] == "hbs"  # Serbian is inside Serbo-Croatian
+    assert languages["sr"]["source"][0]["config"] == "hbs"  # Serbian is part of Serbo-Croatian
 
 
-def test_portuguese_stories_are_not_the_galician_ones():
-    assert load_task(SHIPPED["xstorycloze"])["languages"]["pt"]["source"][0]["hub"] == "proxectonos/XStoryCloze_pt"
+def test_portuguese_xstorycloze_has_its_own_dataset():
+    assert load_task(TASK_FILES["xstorycloze"])["languages"]["pt"]["source"][0]["hub"] == "proxectonos/XStoryCloze_pt"
 
 
-def test_language_overrides_columns_one_by_one():
-    columns = load_task(SHIPPED["cola"])["languages"]["es"]["columns"]
+def test_language_columns_override_task_columns():
+    columns = load_task(TASK_FILES["cola"])["languages"]["es"]["columns"]
     assert (columns["context"], columns["label"], columns["id"]) == ("Sentence", "Label", "ID|")
 
 
-GOOD = """task: mine
+TASK = """task: mine
 title: Mine
 citation: me
 protocols: [options]
@@ -78,7 +78,7 @@ languages:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [
         (
             "item_type: question",
@@ -114,42 +114,42 @@ languages:
         ("columns: {", "columns: {{", "not valid YAML"),
     ],
 )
-def test_mistake_is_named_in_one_or_two_lines(tmp_path, old, new, said):
+def test_invalid_task_file_raises_config_error(tmp_path, old, new, expected):
     path = tmp_path / "mine.yaml"
-    path.write_text(GOOD.replace(old, new))
+    path.write_text(TASK.replace(old, new))
     with pytest.raises(ConfigError) as error:
         load_task(path, PROTOCOLS)
-    assert said in str(error.value)
+    assert expected in str(error.value)
     assert str(error.value).startswith(str(path))
     assert len(str(error.value).splitlines()) <= 2
 
 
-def test_a_title_and_a_citation_may_be_left_out_and_no_shipped_task_does(tmp_path):
-    (tmp_path / "mine.yaml").write_text(GOOD.replace("title: Mine\ncitation: me\n", ""))
+def test_title_and_citation_are_optional_but_present_in_built_in_tasks(tmp_path):
+    (tmp_path / "mine.yaml").write_text(TASK.replace("title: Mine\ncitation: me\n", ""))
     assert load_task(tmp_path / "mine.yaml")["protocols"] == ["options"]
     assert all(
-        load_task(path, PROTOCOLS)["title"] and load_task(path, PROTOCOLS)["citation"] for path in SHIPPED.values()
+        load_task(path, PROTOCOLS)["title"] and load_task(path, PROTOCOLS)["citation"] for path in TASK_FILES.values()
     )
 
 
-def test_norwegian_is_a_language(tmp_path):
-    (tmp_path / "mine.yaml").write_text(GOOD.replace("gl: {", "no: {"))
+def test_language_code_no_is_not_parsed_as_boolean(tmp_path):
+    (tmp_path / "mine.yaml").write_text(TASK.replace("gl: {", "no: {"))
     assert list(load_task(tmp_path / "mine.yaml")["languages"]) == ["no"]
 
 
-def test_ones_own_task_comes_before_a_shipped_one_of_the_same_name(tmp_path):
-    (tmp_path / "belebele.yaml").write_text(GOOD.replace("mine", "belebele"))
-    names = task_names([WORKFLOW / "tasks", tmp_path])
-    assert load_task(names["belebele"])["citation"] == "me"
-    assert len(names) == len(SHIPPED)
+def test_user_task_overrides_built_in_task_of_the_same_name(tmp_path):
+    (tmp_path / "belebele.yaml").write_text(TASK.replace("mine", "belebele"))
+    task_files = task_names([WORKFLOW / "tasks", tmp_path])
+    assert load_task(task_files["belebele"])["citation"] == "me"
+    assert len(task_files) == len(TASK_FILES)
 
 
-def test_every_way_to_ask_a_shipped_task_has_its_prompt_lines():
-    wordless = {
+def test_built_in_tasks_have_prompt_lines_for_all_protocols():
+    missing_prompts = {
         (task["task"], language)
-        for task in map(load_task, SHIPPED.values())
+        for task in map(load_task, TASK_FILES.values())
         for language in task["languages"]
         for protocol in task["protocols"]
-        if takes_prompt_lines(protocol, task["item_type"], "default") and not (PROMPTS / f"{language}.yaml").exists()
+        if uses_prompt_lines(protocol, task["item_type"], "default") and not (PROMPTS / f"{language}.yaml").exists()
     }
-    assert wordless == set()
+    assert missing_prompts == set()

@@ -1,11 +1,11 @@
-"""Pairs from hand-made treebanks, counted by hand: relations, wrong forms, capitals, syncretism, limits."""
+"""Minimal pairs from small treebanks: relations, incorrect forms, capitalization, syncretism and limits."""
 
 from collections import Counter
 
 import pytest
-from vernacular.data.treebank.forms import is_right, like
+from vernacular.data.treebank.forms import is_correct, match_case
 from vernacular.data.treebank.match import Node
-from vernacular.data.treebank.pairs import around
+from vernacular.data.treebank.pairs import shorten_context
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.sentences import Word
 from vernacular.data.treebank.source import extract
@@ -21,32 +21,32 @@ swap: {Number: [Sing, Plur]}
 """
 
 
-def treebank(folder, *sentences, name="t.conllu"):
-    """Each sentence is rows of "form lemma UPOS feats head deprel" (and "SpaceAfter=No"), or of "2-3 form"."""
+def write_treebank(directory, *sentences, name="t.conllu"):
+    """Write a treebank; sentences are rows of "form lemma UPOS feats head deprel [SpaceAfter=No]" or "2-3 form"."""
     blocks = []
-    for number, rows in enumerate(sentences, start=1):
-        lines, at = [f"# sent_id = s{number}"], 0
+    for sentence_number, rows in enumerate(sentences, start=1):
+        lines, token_id = [f"# sent_id = s{sentence_number}"], 0
         for row in rows:
             cells = row.split()
             if len(cells) < 4:
                 lines.append("\t".join([cells[0], cells[1], *["_"] * 7, *(cells[2:] or ["_"])]))
                 continue
-            at += 1
+            token_id += 1
             form, lemma, upos, feats, head, deprel, *misc = cells
-            lines.append("\t".join([str(at), form, lemma, upos, "_", feats, head, deprel, "_", *(misc or ["_"])]))
+            lines.append("\t".join([str(token_id), form, lemma, upos, "_", feats, head, deprel, "_", *(misc or ["_"])]))
         blocks.append("\n".join(lines) + "\n")
-    path = folder / name
+    path = directory / name
     path.write_text("\n".join(blocks), "utf-8")
     return path
 
 
-def pattern(folder, text, name="mine"):
-    (folder / f"{name}.yaml").write_text(text, "utf-8")
-    return load_pattern(f"{name}.yaml", folder)
+def write_pattern(directory, text, name="mine"):
+    (directory / f"{name}.yaml").write_text(text, "utf-8")
+    return load_pattern(f"{name}.yaml", directory)
 
 
-def pairs_of(folder, text, *sentences, forms=()):
-    [pairs] = extract([treebank(folder, *sentences)], [pattern(folder, text)], list(forms)).pairs
+def pairs_of(directory, text, *sentences, forms=()):
+    [pairs] = extract([write_treebank(directory, *sentences)], [write_pattern(directory, text)], list(forms)).pairs
     return pairs
 
 
@@ -60,7 +60,7 @@ NENO = f"O o DET Number=Sing 2 det, neno neno NOUN Number=Sing 3 nsubj, canta ca
 NENOS = f"Os o DET Number=Plur 2 det, nenos neno NOUN Number=Plur 3 nsubj, cantan cantar VERB {PLUR} 0 root".split(", ")
 
 
-def test_pair_has_the_columns_of_grew_tse_and_what_it_loses(tmp_path):
+def test_pair_has_the_grew_tse_columns(tmp_path):
     pairs = pairs_of(tmp_path, AGREEMENT, NENO, NENOS)
     assert pairs.rows[0] == {
         "sentence_id": "s1",
@@ -81,24 +81,24 @@ def test_pair_has_the_columns_of_grew_tse_and_what_it_loses(tmp_path):
         "pattern": "mine",
         "treebank": "t.conllu",
     }
-    assert (pairs.targets, pairs.related, pairs.left_out) == (2, 2, {})
+    assert (pairs.targets, pairs.related, pairs.rejections) == (2, 2, {})
 
 
-def test_every_match_of_a_sentence_is_kept(tmp_path):
-    both = [
+def test_all_matches_of_a_sentence_give_pairs(tmp_path):
+    sentence = [
         f"Canta cantar VERB {SING} 0 root",
         "Ana Ana PROPN Number=Sing 1 nsubj",
         "e e CCONJ _ 4 cc",
         f"cantan cantar VERB {PLUR} 1 conj",
         "eles el PRON Number=Plur 4 nsubj",
     ]
-    assert forms_of(pairs_of(tmp_path, AGREEMENT, both)) == [
+    assert forms_of(pairs_of(tmp_path, AGREEMENT, sentence)) == [
         ("s1", "1", "Canta", "Cantan"),
         ("s1", "4", "cantan", "canta"),
     ]
 
 
-def test_word_inside_a_multiword_token_is_counted_not_dropped_and_lends_no_form(tmp_path):
+def test_word_inside_a_multiword_token_is_rejected_and_attests_no_form(tmp_path):
     clitic = [
         "1-2 Cantano",
         f"Cantan cantar VERB {PLUR} 0 root",
@@ -107,55 +107,58 @@ def test_word_inside_a_multiword_token_is_counted_not_dropped_and_lends_no_form(
     ]
     pairs = pairs_of(tmp_path, AGREEMENT, NENO, clitic)
     assert pairs.rows == []
-    assert pairs.left_out == {"inside a multiword token": 1, "no form with the swapped feature": 1}
-    assert pairs.lost["inside a multiword token"] == ["Cantano nenos  [[Cantan]]"]
+    assert pairs.rejections == {"inside a multiword token": 1, "no form with the swapped feature": 1}
+    assert pairs.rejection_examples["inside a multiword token"] == ["Cantano nenos  [[Cantan]]"]
 
 
-def test_wrong_form_is_the_most_frequent_of_those_equal_in_all_other_features(tmp_path):
-    others = [
+def test_incorrect_form_is_the_most_frequent_with_equal_other_features(tmp_path):
+    sentences = [
         [f"cantaban cantar VERB {PLUR}|Tense=Imp 0 root"],  # another tense
         [f"cantan cantar NOUN {PLUR} 0 root"],  # another part of speech
         [f"chantan chantar VERB {PLUR} 0 root"],  # another lemma
         [f"cantam cantar VERB {PLUR} 0 root"],
         [f"cantan cantar VERB {PLUR} 0 root"],
-        [f"Cantan cantar VERB {PLUR} 0 root"],  # capitals aside, the same form
+        [f"Cantan cantar VERB {PLUR} 0 root"],  # the same form, except for case
     ]
-    assert forms_of(pairs_of(tmp_path, AGREEMENT, NENO, *others)) == [("s1", "3", "canta", "cantan")]
+    assert forms_of(pairs_of(tmp_path, AGREEMENT, NENO, *sentences)) == [("s1", "3", "canta", "cantan")]
 
 
-def test_syncretic_forms_are_left_out_and_counted(tmp_path):
-    same = [[f"sabes saber VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"], [f"sabes saber VERB {PLUR} 0 root"]]
-    pairs = pairs_of(tmp_path, AGREEMENT, *same)
-    assert (pairs.rows, pairs.left_out) == ([], {"syncretic: correct and incorrect form are spelled alike": 1})
+def test_syncretic_forms_are_rejected_and_counted(tmp_path):
+    sentences = [
+        [f"sabes saber VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"],
+        [f"sabes saber VERB {PLUR} 0 root"],
+    ]
+    pairs = pairs_of(tmp_path, AGREEMENT, *sentences)
+    assert (pairs.rows, pairs.rejections) == ([], {"syncretic: correct and incorrect form are spelled alike": 1})
 
 
-def test_variant_of_the_right_form_is_no_wrong_form(tmp_path):
-    # "van" is attested in the singular too, and not by a slip: it cannot be held against "vai"
+def test_variant_of_the_correct_form_is_not_an_incorrect_form(tmp_path):
+    # "van" is attested in the singular, too, and not as an annotation error: it is not an incorrect form of "vai"
     rows = [
         [f"vai ir VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"],
         [f"van ir VERB {SING} 0 root"],
         [f"van ir VERB {PLUR} 0 root"],
     ]
-    assert pairs_of(tmp_path, AGREEMENT, *rows).left_out == {
+    assert pairs_of(tmp_path, AGREEMENT, *rows).rejections == {
         "syncretic: correct and incorrect form are spelled alike": 1
     }
 
 
-def test_slip_of_annotation_makes_no_syncretism():
-    right = Counter(é=900, son=1)
-    assert is_right("son", 20, right)
-    assert not is_right("son", 21, right)
-    assert not is_right("eran", 1, right)
+def test_rare_analysis_is_not_syncretism():
+    correct = Counter(é=900, son=1)
+    assert is_correct("son", 20, correct)
+    assert not is_correct("son", 21, correct)
+    assert not is_correct("eran", 1, correct)
 
 
-def test_misspelt_and_foreign_words_lend_no_form(tmp_path):
+def test_misspelled_and_foreign_words_attest_no_form(tmp_path):
     rows = [[f"cantan cantar VERB {PLUR}|Typo=Yes 0 root"], [f"cantan cantar VERB Foreign=Yes|{PLUR} 0 root"]]
     pairs = pairs_of(tmp_path, AGREEMENT + "ignore: [Typo, Foreign]\n", NENO, *rows)
-    assert pairs.left_out == {"no form with the swapped feature": 1}
+    assert pairs.rejections == {"no form with the swapped feature": 1}
 
 
 @pytest.mark.parametrize(
-    ("form", "model", "expected"),
+    ("form", "reference", "expected"),
     [
         ("cantan", "Canta", "Cantan"),
         ("cantan", "CANTA", "CANTAN"),
@@ -169,11 +172,11 @@ def test_misspelt_and_foreign_words_lend_no_form(tmp_path):
         ("😀", "Ok", "😀"),
     ],
 )
-def test_capitals_follow_the_target(form, model, expected):
-    assert like(form, model) == expected
+def test_match_case(form, reference, expected):
+    assert match_case(form, reference) == expected
 
 
-def test_cyrillic_first_word_is_swapped_in_capitals(tmp_path):
+def test_cyrillic_first_word_is_capitalized(tmp_path):
     rows = [
         [f"Пева певати VERB {SING} 0 root", "дечак дечак NOUN Number=Sing 1 nsubj"],
         [f"певају певати VERB {PLUR} 0 root"],
@@ -181,7 +184,7 @@ def test_cyrillic_first_word_is_swapped_in_capitals(tmp_path):
     assert forms_of(pairs_of(tmp_path, AGREEMENT, *rows)) == [("s1", "1", "Пева", "Певају")]
 
 
-def test_arabic_is_swapped_in_reading_order(tmp_path):
+def test_arabic_word_is_swapped_in_logical_order(tmp_path):
     rows = [
         ["الولد ولد NOUN Number=Sing 2 nsubj", f"يكتب كتب VERB {SING} 0 root SpaceAfter=No", ". . PUNCT _ 2 punct"],
         [f"يكتبون كتب VERB {PLUR} 0 root"],
@@ -190,7 +193,7 @@ def test_arabic_is_swapped_in_reading_order(tmp_path):
     assert (row["masked_text"], row["ungrammatical_text"]) == ("الولد [MASK].", "الولد يكتبون.")
 
 
-def test_several_swaps_are_several_wrong_forms_each_spelling_once(tmp_path):
+def test_several_swaps_give_distinct_incorrect_forms(tmp_path):
     text = AGREEMENT.replace("swap: {Number: [Sing, Plur]}", "swap: {Person: [1, 2, 3], Number: [Sing, Plur]}")
     rows = [
         [f"vai ir VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"],
@@ -204,7 +207,7 @@ def test_several_swaps_are_several_wrong_forms_each_spelling_once(tmp_path):
     assert "form_ungrammatical_3" not in row
 
 
-def test_feature_may_be_taken_away_and_others_ignored(tmp_path):
+def test_swap_may_remove_a_feature_and_ignore_others(tmp_path):
     text = "pattern: mine\ntarget: {upos: ADJ}\nswap: {Gender: Fem, Animacy: false}\nignore: [Definite]\n"
     rows = [
         ["nov nov ADJ Animacy=Inan|Definite=Ind|Gender=Masc 0 root"],
@@ -213,11 +216,11 @@ def test_feature_may_be_taken_away_and_others_ignored(tmp_path):
     pairs = pairs_of(tmp_path, text, *rows)
     assert forms_of(pairs) == [("s1", "1", "nov", "nova")]
     assert pairs.rows[0]["swapped"] == "Gender=Fem|Animacy="
-    assert pairs.left_out == {"already has the value to swap to": 1}
+    assert pairs.rejections == {"already has the value to swap to": 1}
 
 
-def test_form_that_is_right_in_another_number_is_no_wrong_form(tmp_path):
-    # "bez rezolucije, bez rezolucija": the nominative singular is the genitive plural, which is as right
+def test_form_correct_with_an_open_feature_is_rejected(tmp_path):
+    # "bez rezolucije, bez rezolucija": the nominative singular equals the genitive plural, which is also correct
     rows = [
         ["rezolucije rezolucija NOUN Case=Gen|Number=Sing 0 root"],
         ["rezolucija rezolucija NOUN Case=Nom|Number=Sing 0 root"],
@@ -226,20 +229,20 @@ def test_form_that_is_right_in_another_number_is_no_wrong_form(tmp_path):
     text = "pattern: mine\ntarget: {upos: NOUN, feats: {Case: Gen, Number: Sing}}\nswap: {Case: Nom}\n"
     assert len(pairs_of(tmp_path, text, *rows).rows) == 1
     pairs = pairs_of(tmp_path, text + "open: [Number]\n", *rows)
-    assert pairs.left_out == {"syncretic: correct and incorrect form are spelled alike": 1}
+    assert pairs.rejections == {"syncretic: correct and incorrect form are spelled alike": 1}
 
 
-def test_word_without_lemma_has_no_other_forms(tmp_path):
+def test_word_without_lemma_is_rejected(tmp_path):
     pairs = pairs_of(
         tmp_path,
         "pattern: mine\ntarget: {upos: X}\nswap: {Number: Plur}\n",
         ["a _ X Number=Sing 0 root"],
         ["b _ X Number=Plur 0 root"],
     )
-    assert pairs.left_out == {"no lemma": 2}
+    assert pairs.rejections == {"no lemma": 2}
 
 
-def test_what_must_not_be_there_is_looked_for_after_what_must(tmp_path):
+def test_without_is_checked_after_related_words(tmp_path):
     coordinated = [
         "Xan Xan PROPN Number=Sing 2 nsubj",
         f"canta cantar VERB {SING} 0 root",
@@ -251,7 +254,7 @@ def test_what_must_not_be_there_is_looked_for_after_what_must(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("related", "found"),
+    ("related", "expected"),
     [
         ("{relation: head, upos: VERB}", ["O", "neno"]),
         ("{relation: child, upos: DET}", ["neno", "canta"]),
@@ -264,7 +267,7 @@ def test_what_must_not_be_there_is_looked_for_after_what_must(tmp_path):
         ("{relation: word, form: un*, assume: {Number: Sing}, agrees: [Number]}", ["neno", "canta"]),
     ],
 )
-def test_relations(tmp_path, related, found):
+def test_relations(tmp_path, related, expected):
     rows = [
         "O o DET _ 3 det",
         "neno neno NOUN Number=Sing 3 nsubj",
@@ -274,8 +277,8 @@ def test_relations(tmp_path, related, found):
     ]
     text = f"pattern: mine\ntarget: {{not: {{form: [unha, canción]}}}}\nrelated: [{related}]\nswap: {{Number: Plur}}\n"
     pairs = pairs_of(tmp_path, text, rows)
-    lost = [text.split("[[")[1].split("]]")[0] for texts in pairs.lost.values() for text in texts]
-    assert sorted(lost) == sorted(found)
+    targets = [text.split("[[")[1].split("]]")[0] for texts in pairs.rejection_examples.values() for text in texts]
+    assert sorted(targets) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -299,13 +302,13 @@ def test_constraints(spec, fits):
     assert Node.of(spec).fits(word) is fits
 
 
-def test_limits_are_reasons_of_their_own(tmp_path):
+def test_limits_are_separate_rejection_reasons(tmp_path):
     text = AGREEMENT + "limits: {min_words: 3, max_words: 4, max_distance: 1, per_lemma: 1}\n"
     short = [f"Canta cantar VERB {SING} 0 root", "Ana Ana PROPN Number=Sing 1 nsubj"]
     far = ["Ana Ana PROPN Number=Sing 3 nsubj", "non non ADV _ 3 advmod", f"canta cantar VERB {SING} 0 root"]
     long = [*far, "moi moi ADV _ 5 advmod", "ben ben ADV _ 3 advmod"]
     pairs = pairs_of(tmp_path, text, short, far, long, NENO, NENOS)
-    assert pairs.left_out == {
+    assert pairs.rejections == {
         "sentence of fewer than 3 words": 1,
         "more than 1 words apart": 1,
         "sentence of more than 4 words": 1,
@@ -314,23 +317,23 @@ def test_limits_are_reasons_of_their_own(tmp_path):
     assert len(pairs.rows) == 1
 
 
-def test_second_sentence_of_a_name_gets_a_name_of_its_own(tmp_path):
-    paths = [treebank(tmp_path, NENO, NENOS), treebank(tmp_path, NENO, name="u.conllu")]
-    found = extract(paths, [pattern(tmp_path, AGREEMENT)])
-    assert [(row["sentence_id"], row["treebank"]) for row in found.rows] == [
+def test_duplicate_sentence_id_gets_a_suffix(tmp_path):
+    paths = [write_treebank(tmp_path, NENO, NENOS), write_treebank(tmp_path, NENO, name="u.conllu")]
+    extraction = extract(paths, [write_pattern(tmp_path, AGREEMENT)])
+    assert [(row["sentence_id"], row["treebank"]) for row in extraction.rows] == [
         ("s1", "t.conllu"),
         ("s2", "t.conllu"),
         ("s1~2", "u.conllu"),
     ]
 
 
-def test_further_treebank_lends_forms_but_no_sentences(tmp_path):
-    more = treebank(tmp_path, NENOS, name="more.conllu")
-    found = extract([treebank(tmp_path, NENO)], [pattern(tmp_path, AGREEMENT)], [more])
-    assert found.sentences == 1
-    assert [row["form_ungrammatical"] for row in found.rows] == ["cantan"]
+def test_forms_treebank_adds_forms_but_no_sentences(tmp_path):
+    forms_path = write_treebank(tmp_path, NENOS, name="more.conllu")
+    extraction = extract([write_treebank(tmp_path, NENO)], [write_pattern(tmp_path, AGREEMENT)], [forms_path])
+    assert extraction.sentences == 1
+    assert [row["form_ungrammatical"] for row in extraction.rows] == ["cantan"]
 
 
-def test_long_surroundings_are_cut_at_blanks():
-    assert around("unha dúas tres", "[[x]]", "catro cinco seis", width=8) == "… tres[[x]]catro …"
-    assert around("a" * 9, "[[x]]", "b" * 9, width=4) == "…aaaa[[x]]bbbb…"
+def test_shorten_context_cuts_at_spaces():
+    assert shorten_context("unha dúas tres", "[[x]]", "catro cinco seis", width=8) == "… tres[[x]]catro …"
+    assert shorten_context("a" * 9, "[[x]]", "b" * 9, width=4) == "…aaaa[[x]]bbbb…"

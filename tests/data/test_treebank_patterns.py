@@ -1,4 +1,4 @@
-"""Pattern files: those shipped are sound, mistakes in one's own are named; UniMorph tables; GREW where it is there."""
+"""Pattern files: built-in ones are valid, invalid ones raise errors; UniMorph tables; GREW requests."""
 
 import re
 import sys
@@ -9,28 +9,28 @@ from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.treebank import source
 from vernacular.data.treebank.forms import Inflections, features
 from vernacular.data.treebank.match import Request
-from vernacular.data.treebank.patterns import WORKFLOW, load_pattern, ready_patterns
+from vernacular.data.treebank.patterns import WORKFLOW, builtin_patterns, load_pattern
 from vernacular.data.treebank.sentences import read_sentences
 from vernacular.data.treebank.source import extract
 
-GOOD = "pattern: mine\ntarget: {upos: VERB}\nswap: {Number: Plur}\n"
+PATTERN = "pattern: mine\ntarget: {upos: VERB}\nswap: {Number: Plur}\n"
 
 
-def load(folder, text):
-    (folder / "mine.yaml").write_text(text, "utf-8")
-    return load_pattern("mine.yaml", folder)
+def load(directory, text):
+    (directory / "mine.yaml").write_text(text, "utf-8")
+    return load_pattern("mine.yaml", directory)
 
 
-@pytest.mark.parametrize("name", ready_patterns())
-def test_ready_patterns_are_sound_and_say_what_they_are_for(name):
+@pytest.mark.parametrize("name", builtin_patterns())
+def test_builtin_patterns_are_valid(name):
     pattern = load_pattern(name)
     assert pattern["phenomenon"] != pattern["pattern"]
     assert pattern["swap"]
     assert Request.of(pattern).related
 
 
-def test_defaults_are_filled_in(tmp_path):
-    assert load(tmp_path, GOOD) == {
+def test_pattern_defaults(tmp_path):
+    assert load(tmp_path, PATTERN) == {
         "pattern": "mine",
         "phenomenon": "mine",
         "target": {"upos": "VERB"},
@@ -44,7 +44,7 @@ def test_defaults_are_filled_in(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "complaint"),
+    ("old", "new", "message"),
     [
         ("upos:", "ups:", r'mine\.yaml, line 2: target\.ups: unknown key\. Did you mean "upos"'),
         ("pattern: mine", "pattern: other", r'line 1: pattern: expected the file\'s name, "mine", got "other"'),
@@ -68,20 +68,20 @@ def test_defaults_are_filled_in(tmp_path):
         ("swap:", "limits: {max_wrds: 4}\nswap:", r'limits\.max_wrds: unknown key\. Did you mean "max_words"'),
     ],
 )
-def test_mistake_in_a_pattern_is_named(tmp_path, old, new, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        load(tmp_path, GOOD.replace(old, new))
+def test_invalid_pattern_raises_config_error(tmp_path, old, new, message):
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, PATTERN.replace(old, new))
 
 
-def test_unknown_ready_pattern_names_the_closest():
+def test_unknown_pattern_name_error_suggests_the_closest():
     with pytest.raises(
         ConfigError, match=r'included pattern "subject_verb_numbr" not found.* Did you mean "subject_verb_number"'
     ):
         load_pattern("subject_verb_numbr")
 
 
-def test_of_may_name_a_word_before_it(tmp_path):
-    text = GOOD + "related: [{name: noun, relation: child}]\nwithout: [{relation: child, of: noun}]\n"
+def test_of_may_refer_to_an_earlier_word(tmp_path):
+    text = PATTERN + "related: [{name: noun, relation: child}]\nwithout: [{relation: child, of: noun}]\n"
     assert load(tmp_path, text)["without"] == [{"relation": "child", "of": "noun", "name": "without_1"}]
 
 
@@ -96,12 +96,12 @@ TABLE = (
 )
 
 
-def write(folder, name, text):
-    (folder / name).write_text(text, "utf-8")
-    return folder / name
+def write(directory, name, text):
+    (directory / name).write_text(text, "utf-8")
+    return directory / name
 
 
-def test_unimorph_tags_become_features():
+def test_unimorph_tags_to_ud_features():
     assert features(["IND", "PST", "3", "SG", "PFV"]) == {
         "Tense": "Past",
         "Mood": "Ind",
@@ -112,19 +112,19 @@ def test_unimorph_tags_become_features():
     assert features(["SG", "LGSPEC1"]) is None
 
 
-def test_unimorph_form_agrees_in_everything_that_the_table_states(tmp_path):
+def test_unimorph_form_matches_all_stated_features(tmp_path):
     table = Inflections(write(tmp_path, "glg", TABLE))
     present = {"Mood": "Ind", "Number": "Plur", "Person": "3", "Tense": "Pres", "VerbForm": "Fin"}
     assert table.find("cantar", "VERB", present, ("Number",)) == {"cantan"}
     assert table.find("cantar", "AUX", {**present, "Tense": "Imp"}, ("Number",)) == {"cantaban"}
     assert table.find("cantar", "VERB", {**present, "Mood": "Sub"}, ("Number",)) == set()
     assert table.find("novo", "ADJ", {"Gender": "Fem", "Number": "Sing", "Degree": "Pos"}, ("Gender",)) == {"nova"}
-    # a case that the table does not speak of cannot be swapped with it
+    # the table states no case: it has no forms with a swapped case
     assert table.find("novo", "ADJ", {"Gender": "Fem", "Number": "Sing", "Case": "Nom"}, ("Case",)) == set()
     assert table.skipped == {"not a single word": 1, "tags without UD equivalent": 1}
 
 
-def test_unimorph_line_without_tabs_is_named(tmp_path):
+def test_unimorph_line_without_tabs_raises_data_error(tmp_path):
     with pytest.raises(DataError, match=r"glg, line 2: expected lemma, form and tags"):
         Inflections(write(tmp_path, "glg", "a\tb\tN;SG\na b N\n"))
 
@@ -137,55 +137,57 @@ SENTENCE = """\
 """
 
 
-def test_table_gives_what_the_treebank_does_not_attest(tmp_path):
+def test_table_provides_forms_not_attested_in_the_treebank(tmp_path):
     text = "pattern: mine\ntarget: {upos: VERB}\nrelated: [{relation: child, deprel: nsubj}]\nswap: {Person: [2, 3]}\n"
     treebank = write(tmp_path, "t.conllu", SENTENCE.format(id=1))
-    found = extract([treebank], [load(tmp_path, text)], [write(tmp_path, "glg.tsv", TABLE)])
-    assert [(row["form_ungrammatical"], row["swapped"]) for row in found.rows] == [("canta", "Person=3")]
-    assert found.unused == {str(tmp_path / "glg.tsv"): {"not a single word": 1, "tags without UD equivalent": 1}}
+    extraction = extract([treebank], [load(tmp_path, text)], [write(tmp_path, "glg.tsv", TABLE)])
+    assert [(row["form_ungrammatical"], row["swapped"]) for row in extraction.rows] == [("canta", "Person=3")]
+    assert extraction.skipped_lines == {
+        str(tmp_path / "glg.tsv"): {"not a single word": 1, "tags without UD equivalent": 1}
+    }
 
 
 REQUEST = "pattern: mine\ngrew: 'pattern {V [upos=VERB]; V -[nsubj]-> S}'\ntarget: V\nswap: {Person: 3}\n"
 
 
-def fake_grewpy(monkeypatch, ids, answers):
-    """A grewpy that answers so; what it was asked is noted in `asked`."""
-    asked = []
+def fake_grewpy(monkeypatch, ids, results):
+    """Replace grewpy with a fake that returns `results`; return the list of arguments it is called with."""
+    calls = []
 
     class GrewError(Exception):
         def __init__(self, value):
             self.value = value
 
     def search(request):
-        if isinstance(answers, dict):
-            raise GrewError(answers)
-        return answers
+        if isinstance(results, dict):
+            raise GrewError(results)
+        return results
 
     package = ModuleType("grewpy")
     package.grew = ModuleType("grewpy.grew")
     package.grew.GrewError = GrewError
-    package.set_config = asked.append
-    package.Request = lambda text: asked.append(text) or text
-    package.Corpus = lambda files: asked.append(files) or SimpleNamespace(get_sent_ids=lambda: ids, search=search)
+    package.set_config = calls.append
+    package.Request = lambda text: calls.append(text) or text
+    package.Corpus = lambda files: calls.append(files) or SimpleNamespace(get_sent_ids=lambda: ids, search=search)
     monkeypatch.setitem(sys.modules, "grewpy", package)
     monkeypatch.setitem(sys.modules, "grewpy.grew", package.grew)
-    return asked
+    return calls
 
 
-def test_grew_request_gives_every_target_once_in_the_order_of_the_text(tmp_path, monkeypatch):
+def test_grew_matches_are_unique_targets_in_text_order(tmp_path, monkeypatch):
     treebank = write(tmp_path, "t.conllu", SENTENCE.format(id="a") + SENTENCE.format(id="b"))
     nodes = {"V": "2", "S": "1"}
-    answers = [{"sent_id": name, "matching": {"nodes": nodes}} for name in ("b", "a", "b")]
-    asked = fake_grewpy(monkeypatch, ["a", "b"], answers)
-    found = extract([treebank], [load(tmp_path, REQUEST)], [write(tmp_path, "glg.tsv", TABLE)])
-    assert [(row["sentence_id"], row["form_ungrammatical"], row["distance"]) for row in found.rows] == [
+    results = [{"sent_id": name, "matching": {"nodes": nodes}} for name in ("b", "a", "b")]
+    calls = fake_grewpy(monkeypatch, ["a", "b"], results)
+    extraction = extract([treebank], [load(tmp_path, REQUEST)], [write(tmp_path, "glg.tsv", TABLE)])
+    assert [(row["sentence_id"], row["form_ungrammatical"], row["distance"]) for row in extraction.rows] == [
         ("a", "canta", "1"),
         ("b", "canta", "1"),
     ]
-    assert asked == ["ud", [str(treebank)], "pattern {V [upos=VERB]; V -[nsubj]-> S}"]
+    assert calls == ["ud", [str(treebank)], "pattern {V [upos=VERB]; V -[nsubj]-> S}"]
 
 
-def test_grew_complaints_are_passed_on(tmp_path, monkeypatch):
+def test_grew_errors_raise_data_error(tmp_path, monkeypatch):
     sentences = list(read_sentences(write(tmp_path, "t.conllu", SENTENCE.format(id="a"))))
     pattern = load(tmp_path, REQUEST)
     fake_grewpy(monkeypatch, ["a"], {"message": "syntax error"})
@@ -199,15 +201,15 @@ def test_grew_complaints_are_passed_on(tmp_path, monkeypatch):
         source.search([], sentences, pattern)
 
 
-def test_without_grew_the_message_says_what_our_patterns_cover(tmp_path, monkeypatch):
+def test_missing_grew_error_lists_supported_constraints(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "grewpy", None)
     with pytest.raises(DataError, match=r"grewpy is not installed.*\nVernacular's own patterns require neither"):
         source.search([], [], load(tmp_path, REQUEST))
 
 
-def test_pattern_in_the_documentation_is_sound(tmp_path):
+def test_documented_pattern_is_valid(tmp_path):
     text = (WORKFLOW.parent / "docs" / "treebanks.md").read_text("utf-8")
     [(name, example)] = re.findall(r"<!-- my_tasks/(\S+) -->\n```yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / name).write_text(example, "utf-8")
     assert load_pattern(name, tmp_path)["swap"] == [{"Gender": "Masc"}, {"Gender": "Fem"}]
-    assert all(f"`{ready}`" in text for ready in ready_patterns())
+    assert all(f"`{pattern}`" in text for pattern in builtin_patterns())

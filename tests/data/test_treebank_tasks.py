@@ -1,4 +1,4 @@
-"""Treebanks as the source of a task: from the task file to items; and what a linguist is shown."""
+"""Treebanks as the source of a task: items, errors, and the explanation of `vernacular treebank`."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from vernacular.data.treebank.patterns import load_pattern, local_files
 from vernacular.data.treebank.source import extract
 from vernacular.interop.grew_tse import pairs_csv
 
-# counted by hand in the shipped samples: pairs by phenomenon, and matches that are none
+# counted manually in the shipped samples: pairs by phenomenon, and number of rejected matches
 AGREEMENT = {
     "gl": (
         {
@@ -78,16 +78,16 @@ SAMPLES = [("treebank_agreement", code, *AGREEMENT[code]) for code in AGREEMENT]
 ]
 
 
-@pytest.mark.parametrize(("name", "language", "counts", "left_out"), SAMPLES)
-def test_ready_tasks_make_these_pairs_of_the_samples(tmp_path, name, language, counts, left_out):
+@pytest.mark.parametrize(("name", "language", "expected", "n_rejected"), SAMPLES)
+def test_builtin_treebank_tasks_give_expected_pairs_of_samples(tmp_path, name, language, expected, n_rejected):
     rows, metadata = load_items(load_task(WORKFLOW / "tasks" / f"{name}.yaml"), language, source="samples")
     artifacts.write(tmp_path / "items.parquet", ITEMS, rows, metadata)
-    found = {
+    pairs_by_category = {
         category: sum(row["category"] == category for row in rows) for category in {row["category"] for row in rows}
     }
-    assert found == counts
-    assert sum(metadata["rows"]["dropped"].values()) == left_out
-    assert metadata["rows"]["read"] == len(rows) + left_out
+    assert pairs_by_category == expected
+    assert sum(metadata["rows"]["dropped"].values()) == n_rejected
+    assert metadata["rows"]["read"] == len(rows) + n_rejected
     assert metadata["source"]["text_mismatches"] == 0
     for row in rows:
         assert row["context"].replace("[MASK]", row["choices"][0]) == row["extra"]["original_text"]
@@ -110,32 +110,32 @@ TREEBANK = """\
 """
 
 
-def task(folder, source, *, item_type="target_word", protocol="target_word", more=""):
-    (folder / "gl.conllu").write_text(TREEBANK, "utf-8")
-    (folder / "mine.yaml").write_text(
-        f"task: mine\ntitle: T\ncitation: C\nprotocols: [{protocol}]\nitem_type: {item_type}\n{more}languages:\n  gl: {{source: {source}}}\n",
+def write_task(directory, source, *, item_type="target_word", protocol="target_word", extra_keys=""):
+    (directory / "gl.conllu").write_text(TREEBANK, "utf-8")
+    (directory / "mine.yaml").write_text(
+        f"task: mine\ntitle: T\ncitation: C\nprotocols: [{protocol}]\nitem_type: {item_type}\n{extra_keys}languages:\n  gl: {{source: {source}}}\n",
         "utf-8",
     )
-    return load_task(folder / "mine.yaml")
+    return load_task(directory / "mine.yaml")
 
 
 SOURCE = "{treebank: gl.conllu, pattern: subject_verb_number}"
 
 
-def test_pairs_of_a_treebank_are_items_for_target_word(tmp_path):
-    rows, metadata = load_items(task(tmp_path, SOURCE), "gl")
+def test_treebank_as_target_word_items(tmp_path):
+    rows, metadata = load_items(write_task(tmp_path, SOURCE), "gl")
     first = rows[0]
     assert first["item_id"] == "subject_verb_number#a#3"
     assert (first["context"], first["choices"], first["gold"]) == ("A nena [MASK].", ["canta", "cantan"], [0])
     assert (first["cluster_id"], first["category"]) == ("a", "subject-verb number")
-    wanted = {
+    expected = {
         "lemma": "cantar",
         "features": "Number=Sing|Person=3",
         "swapped": "Number=Plur",
         "deprel": "root",
         "distance": "1",
     }
-    assert wanted.items() <= first["extra"].items()
+    assert expected.items() <= first["extra"].items()
     assert {"sentence_id": "a", "match_id": "3", "prompt_text": "A nena"}.items() <= first["extra"].items()
     assert metadata["source"]["patterns"] == ["subject_verb_number"]
     assert metadata["warnings"] == [
@@ -143,14 +143,14 @@ def test_pairs_of_a_treebank_are_items_for_target_word(tmp_path):
     ]
 
 
-def test_pairs_of_a_treebank_are_minimal_pairs(tmp_path):
-    rows, _ = load_items(task(tmp_path, SOURCE, item_type="pair", protocol="minimal_pair"), "gl")
+def test_treebank_as_minimal_pairs(tmp_path):
+    rows, _ = load_items(write_task(tmp_path, SOURCE, item_type="pair", protocol="minimal_pair"), "gl")
     assert [row["choices"] for row in rows] == [["A nena canta.", "A nena cantan."], ["Elas cantan !", "Elas canta !"]]
     assert rows[0]["gold"] == [0]
 
 
-def test_pairs_of_a_treebank_are_sentences_to_judge(tmp_path):
-    rows, _ = load_items(task(tmp_path, SOURCE, item_type="sentence", protocol="acceptability"), "gl")
+def test_treebank_as_acceptability_sentences(tmp_path):
+    rows, _ = load_items(write_task(tmp_path, SOURCE, item_type="sentence", protocol="acceptability"), "gl")
     assert [(row["context"], row["extra"]["label"], row["cluster_id"]) for row in rows] == [
         ("A nena canta.", "1", "a"),
         ("A nena cantan.", "0", "a"),
@@ -160,28 +160,28 @@ def test_pairs_of_a_treebank_are_sentences_to_judge(tmp_path):
     assert len({row["item_id"] for row in rows}) == 4
 
 
-def test_columns_may_be_chosen_all_the_same(tmp_path):
-    rows, _ = load_items(task(tmp_path, SOURCE, more="columns: {category: lemma}\n"), "gl")
+def test_treebank_columns_can_be_overridden(tmp_path):
+    rows, _ = load_items(write_task(tmp_path, SOURCE, extra_keys="columns: {category: lemma}\n"), "gl")
     assert {row["category"] for row in rows} == {"cantar"}
 
 
-def test_data_of_ones_own_take_the_place_of_the_treebank(tmp_path):
-    mine = task(tmp_path, SOURCE)
+def test_user_data_replaces_the_treebank(tmp_path):
+    task = write_task(tmp_path, SOURCE)
     (tmp_path / "own" / "mine" / "gl").mkdir(parents=True)
     for path in (tmp_path / "own.conllu", tmp_path / "own" / "mine" / "gl" / "x.conllu"):
         path.write_text(TREEBANK.replace("sent_id = ", "sent_id = x-"), "utf-8")
     for source in (tmp_path / "own.conllu", tmp_path / "own"):
-        assert [row["cluster_id"] for row in load_items(mine, "gl", source=str(source))[0]] == ["x-a", "x-b"]
+        assert [row["cluster_id"] for row in load_items(task, "gl", source=str(source))[0]] == ["x-a", "x-b"]
 
 
-def test_treebank_beside_the_task_file_needs_no_samples(tmp_path):
-    assert len(load_items(task(tmp_path, SOURCE), "gl", source="samples")[0]) == 2
+def test_local_treebank_requires_no_samples(tmp_path):
+    assert len(load_items(write_task(tmp_path, SOURCE), "gl", source="samples")[0]) == 2
     with pytest.raises(DataError, match=r"mine \(gl\): samples not found"):
-        load_items(task(tmp_path, "{treebank: 'https://x.org/y', pattern: object_case}"), "gl", source="samples")
+        load_items(write_task(tmp_path, "{treebank: 'https://x.org/y', pattern: object_case}"), "gl", source="samples")
 
 
 @pytest.mark.parametrize(
-    ("source", "complaint"),
+    ("source", "message"),
     [
         ("{treebank: gl.conllu}", r'mine\.yaml, line 7: languages\.gl\.source: the key "pattern" is missing'),
         (
@@ -199,44 +199,44 @@ def test_treebank_beside_the_task_file_needs_no_samples(tmp_path):
         ("{treebank: [], pattern: subject_verb_number}", r"treebank: expected at least 1 list entry, got \[\]"),
     ],
 )
-def test_mistake_in_the_source_is_named(tmp_path, source, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        task(tmp_path, source)
+def test_invalid_treebank_source_raises_config_error(tmp_path, source, message):
+    with pytest.raises(ConfigError, match=message):
+        write_task(tmp_path, source)
 
 
-def test_prompt_that_pairs_do_not_fit_says_which_do(tmp_path):
-    complaint = 'treebanks do not support item_type "question". Allowed: pair, sentence, target_word'
-    with pytest.raises(ConfigError, match=re.escape(complaint)):
-        task(tmp_path, SOURCE, item_type="question", protocol="options")
+def test_unsupported_item_type_error_lists_supported_ones(tmp_path):
+    message = 'treebanks do not support item_type "question". Allowed: pair, sentence, target_word'
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        write_task(tmp_path, SOURCE, item_type="question", protocol="options")
 
 
-def test_missing_changed_and_useless_treebanks_are_named(tmp_path):
+def test_missing_changed_and_unmatched_treebanks_raise_data_error(tmp_path):
     with pytest.raises(DataError, match=r"none\.conllu: file not found\."):
-        load_items(task(tmp_path, "{treebank: none.conllu, pattern: subject_verb_number}"), "gl")
-    wrong = "{treebank: gl.conllu, pattern: subject_verb_number, sha256: " + "a" * 64 + "}"
+        load_items(write_task(tmp_path, "{treebank: none.conllu, pattern: subject_verb_number}"), "gl")
+    source = "{treebank: gl.conllu, pattern: subject_verb_number, sha256: " + "a" * 64 + "}"
     with pytest.raises(DataError, match=r"gl\.conllu: checksum mismatch"):
-        load_items(task(tmp_path, wrong), "gl")
+        load_items(write_task(tmp_path, source), "gl")
     with pytest.raises(DataError, match=r"gl\.conllu: no pairs found; object_case: 0 words matched the target"):
-        load_items(task(tmp_path, "{treebank: gl.conllu, pattern: object_case}"), "gl")
+        load_items(write_task(tmp_path, "{treebank: gl.conllu, pattern: object_case}"), "gl")
 
 
-def test_pattern_is_part_of_the_source_so_that_another_one_makes_other_items(tmp_path):
+def test_source_contains_the_loaded_patterns(tmp_path):
     (tmp_path / "own.yaml").write_text("pattern: own\ntarget: {upos: VERB}\nswap: {Number: Plur}\n")
-    mine = task(
+    task = write_task(
         tmp_path,
         "{treebank: 'g*.conllu', forms: ['https://x.org/y', gl.conllu], pattern: [own.yaml, subject_verb_number]}",
     )
-    [source] = mine["languages"]["gl"]["source"]
+    [source] = task["languages"]["gl"]["source"]
     assert [pattern["pattern"] for pattern in source["pattern"]] == ["own", "subject_verb_number"]
     assert source["pattern"][0]["swap"] == [{"Number": "Plur"}]
     assert local_files(source, tmp_path) == [tmp_path / "gl.conllu"] * 2
     assert fingerprint(source) == fingerprint(load_task(tmp_path / "mine.yaml")["languages"]["gl"]["source"][0])
 
 
-def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
+def test_explanation_has_counts_and_marked_targets(tmp_path):
     (tmp_path / "gl.conllu").write_text(TREEBANK + TREEBANK.replace("cantar", "=soñar"), "utf-8")
-    found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number"), load_pattern("object_case")])
-    assert explain(found, examples=1).splitlines() == [
+    extraction = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number"), load_pattern("object_case")])
+    assert explain(extraction, examples=1).splitlines() == [
         "4 sentences, 14 words",
         "2 of them: `# text` differs from the joined tokens, which are used (b, b~2)",
         "",
@@ -256,15 +256,15 @@ def test_explanation_counts_every_step_and_marks_the_target(tmp_path):
     ]
 
 
-def test_csv_is_read_back_by_a_task_of_the_kind_target_word(tmp_path):
+def test_csv_is_read_by_a_target_word_task(tmp_path):
     (tmp_path / "gl.conllu").write_text(TREEBANK, "utf-8")
-    found = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number")])
-    text = pairs_csv(found.rows)
+    extraction = extract([tmp_path / "gl.conllu"], [load_pattern("subject_verb_number")])
+    text = pairs_csv(extraction.rows)
     assert text.splitlines()[0].startswith(
         "sentence_id,match_id,form_grammatical,original_text,masked_text,prompt_text,form_ungrammatical,"
     )
     assert list(csv.DictReader(io.StringIO(text)))[1]["ungrammatical_text"] == "Elas canta !"
     (tmp_path / "gl.csv").write_text(text, "utf-8")
     columns = "columns: {context: masked_text, good: form_grammatical, bad: form_ungrammatical*}\n"
-    rows, _ = load_items(task(tmp_path, "{file: gl.csv}", more=columns), "gl")
+    rows, _ = load_items(write_task(tmp_path, "{file: gl.csv}", extra_keys=columns), "gl")
     assert [row["choices"] for row in rows] == [["canta", "cantan"], ["cantan", "canta"]]

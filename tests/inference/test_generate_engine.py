@@ -1,4 +1,4 @@
-"""Batches, prefixes, interruptions and memory change no greedy text: transformers' `generate`, one by one, is the oracle."""
+"""Greedy texts are independent of batches, prefixes, interruptions and memory; reference: transformers' `generate`."""
 
 import pyarrow as pa
 import pytest
@@ -8,9 +8,9 @@ from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import StopFlag, Stopped
 from vernacular.inference.generation import decode, self_check
-from vernacular.inference.generation import generate as engine
+from vernacular.inference.generation import generate as generate_module
 from vernacular.inference.generation.generate import generate
-from vernacular.inference.generation.prepare import continuation
+from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.schema import GENERATIONS
@@ -25,19 +25,19 @@ TEXTS = [
     "The keys to the",
     "დღეს 🐈",
 ]
-DEMONSTRATIONS = ["Question: Which animal sleeps on the roof?\nAnswer: B\n", "Question: What is it?\nAnswer: D\n"]
+FEW_SHOT_EXAMPLES = ["Question: Which animal sleeps on the roof?\nAnswer: B\n", "Question: What is it?\nAnswer: D\n"]
 CAUSAL = [arch for arch in tiny.CONFIGS if arch not in tiny.MASKED]
-NEW = 10
+MAX_NEW_TOKENS = 10
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def single_thread():
     torch.set_num_threads(1)
 
 
-def row(i, text, **content):
+def build_request(i, text, **content):
     names = dict.fromkeys(REQUESTS.schema.names)
-    content = {"prefix": "", "stop": [], "max_new_tokens": NEW, **content}
+    content = {"prefix": "", "stop": [], "max_new_tokens": MAX_NEW_TOKENS, **content}
     return (
         names
         | {"request_id": f"r{i}", "item_id": f"i{i}", "role": "response", "kind": "generate", "text": text}
@@ -45,55 +45,57 @@ def row(i, text, **content):
     )
 
 
-def rows(texts=TEXTS, shots=2, **content):
-    few_shot_examples = DEMONSTRATIONS[:shots]
+def build_requests(texts=TEXTS, shots=2, **content):
+    few_shot_examples = FEW_SHOT_EXAMPLES[:shots]
     return [
-        row(i, text, prefix="".join(few_shot_examples), few_shot_examples=few_shot_examples, **content)
+        build_request(i, text, prefix="".join(few_shot_examples), few_shot_examples=few_shot_examples, **content)
         for i, text in enumerate(texts)
     ]
 
 
-def run(loaded, requests, journal=None):
+def run_generate(loaded, requests, journal=None):
     table, metadata = generate(
         loaded,
         pa.Table.from_pylist(requests, schema=REQUESTS.schema),
         journal=MemoryJournal() if journal is None else journal,
     )
     _as_table(table, GENERATIONS)
-    return {found["item_id"]: found for found in table.to_pylist()}, metadata
+    return {row["item_id"]: row for row in table.to_pylist()}, metadata
 
 
-def alone(loaded, request, **options):
-    """transformers' own generation of one request."""
+def transformers_generate(loaded, request, **options):
+    """Return the continuation that transformers generates for one request."""
     ids = loaded.tokenizer(request["prefix"] + request["text"], return_tensors="pt")["input_ids"]
-    asked = {"do_sample": False, "max_new_tokens": request["max_new_tokens"], "pad_token_id": 0, **options}
-    whole = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), **asked)[0]
-    return continuation(loaded.tokenizer, ids[0].tolist(), whole[ids.shape[1] :].tolist())
+    kwargs = {"do_sample": False, "max_new_tokens": request["max_new_tokens"], "pad_token_id": 0, **options}
+    output_ids = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), **kwargs)[0]
+    return decode_continuation(loaded.tokenizer, ids[0].tolist(), output_ids[ids.shape[1] :].tolist())
 
 
 @pytest.mark.parametrize("shots", [0, 2])
 @pytest.mark.parametrize("arch", CAUSAL)
-def test_batched_greedy_is_transformers_one_at_a_time(arch, shots):
-    loaded = tiny.loaded(arch)
-    requests = rows(shots=shots)
-    found, _ = run(loaded, requests)
-    assert [found[r["item_id"]]["raw_output"] for r in requests] == [alone(loaded, r) for r in requests]
+def test_batched_greedy_matches_single_transformers_generate(arch, shots):
+    loaded = tiny.load_model(arch)
+    requests = build_requests(shots=shots)
+    outputs, _ = run_generate(loaded, requests)
+    assert [outputs[r["item_id"]]["raw_output"] for r in requests] == [
+        transformers_generate(loaded, r) for r in requests
+    ]
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3])
-def test_a_penalised_batch_is_transformers_one_at_a_time(penalty):
-    """In a batch transformers would count the padding as seen; here each row has its own tokens alone."""
-    loaded = tiny.loaded("llama")
+def test_batch_with_repetition_penalty_matches_single_generate(penalty):
+    """In a batch, transformers applies the penalty to padding; here it covers the row's own tokens only."""
+    loaded = tiny.load_model("llama")
     decoding = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": penalty, "seed": 0}
-    requests = rows(decoding=decoding)
-    found, _ = run(loaded, requests)
-    expected = [alone(loaded, request, repetition_penalty=penalty) for request in requests]
-    assert [found[r["item_id"]]["raw_output"] for r in requests] == expected
+    requests = build_requests(decoding=decoding)
+    outputs, _ = run_generate(loaded, requests)
+    expected = [transformers_generate(loaded, request, repetition_penalty=penalty) for request in requests]
+    assert [outputs[r["item_id"]]["raw_output"] for r in requests] == expected
 
 
-def test_the_shared_block_is_read_once():
-    loaded = tiny.loaded("llama")
-    _, shared = run(loaded, rows())
+def test_shared_prefix_is_computed_once():
+    loaded = tiny.load_model("llama")
+    _, shared = run_generate(loaded, build_requests())
     strategy = shared["engine"]["strategies"][0]
     assert strategy["used"] == "prefix"
     assert strategy["prefix_tokens"] == shared["counters"]["prefix_tokens"] >= 16
@@ -101,202 +103,206 @@ def test_the_shared_block_is_read_once():
 
 
 @pytest.mark.parametrize("arch", ["mistral", "gemma3", "mamba"])
-def test_a_window_that_is_reached_or_a_state_shares_no_prefix(arch):
-    _, metadata = run(tiny.loaded(arch), rows())
+def test_sliding_window_and_recurrent_models_share_no_prefix(arch):
+    _, metadata = run_generate(tiny.load_model(arch), build_requests())
     assert metadata["engine"]["strategies"][0]["used"] == "batch"
     assert metadata["counters"]["prefix_tokens"] == 0
 
 
-def test_a_prefix_that_changes_the_numbers_is_left_away():
-    """GPT-Neo's local attention counts padding as text, which nothing in its cache tells."""
-    _, metadata = run(tiny.loaded("gpt_neo"), rows())
+def test_prefix_failing_self_check_is_not_used():
+    """GPT-Neo's local attention counts padding as text, which its cache does not reveal."""
+    _, metadata = run_generate(tiny.load_model("gpt_neo"), build_requests())
     strategy = metadata["engine"]["strategies"][0]
     assert strategy["prefix_difference"]["largest"] > 0.1
     assert strategy["used"] == "batch"
 
 
-def test_batching_that_changes_the_numbers_is_left_away(monkeypatch):
+def test_batching_failing_self_check_is_not_used(monkeypatch):
     monkeypatch.setattr(self_check, "_agrees", lambda *_: False)
-    loaded = tiny.loaded("llama")
-    found, metadata = run(loaded, rows())
+    loaded = tiny.load_model("llama")
+    outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
-    assert found["i0"]["raw_output"] == alone(loaded, rows()[0])
+    assert outputs["i0"]["raw_output"] == transformers_generate(loaded, build_requests()[0])
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), TypeError("no such argument")])
-def test_a_check_that_fails_leaves_the_prefix_away_and_says_why(monkeypatch, error):
-    def failing(*_):
+def test_error_in_prefix_check_disables_prefix_with_reason(monkeypatch, error):
+    def raise_error(*_):
         raise error
 
-    loaded = tiny.loaded("llama")
-    expected, _ = run(loaded, rows())
-    monkeypatch.setattr(self_check, "read_prefix", failing)
-    found, metadata = run(loaded, rows())
-    assert found == expected
+    loaded = tiny.load_model("llama")
+    expected, _ = run_generate(loaded, build_requests())
+    monkeypatch.setattr(self_check, "compute_prefix", raise_error)
+    outputs, metadata = run_generate(loaded, build_requests())
+    assert outputs == expected
     strategy = metadata["engine"]["strategies"][0]
     assert strategy["used"] == "batch"
     assert strategy["prefix_error"] in ("out of memory", "TypeError: no such argument")
 
 
-def test_no_memory_for_the_longest_prompt_costs_only_that(monkeypatch):
-    loaded = tiny.loaded("llama")
-    expected, _ = run(loaded, rows())
-    longest = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in rows())
-    whole = decode.Forward.logits
+def test_out_of_memory_for_longest_prompt_affects_only_it(monkeypatch):
+    loaded = tiny.load_model("llama")
+    expected, _ = run_generate(loaded, build_requests())
+    max_tokens = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in build_requests())
+    original = decode.DecodingBatch.logits
 
     def limited(self):
-        if self.ids.shape[1] >= longest:
+        if self.ids.shape[1] >= max_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(self)
+        return original(self)
 
-    monkeypatch.setattr(decode.Forward, "logits", limited)
-    found, metadata = run(loaded, rows())
+    monkeypatch.setattr(decode.DecodingBatch, "logits", limited)
+    outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
-    lost = [name for name in found if found[name]["flags"]]
-    assert [found[name]["flags"] for name in lost] == ["error: out of memory in a batch of one prompt"]
-    assert all(found[name] == expected[name] for name in found if name not in lost)
+    failed_ids = [name for name in outputs if outputs[name]["flags"]]
+    assert [outputs[name]["flags"] for name in failed_ids] == ["error: out of memory in a batch of one prompt"]
+    assert all(outputs[name] == expected[name] for name in outputs if name not in failed_ids)
 
 
-def test_nan_agrees_with_nothing():
-    loaded, one, nan = tiny.loaded("llama"), [torch.tensor([0.0, -1.0])], [torch.tensor([0.0, float("nan")])]
-    assert not self_check.compared(loaded, nan, one).agrees
-    equal = self_check.compared(loaded, one, one)
+def test_nan_never_agrees():
+    loaded, logprobs, nan_logprobs = (
+        tiny.load_model("llama"),
+        [torch.tensor([0.0, -1.0])],
+        [torch.tensor([0.0, float("nan")])],
+    )
+    assert not self_check.compare(loaded, nan_logprobs, logprobs).agrees
+    equal = self_check.compare(loaded, logprobs, logprobs)
     assert (equal.agrees, equal.largest, equal.mean) == (True, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("limit", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])
-def test_batch_sizes_change_no_text(monkeypatch, limit):
-    loaded = tiny.loaded("llama")
-    expected, _ = run(loaded, rows())
-    whole = engine.limits
-    monkeypatch.setattr(engine, "limits", lambda loaded: whole(loaded) | limit)
-    found, metadata = run(loaded, rows())
+@pytest.mark.parametrize("limits", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])
+def test_texts_are_independent_of_batch_size(monkeypatch, limits):
+    loaded = tiny.load_model("llama")
+    expected, _ = run_generate(loaded, build_requests())
+    original = generate_module.batch_limits
+    monkeypatch.setattr(generate_module, "batch_limits", lambda loaded: original(loaded) | limits)
+    outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["counters"]["batches"] > 1
-    assert {k: v["raw_output"] for k, v in found.items()} == {k: v["raw_output"] for k, v in expected.items()}
+    assert {k: v["raw_output"] for k, v in outputs.items()} == {k: v["raw_output"] for k, v in expected.items()}
 
 
-def test_row_order_and_further_rows_change_no_text():
-    loaded = tiny.loaded("qwen3")
-    expected, _ = run(loaded, rows())
-    found, _ = run(loaded, rows()[::-1])
-    few, _ = run(loaded, rows()[2:5])
-    assert found == expected
-    assert few == {name: expected[name] for name in few}
+def test_texts_are_independent_of_row_order():
+    loaded = tiny.load_model("qwen3")
+    expected, _ = run_generate(loaded, build_requests())
+    outputs, _ = run_generate(loaded, build_requests()[::-1])
+    subset, _ = run_generate(loaded, build_requests()[2:5])
+    assert outputs == expected
+    assert subset == {name: expected[name] for name in subset}
 
 
 def test_equal_requests_are_generated_once():
-    requests = rows(TEXTS[:2])
+    requests = build_requests(TEXTS[:2])
     requests.append({**requests[0], "item_id": "twin"})
-    found, metadata = run(tiny.loaded("llama"), requests)
+    outputs, metadata = run_generate(tiny.load_model("llama"), requests)
     assert metadata["counters"]["distinct"] == 2
-    assert found["twin"] == {**found["i0"], "item_id": "twin"}
+    assert outputs["twin"] == {**outputs["i0"], "item_id": "twin"}
 
 
-def test_stopped_rows_leave_the_batch():
-    loaded = tiny.loaded("llama")
-    requests = rows(max_new_tokens=1)
+def test_finished_rows_are_removed_from_batch():
+    loaded = tiny.load_model("llama")
+    requests = build_requests(max_new_tokens=1)
     requests[0]["max_new_tokens"] = 60
-    _, metadata = run(loaded, requests)
+    _, metadata = run_generate(loaded, requests)
     # 60 tokens for one row cost about 60 rows of work, not 60 batches of 7
     prefill = 3 * sum(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in requests)
     assert metadata["counters"]["tokens_computed"] < prefill + 60 + 7
     assert metadata["counters"]["tokens_generated"] == 60 + 6
 
 
-def test_a_row_of_zero_new_tokens_is_empty():
-    found, _ = run(tiny.loaded("llama"), rows(max_new_tokens=0))
-    assert {(r["raw_output"], r["finish_reason"], r["n_tokens"]) for r in found.values()} == {("", "length", 0)}
+def test_zero_new_tokens_give_empty_text():
+    outputs, _ = run_generate(tiny.load_model("llama"), build_requests(max_new_tokens=0))
+    assert {(r["raw_output"], r["finish_reason"], r["n_tokens"]) for r in outputs.values()} == {("", "length", 0)}
 
 
-def test_items_that_could_not_be_asked_come_back_flagged():
-    skipped = row(9, "-", kind="score", span_start=1, span_end=1) | {"role": "skipped: no question"}
-    found, _ = run(tiny.loaded("llama"), [*rows(TEXTS[:1]), skipped])
-    assert found["i9"]["flags"] == "error: no question"
-    assert found["i9"]["raw_output"] is None
+def test_skipped_items_are_flagged():
+    skipped = build_request(9, "-", kind="score", span_start=1, span_end=1) | {"role": "skipped: no question"}
+    outputs, _ = run_generate(tiny.load_model("llama"), [*build_requests(TEXTS[:1]), skipped])
+    assert outputs["i9"]["flags"] == "error: no question"
+    assert outputs["i9"]["raw_output"] is None
 
 
-def test_no_requests_no_rows():
-    found, metadata = run(tiny.loaded("llama"), [])
-    assert found == {}
+def test_no_requests_give_no_rows():
+    outputs, metadata = run_generate(tiny.load_model("llama"), [])
+    assert outputs == {}
     assert metadata["counters"]["forwards"] == 0
 
 
-def test_a_masked_model_cannot_generate():
+def test_masked_model_raises():
     with pytest.raises(ModelError, match="masked language model"):
-        run(tiny.loaded("bert"), rows())
+        run_generate(tiny.load_model("bert"), build_requests())
 
 
-class Limited:
-    """`decode` on a device where batches of more than `most` rows do not fit."""
+class LimitedDecode:
+    """`decode` on a device where batches of more than `max_rows` rows do not fit."""
 
-    def __init__(self, most):
-        self.most, self.sizes, self.whole = most, [], decode.decode
+    def __init__(self, max_rows):
+        self.max_rows, self.sizes, self.original = max_rows, [], decode.decode
 
-    def __call__(self, loaded, prompts, prefix, work):
+    def __call__(self, loaded, prompts, prefix, counters):
         self.sizes.append(len(prompts))
-        if len(prompts) > self.most:
+        if len(prompts) > self.max_rows:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return self.whole(loaded, prompts, prefix, work)
+        return self.original(loaded, prompts, prefix, counters)
 
 
-def test_out_of_memory_halves_the_batch_and_loses_nothing(monkeypatch):
-    loaded = tiny.loaded("llama")
-    expected, _ = run(loaded, rows())
-    limited = Limited(2)
-    monkeypatch.setattr(engine, "decode", limited)
-    found, metadata = run(loaded, rows())
-    assert found == expected
+def test_out_of_memory_halves_batch_without_losing_rows(monkeypatch):
+    loaded = tiny.load_model("llama")
+    expected, _ = run_generate(loaded, build_requests())
+    limited = LimitedDecode(2)
+    monkeypatch.setattr(generate_module, "decode", limited)
+    outputs, metadata = run_generate(loaded, build_requests())
+    assert outputs == expected
     assert limited.sizes[:2] == [7, 3]
     assert metadata["counters"]["oom_retries"] == 2
 
 
-def test_a_row_that_does_not_fit_alone_is_flagged(monkeypatch):
-    monkeypatch.setattr(engine, "decode", Limited(0))
-    found, _ = run(tiny.loaded("llama"), rows(TEXTS[:2]))
-    assert {r["flags"] for r in found.values()} == {"error: out of memory in a batch of one prompt"}
+def test_row_exceeding_memory_is_flagged(monkeypatch):
+    monkeypatch.setattr(generate_module, "decode", LimitedDecode(0))
+    outputs, _ = run_generate(tiny.load_model("llama"), build_requests(TEXTS[:2]))
+    assert {r["flags"] for r in outputs.values()} == {"error: out of memory in a batch of one prompt"}
 
 
-def test_other_errors_are_not_taken_for_memory(monkeypatch):
-    def broken(*_):
+def test_other_errors_are_not_treated_as_out_of_memory(monkeypatch):
+    def raise_runtime_error(*_):
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(engine, "decode", broken)
+    monkeypatch.setattr(generate_module, "decode", raise_runtime_error)
     with pytest.raises(RuntimeError, match="shapes"):
-        run(tiny.loaded("llama"), rows())
+        run_generate(tiny.load_model("llama"), build_requests())
 
 
-def test_nan_is_an_error_and_not_a_token():
-    loaded = tiny.loaded("llama", seed=5)
+def test_nan_logits_are_flagged_as_error():
+    loaded = tiny.load_model("llama", seed=5)
     with torch.no_grad():
         loaded.model.lm_head.weight[0, 0] = float("nan")
-    found, _ = run(loaded, rows(TEXTS[:2]))
-    assert {r["flags"] for r in found.values()} == {"error: the model returned NaN"}
-    assert {r["raw_output"] for r in found.values()} == {None}
+    outputs, _ = run_generate(loaded, build_requests(TEXTS[:2]))
+    assert {r["flags"] for r in outputs.values()} == {"error: the model returned NaN"}
+    assert {r["raw_output"] for r in outputs.values()} == {None}
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    loaded = tiny.loaded("llama")
-    whole = engine.limits
-    monkeypatch.setattr(engine, "limits", lambda loaded: whole(loaded) | {"rows": 2})
-    expected, full = run(loaded, rows())
+def test_interrupted_run_resumes(tmp_path, monkeypatch):
+    loaded = tiny.load_model("llama")
+    original = generate_module.batch_limits
+    monkeypatch.setattr(generate_module, "batch_limits", lambda loaded: original(loaded) | {"rows": 2})
+    expected, full_metadata = run_generate(loaded, build_requests())
     stop = StopFlag()
     stop.name = "SIGTERM"
     with pytest.raises(Stopped):
-        run(loaded, rows(), Journal(tmp_path / "journal", "key", stop=stop))
-    found, resumed = run(loaded, rows(), Journal(tmp_path / "journal", "key"))
-    assert found == expected
+        run_generate(loaded, build_requests(), Journal(tmp_path / "journal", "key", stop=stop))
+    outputs, resumed = run_generate(loaded, build_requests(), Journal(tmp_path / "journal", "key"))
+    assert outputs == expected
     assert resumed["counters"]["resumed"] == 1
-    assert resumed["counters"]["batches"] == full["counters"]["batches"] - 1
+    assert resumed["counters"]["batches"] == full_metadata["counters"]["batches"] - 1
 
 
-def test_halves_of_an_earlier_attempt_are_found_again(tmp_path, monkeypatch):
-    loaded = tiny.loaded("llama")
-    monkeypatch.setattr(engine, "decode", Limited(4))
+def test_halved_batches_of_earlier_attempt_are_reused(tmp_path, monkeypatch):
+    loaded = tiny.load_model("llama")
+    monkeypatch.setattr(generate_module, "decode", LimitedDecode(4))
     journal = Journal(tmp_path / "journal", "key")
-    expected, _ = run(loaded, rows(), journal)
+    expected, _ = run_generate(loaded, build_requests(), journal)
     journal.flush()
-    again = Limited(99)
-    monkeypatch.setattr(engine, "decode", again)
-    found, _ = run(loaded, rows(), Journal(tmp_path / "journal", "key"))
-    assert found == expected
-    assert again.sizes == []
+    second_decode = LimitedDecode(99)
+    monkeypatch.setattr(generate_module, "decode", second_decode)
+    outputs, _ = run_generate(loaded, build_requests(), Journal(tmp_path / "journal", "key"))
+    assert outputs == expected
+    assert second_decode.sizes == []

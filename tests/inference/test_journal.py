@@ -1,11 +1,11 @@
-"""A journal for runs without a store."""
+"""Journal in memory, for runs without a store."""
 
 from vernacular.inference.journal import MemoryJournal
 
 
-def test_a_journal_in_memory_gives_back_what_it_was_given():
+def test_memory_journal_returns_added_rows():
     journal = MemoryJournal()
-    assert journal.done("b1") is None
+    assert journal.get("b1") is None
     journal.add("b1", [{"a": 1.5}])
     journal.flush()
-    assert journal.done("b1") == [{"a": 1.5}]
+    assert journal.get("b1") == [{"a": 1.5}]

@@ -15,30 +15,30 @@ def bert(tmp_path_factory):
     return tiny.save("bert", tmp_path_factory.mktemp("bert"))
 
 
-def test_folder_loads_ready_to_score(llama):
+def test_load_from_directory(llama):
     loaded = load(llama, threads=1)
     assert (loaded.kind, loaded.max_length, loaded.bos_id, loaded.adds_bos) == ("causal", 512, 1, True)
     assert loaded.dtype is torch.float32
     assert not loaded.model.training
     assert torch.get_num_threads() == 1
-    assert loaded.facts()["architecture"] == "LlamaForCausalLM"
+    assert loaded.metadata()["architecture"] == "LlamaForCausalLM"
 
 
-def test_dtype_is_the_checkpoints_unless_asked(llama):
+def test_dtype_defaults_to_checkpoint(llama):
     assert load({**llama, "dtype": "auto"}).dtype is torch.float32
     assert load({**llama, "dtype": "bfloat16"}).dtype is torch.bfloat16
 
 
-def test_persons_limit_shortens_the_context(llama):
+def test_max_length_setting_limits_context(llama):
     assert load({**llama, "max_length": 100}).max_length == 100
 
 
-def test_roberta_cannot_use_the_positions_below_its_padding_index(tmp_path):
+def test_roberta_max_length_excludes_padding_positions(tmp_path):
     assert load(tiny.save("roberta", tmp_path)).max_length == 510
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("record_change", "message"),
     [
         ({"folder": "/does/not/exist"}, "directory not found: /does/not/exist"),
         ({"dtype": "float23"}, 'dtype has the invalid value "float23". Did you mean "float32"'),
@@ -46,18 +46,18 @@ def test_roberta_cannot_use_the_positions_below_its_padding_index(tmp_path):
         ({"kind": "masked"}, "cannot be loaded: Unrecognized configuration class"),
     ],
 )
-def test_mistake_in_the_record_is_a_plain_sentence(llama, change, sentence):
-    with pytest.raises(ModelError) as error:
-        load({**llama, **change})
-    assert sentence in str(error.value)
+def test_invalid_record_raises_model_error(llama, record_change, message):
+    with pytest.raises(ModelError) as error_info:
+        load({**llama, **record_change})
+    assert message in str(error_info.value)
 
 
-def test_encoder_is_refused_as_a_causal_model(bert):
+def test_encoder_as_causal_model_raises(bert):
     with pytest.raises(ModelError, match="Set kind: masked"):
         load({**bert, "kind": "causal"})
 
 
-def test_checkpoint_without_its_head_is_refused(bert, tmp_path):
+def test_checkpoint_without_head_raises(bert, tmp_path):
     loaded = load(bert)
     loaded.model.bert.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
@@ -65,7 +65,7 @@ def test_checkpoint_without_its_head_is_refused(bert, tmp_path):
         load({**bert, "folder": str(tmp_path)})
 
 
-def test_pickled_weights_are_read_only_when_allowed(llama, tmp_path):
+def test_pickled_weights_require_allow_pickle(llama, tmp_path):
     loaded = load(llama)
     loaded.model.config.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
@@ -76,7 +76,7 @@ def test_pickled_weights_are_read_only_when_allowed(llama, tmp_path):
     assert load({**record, "allow_pickle": True}).kind == "causal"
 
 
-def test_folder_without_a_tokenizer_says_so(llama, tmp_path):
+def test_directory_without_tokenizer_raises(llama, tmp_path):
     load(llama).model.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"tokenizer in .* cannot be loaded"):
         load({**llama, "folder": str(tmp_path)})

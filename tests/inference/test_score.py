@@ -1,4 +1,4 @@
-"""What a scores table says: flags, truncation, chat, extras, counters, and the strategy that was used."""
+"""Scores table: flags, truncation, chat, extras, counters and the strategy used."""
 
 import copy
 import math
@@ -15,49 +15,49 @@ from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring import strategy
 from vernacular.inference.scoring.score import score
 
-SHOTS = [
-    f"Question: {words} on the roof of the house?\nAnswer: the cat\n\n" for words in ("Who", "Which", "What", "Why")
+EXAMPLES = [
+    f"Question: {word} on the roof of the house?\nAnswer: the cat\n\n" for word in ("Who", "Which", "What", "Why")
 ]
-BLOCK = "".join(SHOTS)
+PREFIX = "".join(EXAMPLES)
 
 
-def ask(loaded, texts, **options):
+def run_score(loaded, texts, **options):
     table, metadata = score(loaded, tiny.score_requests(texts, **options))
     return table.to_pylist(), metadata
 
 
-def few_shot(items, tails):
-    found = []
+def few_shot(items, continuations):
+    texts = []
     for item in range(items):
         stem = f"Question: Who sleeps in house number {item}, the dog or the cat?\nAnswer:"
-        for tail in tails:
-            found.append((*SHOTS, stem + tail, len(BLOCK + stem), len(BLOCK + stem + tail)))
-    return found
+        for continuation in continuations:
+            texts.append((*EXAMPLES, stem + continuation, len(PREFIX + stem), len(PREFIX + stem + continuation)))
+    return texts
 
 
 @pytest.mark.parametrize(
-    "tails", [(" A", " B", " C", " D"), (" the cat in the house", " nobody", " the dog", " a bird of the sea")]
+    "continuations", [(" A", " B", " C", " D"), (" the cat in the house", " nobody", " the dog", " a bird of the sea")]
 )
 @pytest.mark.parametrize("arch", ["llama", "gemma3"])
-def test_few_shot_choices_compute_what_the_trie_needs_and_hardly_more(arch, tails):
-    _, metadata = ask(tiny.loaded(arch, tokens="bytes-bos"), few_shot(30, tails))
+def test_few_shot_choices_compute_few_more_tokens_than_trie(arch, continuations):
+    _, metadata = run_score(tiny.load_model(arch, tokens="bytes-bos"), few_shot(30, continuations))
     counters = metadata["counters"]
     assert metadata["engine"]["strategy"] == "tree"
     assert counters["tokens_trie"] <= counters["tokens_computed"] <= 1.10 * counters["tokens_trie"]
 
 
-def test_letters_of_a_question_cost_one_pass_over_it():
-    one, _ = ask(tiny.loaded(tokens="bytes-bos"), few_shot(1, [" A"]))
-    _, first = ask(tiny.loaded(tokens="bytes-bos"), few_shot(1, [" A"]))
-    rows, four = ask(tiny.loaded(tokens="bytes-bos"), few_shot(1, [" A", " B", " C", " D"]))
-    assert four["counters"]["tokens_computed"] <= first["counters"]["tokens_computed"] + 1
-    assert rows[0]["logprobs"] == pytest.approx(one[0]["logprobs"], abs=1e-5)
+def test_answer_letters_share_one_pass_over_question():
+    expected_row, _ = run_score(tiny.load_model(tokens="bytes-bos"), few_shot(1, [" A"]))
+    _, first = run_score(tiny.load_model(tokens="bytes-bos"), few_shot(1, [" A"]))
+    rows, letters_metadata = run_score(tiny.load_model(tokens="bytes-bos"), few_shot(1, [" A", " B", " C", " D"]))
+    assert letters_metadata["counters"]["tokens_computed"] <= first["counters"]["tokens_computed"] + 1
+    assert rows[0]["logprobs"] == pytest.approx(expected_row[0]["logprobs"], abs=1e-5)
 
 
-def test_last_token_is_not_fed_and_equal_requests_are_asked_once():
-    loaded = tiny.loaded(tokens="bytes-bos")
+def test_last_token_is_not_computed_and_equal_requests_are_scored_once():
+    loaded = tiny.load_model(tokens="bytes-bos")
     text = "the cat"
-    rows, metadata = ask(loaded, [(text, 0, len(text)), (text, 0, len(text))])
+    rows, metadata = run_score(loaded, [(text, 0, len(text)), (text, 0, len(text))])
     assert metadata["counters"]["tokens_computed"] == len(loaded.tokenizer(text)["input_ids"]) - 1
     assert metadata["counters"]["requests"] == 1
     assert rows[0]["logprobs"] == rows[1]["logprobs"]
@@ -65,21 +65,23 @@ def test_last_token_is_not_fed_and_equal_requests_are_asked_once():
 
 
 def test_table_is_a_valid_artifact(tmp_path):
-    table, metadata = score(tiny.loaded(), tiny.score_requests(few_shot(2, [" A", " B"]), extras=["entropy", "rank"]))
+    table, metadata = score(
+        tiny.load_model(), tiny.score_requests(few_shot(2, [" A", " B"]), extras=["entropy", "rank"])
+    )
     artifacts.write(tmp_path / "scores.parquet", SCORES, table, metadata)
     assert artifacts.read(tmp_path / "scores.parquet", SCORES).num_rows == 4
 
 
-def test_span_without_a_token_is_flagged_and_has_no_number():
-    rows, metadata = ask(tiny.loaded("qwen3"), [("abc", 1, 1), ("", 0, 0), ("gato ", 4, 5), ("gato", 0, 4)])
+def test_span_without_token_is_flagged_and_not_scored():
+    rows, metadata = run_score(tiny.load_model("qwen3"), [("abc", 1, 1), ("", 0, 0), ("gato ", 4, 5), ("gato", 0, 4)])
     assert [row["flags"] for row in rows] == ["empty", "empty", None, None]
     assert rows[0]["logprobs"] is rows[1]["logprobs"] is None
     assert metadata["flags"] == {"empty": 2}
 
 
-def test_without_bos_the_first_token_has_no_number():
-    loaded = tiny.loaded("qwen3", bos="never")
-    rows, metadata = ask(loaded, [("the cat", 0, 7), ("A", 0, 1)])
+def test_first_token_is_not_scored_without_bos():
+    loaded = tiny.load_model("qwen3", bos="never")
+    rows, metadata = run_score(loaded, [("the cat", 0, 7), ("A", 0, 1)])
     assert rows[0]["logprobs"][0] is None
     assert all(value < 0 for value in rows[0]["logprobs"][1:])
     assert rows[1]["logprobs"] is None
@@ -87,8 +89,8 @@ def test_without_bos_the_first_token_has_no_number():
     assert metadata["tokenizer"]["unscored_first_tokens"] == 1
 
 
-def test_straddling_token_is_scored_whole_and_flagged():
-    rows, _ = ask(tiny.loaded("qwen3"), [("O gato", 3, 6)])
+def test_token_crossing_span_edge_is_scored_and_flagged():
+    rows, _ = run_score(tiny.load_model("qwen3"), [("O gato", 3, 6)])
     assert rows[0]["flags"] == "boundary"
     assert rows[0]["offsets"][0][0] < 3
 
@@ -97,93 +99,93 @@ UNKNOWN = "unknown token: part of the scored text is not in the vocabulary"
 
 
 @pytest.mark.parametrize(("arch", "tokens"), [("llama", "wordpiece"), ("bert", "wordpiece"), ("llama", "metaspace")])
-def test_unknown_token_in_a_span_is_flagged_and_changes_no_number(arch, tokens):
-    """All that a vocabulary lacks is one token: the log-probability is of "something unknown", whichever it was."""
-    loaded, unaware = tiny.loaded(arch, tokens=tokens), tiny.loaded(arch, tokens=tokens)
-    unaware.tokenizer = copy.deepcopy(unaware.tokenizer)
-    unaware.tokenizer.unk_token = None
+def test_unknown_token_is_flagged_without_changing_logprobs(arch, tokens):
+    """The log-probability of the unknown token is the same whichever text it replaces."""
+    loaded, without_unk = tiny.load_model(arch, tokens=tokens), tiny.load_model(arch, tokens=tokens)
+    without_unk.tokenizer = copy.deepcopy(without_unk.tokenizer)
+    without_unk.tokenizer.unk_token = None
     text = "the cat 🙂 sleeps"
     texts = [(text, 8, 9), (text, 0, len(text)), (text, 0, 7), (text, 10, len(text))]
-    rows, metadata = ask(loaded, texts)
+    rows, metadata = run_score(loaded, texts)
     assert loaded.tokenizer.unk_token in rows[0]["tokens"]
     assert [row["flags"] for row in rows] == [UNKNOWN, UNKNOWN, None, None]
     assert metadata["flags"] == {"unknown token": 2}
-    plain, _ = ask(unaware, texts)
-    assert [row["flags"] for row in plain] == [None] * 4
-    assert [row["logprobs"] for row in rows] == [row["logprobs"] for row in plain]
+    expected_rows, _ = run_score(without_unk, texts)
+    assert [row["flags"] for row in expected_rows] == [None] * 4
+    assert [row["logprobs"] for row in rows] == [row["logprobs"] for row in expected_rows]
 
 
-def test_bytes_are_never_unknown():
-    rows, metadata = ask(tiny.loaded("llama"), [("the cat 🙂", 0, 9), ("მელა", 0, 4)])
+def test_byte_tokens_are_never_unknown():
+    rows, metadata = run_score(tiny.load_model("llama"), [("the cat 🙂", 0, 9), ("მელა", 0, 4)])
     assert [row["flags"] for row in rows] == [None, None]
     assert metadata["flags"] == {}
 
 
-def test_long_prompt_sheds_whole_demonstrations_first():
+def test_long_prompt_drops_few_shot_examples_first():
     texts = few_shot(1, [" the cat"])
-    roomy = tiny.loaded(tokens="bytes-bos")
-    size = len(roomy.tokenizer(BLOCK + texts[0][-3])["input_ids"])
-    loaded = tiny.loaded(tokens="bytes-bos", max_length=size - 20)
-    [row], _ = ask(loaded, texts)
+    unlimited = tiny.load_model(tokens="bytes-bos")
+    size = len(unlimited.tokenizer(PREFIX + texts[0][-3])["input_ids"])
+    loaded = tiny.load_model(tokens="bytes-bos", max_length=size - 20)
+    [row], _ = run_score(loaded, texts)
     assert row["flags"].startswith("truncated: 1 few-shot example dropped")
-    text, shift = BLOCK[len(SHOTS[0]) :] + texts[0][-3], len(SHOTS[0])
-    [shorter], _ = ask(roomy, [(text, texts[0][-2] - shift, texts[0][-1] - shift)])
+    text, shift = PREFIX[len(EXAMPLES[0]) :] + texts[0][-3], len(EXAMPLES[0])
+    [shorter], _ = run_score(unlimited, [(text, texts[0][-2] - shift, texts[0][-1] - shift)])
     assert row["logprobs"] == pytest.approx(shorter["logprobs"], abs=1e-5)
-    whole = BLOCK + texts[0][-3]
-    assert "".join(whole[a:b] for a, b in row["offsets"]) == " the cat"
+    full_text = PREFIX + texts[0][-3]
+    assert "".join(full_text[a:b] for a, b in row["offsets"]) == " the cat"
 
 
-def test_text_too_long_without_demonstrations_loses_its_left_never_its_span():
-    loaded = tiny.loaded(tokens="bytes-bos", max_length=16)
+def test_long_text_is_truncated_from_left_without_losing_span():
+    loaded = tiny.load_model(tokens="bytes-bos", max_length=16)
     text = "the keys to the cabinet are on the table of the house, and nobody has seen the cat"
     start = len(text) - 8
-    [row], _ = ask(loaded, [(text, start, len(text))])
+    [row], _ = run_score(loaded, [(text, start, len(text))])
     assert row["flags"].startswith("truncated: ")
     assert row["n_prompt_tokens"] + len(row["tokens"]) - 1 == 16
     ids = loaded.tokenizer(text)["input_ids"]
-    kept = torch.tensor([[ids[0], *ids[-16:]]])
-    expected = loaded.model(input_ids=kept[:, :-1]).logits[0].log_softmax(-1)
-    numbers = [expected[i - 1, kept[0, i]].item() for i in range(17 - len(row["tokens"]), 17)]
-    assert row["logprobs"] == pytest.approx(numbers, abs=1e-4)
+    truncated_ids = torch.tensor([[ids[0], *ids[-16:]]])
+    expected = loaded.model(input_ids=truncated_ids[:, :-1]).logits[0].log_softmax(-1)
+    expected_logprobs = [expected[i - 1, truncated_ids[0, i]].item() for i in range(17 - len(row["tokens"]), 17)]
+    assert row["logprobs"] == pytest.approx(expected_logprobs, abs=1e-4)
 
 
-def test_span_that_does_not_fit_is_an_error_on_its_row_alone():
-    loaded = tiny.loaded(tokens="bytes-bos", max_length=8)
+def test_oversized_span_fails_its_row_only():
+    loaded = tiny.load_model(tokens="bytes-bos", max_length=8)
     long = "the keys to the cabinet are on the table of the house"
-    rows, _ = ask(loaded, [(long, 0, len(long)), ("the cat", 0, 7)])
+    rows, _ = run_score(loaded, [(long, 0, len(long)), ("the cat", 0, 7)])
     assert rows[0]["flags"].startswith("error: expected a span of at most 8 tokens")
     assert rows[0]["logprobs"] is None
     assert rows[1]["flags"] is None
 
 
-def test_extras_are_those_of_the_whole_distribution():
-    loaded = tiny.loaded(tokens="bytes-bos")
-    [row], _ = ask(loaded, [("the cat sleeps", 3, 7)], extras=["entropy", "rank", "word_end_logprobs"])
+def test_extras_are_computed_from_full_distribution():
+    loaded = tiny.load_model(tokens="bytes-bos")
+    [row], _ = run_score(loaded, [("the cat sleeps", 3, 7)], extras=["entropy", "rank", "word_end_logprobs"])
     ids = loaded.tokenizer("the cat sleeps")["input_ids"]
     first, size = row["n_prompt_tokens"], len(row["tokens"])
     logits = loaded.model(input_ids=torch.tensor([ids])).logits[0].double()
-    begins = [
+    starts_word = [
         n.startswith(("Ġ", "Ċ", "ĉ", "č")) for n in loaded.tokenizer.convert_ids_to_tokens(range(logits.shape[1]))
     ]
-    begins[loaded.eos_id] = True
-    for slot in range(size + 1):
-        probabilities = logits[first - 1 + slot].softmax(-1)
-        assert row["word_end_logprobs"][slot] == pytest.approx(
-            math.log(probabilities[torch.tensor(begins)].sum()), abs=1e-4
+    starts_word[loaded.eos_id] = True
+    for index in range(size + 1):
+        probabilities = logits[first - 1 + index].softmax(-1)
+        assert row["word_end_logprobs"][index] == pytest.approx(
+            math.log(probabilities[torch.tensor(starts_word)].sum()), abs=1e-4
         )
-        if slot == size:
+        if index == size:
             break
-        target = ids[first + slot]
+        target = ids[first + index]
         top = probabilities.topk(100).values
         top = top / top.sum()
-        assert row["entropy"][slot] == pytest.approx(-(probabilities * probabilities.log()).sum().item(), abs=1e-4)
-        assert row["topk_entropy"][slot] == pytest.approx(-(top * top.log()).sum().item(), abs=1e-4)
-        assert row["rank"][slot] == 1 + int((probabilities > probabilities[target]).sum())
-        assert row["is_greedy"][slot] == (row["rank"][slot] == 1)
+        assert row["entropy"][index] == pytest.approx(-(probabilities * probabilities.log()).sum().item(), abs=1e-4)
+        assert row["topk_entropy"][index] == pytest.approx(-(top * top.log()).sum().item(), abs=1e-4)
+        assert row["rank"][index] == 1 + int((probabilities > probabilities[target]).sum())
+        assert row["is_greedy"][index] == (row["rank"][index] == 1)
 
 
-def test_extras_that_nobody_asked_for_are_null():
-    [row], _ = ask(tiny.loaded(), [("the cat", 0, 7)])
+def test_extras_not_requested_are_null():
+    [row], _ = run_score(tiny.load_model(), [("the cat", 0, 7)])
     assert (row["entropy"], row["topk_entropy"], row["rank"], row["word_end_logprobs"]) == (None,) * 4
 
 
@@ -192,7 +194,14 @@ TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{%
 
 def chat_requests():
     table = tiny.score_requests(
-        [(*SHOTS[:2], "Question: Who?\nAnswer: the dog", len("".join(SHOTS[:2])) + 22, len("".join(SHOTS[:2])) + 30)]
+        [
+            (
+                *EXAMPLES[:2],
+                "Question: Who?\nAnswer: the dog",
+                len("".join(EXAMPLES[:2])) + 22,
+                len("".join(EXAMPLES[:2])) + 30,
+            )
+        ]
     )
     messages = [
         {"role": role, "content": text}
@@ -202,20 +211,20 @@ def chat_requests():
     return tiny.pa.Table.from_pylist(rows, schema=table.schema)
 
 
-def test_chat_scores_the_answer_in_the_models_own_turn(monkeypatch):
-    loaded = tiny.loaded(tokens="bytes-bos", chat=True)
+def test_chat_scores_continuation_in_assistant_turn(monkeypatch):
+    loaded = tiny.load_model(tokens="bytes-bos", chat=True)
     monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
     [row] = score(loaded, chat_requests())[0].to_pylist()
     assert row["rendered"].endswith("<user>Who?\n<assistant>the dog")
     assert "".join(row["rendered"][a:b] for a, b in row["offsets"]) == "the dog"
     text = row["rendered"]
-    plain = tiny.loaded(tokens="bytes-bos", bos="never")
-    [expected], _ = ask(plain, [(text, len(text) - 7, len(text))])
+    without_bos = tiny.load_model(tokens="bytes-bos", bos="never")
+    [expected], _ = run_score(without_bos, [(text, len(text) - 7, len(text))])
     assert row["logprobs"] == pytest.approx(expected["logprobs"], abs=1e-5)
 
 
-def test_chat_drops_demonstrations_as_pairs_of_turns(monkeypatch):
-    loaded = tiny.loaded(tokens="bytes-bos", chat=True)
+def test_chat_drops_few_shot_examples_as_turn_pairs(monkeypatch):
+    loaded = tiny.load_model(tokens="bytes-bos", chat=True)
     monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
     [row] = score(loaded, chat_requests())[0].to_pylist()
     loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
@@ -224,8 +233,8 @@ def test_chat_drops_demonstrations_as_pairs_of_turns(monkeypatch):
     assert shorter["rendered"].count("<user>") == row["rendered"].count("<user>") - 1
 
 
-def test_a_single_chat_message_loses_its_own_examples(monkeypatch):
-    loaded = tiny.loaded(tokens="bytes-bos", chat=True)
+def test_single_chat_message_drops_its_examples(monkeypatch):
+    loaded = tiny.load_model(tokens="bytes-bos", chat=True)
     monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
     [request] = chat_requests().to_pylist()
     request["messages"] = [{"role": "user", "content": request["prefix"] + "Who?"}]
@@ -234,83 +243,85 @@ def test_a_single_chat_message_loses_its_own_examples(monkeypatch):
     loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
     [shorter] = score(loaded, table)[0].to_pylist()
     assert shorter["flags"] == "truncated: 1 few-shot example dropped"
-    assert shorter["rendered"] == row["rendered"].replace(SHOTS[0], "", 1)
+    assert shorter["rendered"] == row["rendered"].replace(EXAMPLES[0], "", 1)
 
 
-def test_chat_without_a_template_is_refused():
+def test_chat_without_template_raises():
     with pytest.raises(ModelError, match="no chat template"):
-        score(tiny.loaded(chat=True), chat_requests())
+        score(tiny.load_model(chat=True), chat_requests())
 
 
-def test_chat_auto_follows_the_tokenizer():
-    [row] = score(tiny.loaded(chat="auto"), chat_requests())[0].to_pylist()
+def test_chat_auto_follows_tokenizer():
+    [row] = score(tiny.load_model(chat="auto"), chat_requests())[0].to_pylist()
     assert row["rendered"] is None
 
 
 @pytest.mark.parametrize("arch", ["bloom", "gpt_neo", "mamba"])
-def test_self_check_catches_what_the_list_of_architectures_would_miss(arch, monkeypatch):
-    monkeypatch.setattr(strategy, "incapable", lambda loaded, strategy: None)
-    monkeypatch.setattr("vernacular.inference.scoring.strategy.incapable", lambda loaded, strategy: None)
-    loaded = tiny.loaded(arch)
-    rows, metadata = ask(loaded, few_shot(8, [" the cat in the house", " the dog"]))
+def test_self_check_detects_unsupported_architectures(arch, monkeypatch):
+    monkeypatch.setattr(strategy, "unsupported_reason", lambda loaded, strategy: None)
+    monkeypatch.setattr("vernacular.inference.scoring.strategy.unsupported_reason", lambda loaded, strategy: None)
+    loaded = tiny.load_model(arch)
+    rows, metadata = run_score(loaded, few_shot(8, [" the cat in the house", " the dog"]))
     assert metadata["engine"]["strategy"] != "tree"
     assert metadata["engine"]["fallback"][0].startswith("tree: ")
     assert not metadata["engine"]["self_check"]["tree"]["agrees"]
     expected, _ = score(
-        tiny.loaded(arch), tiny.score_requests(few_shot(8, [" the cat in the house", " the dog"])), strategy="plain"
+        tiny.load_model(arch), tiny.score_requests(few_shot(8, [" the cat in the house", " the dog"])), strategy="plain"
     )
-    for row, one in zip(rows, expected.to_pylist(), strict=True):
-        assert row["logprobs"] == pytest.approx(one["logprobs"], abs=1e-4)
+    for row, expected_row in zip(rows, expected.to_pylist(), strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=1e-4)
 
 
 def test_self_check_is_run_once_per_load(monkeypatch):
-    loaded = tiny.loaded()
-    _, first = ask(loaded, few_shot(4, [" A", " B"]))
-    monkeypatch.setattr(strategy, "_one_by_one", None)
-    _, second = ask(loaded, few_shot(4, [" A", " C"]))
+    loaded = tiny.load_model()
+    _, first = run_score(loaded, few_shot(4, [" A", " B"]))
+    monkeypatch.setattr(strategy, "_reference_logprobs", None)
+    _, second = run_score(loaded, few_shot(4, [" A", " C"]))
     assert first["engine"]["self_check"] == second["engine"]["self_check"]
     assert (first["counters"]["loads"], second["counters"]["loads"]) == (1, 0)
 
 
-def test_head_that_cannot_be_fed_by_itself_is_used_whole(monkeypatch):
-    loaded = tiny.loaded("mamba")
+def test_inseparable_head_runs_with_full_model(monkeypatch):
+    loaded = tiny.load_model("mamba")
     monkeypatch.setattr(
         "vernacular.inference.scoring.head.Head._logits",
-        broken := (lambda self, rows, output: rows * float("nan") if not self.whole else rows.float()),
+        patched := (lambda self, rows, output: rows * float("nan") if not self.full_model else rows.float()),
     )
-    assert broken
-    _, metadata = ask(loaded, few_shot(2, [" A"]))
+    assert patched
+    _, metadata = run_score(loaded, few_shot(2, [" A"]))
     assert metadata["engine"]["head"] == "whole"
 
 
-def test_unknown_strategy_and_foreign_rows_are_refused():
+def test_unknown_strategy_and_invalid_requests_raise():
     requests = tiny.score_requests([("the cat", 0, 7)])
     with pytest.raises(ModelError, match="expected auto, tree, prefix or plain as strategy"):
-        score(tiny.loaded(), requests, strategy="fast")
+        score(tiny.load_model(), requests, strategy="fast")
     column = requests.schema.get_field_index("kind")
     with pytest.raises(ArtifactError, match='expected kind "score", got "generate"'):
-        score(tiny.loaded(), requests.set_column(column, "kind", [["generate"]]))
-    two = tiny.pa.concat_tables([requests, tiny.score_requests([("the dog", 0, 7)])])
+        score(tiny.load_model(), requests.set_column(column, "kind", [["generate"]]))
+    requests_with_same_id = tiny.pa.concat_tables([requests, tiny.score_requests([("the dog", 0, 7)])])
     column = requests.schema.get_field_index("request_id")
     with pytest.raises(ArtifactError, match="two rows with this ID"):
-        score(tiny.loaded(), two.set_column(column, "request_id", [["same", "same"]]))
+        score(tiny.load_model(), requests_with_same_id.set_column(column, "request_id", [["same", "same"]]))
 
 
 def test_no_requests_give_an_empty_table():
-    table, metadata = score(tiny.loaded(), tiny.score_requests([]))
+    table, metadata = score(tiny.load_model(), tiny.score_requests([]))
     assert table.num_rows == 0
     assert metadata["counters"]["forwards"] == 0
 
 
-WORDS = ["the cat", "O gato", "rúa", "🙂", "a", " ", "\n", "مطبخ", "Answer:", "on the roof"]
-some_texts = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), min_size=1, max_size=8)
+TEXT_PARTS = ["the cat", "O gato", "rúa", "🙂", "a", " ", "\n", "مطبخ", "Answer:", "on the roof"]
+text_lists = st.lists(
+    st.lists(st.sampled_from(TEXT_PARTS), min_size=1, max_size=8).map(" ".join), min_size=1, max_size=8
+)
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    some_texts, st.sampled_from(["llama", "gemma3", "bloom", "mamba"]), st.integers(16, 300), st.randoms(), st.data()
+    text_lists, st.sampled_from(["llama", "gemma3", "bloom", "mamba"]), st.integers(16, 300), st.randoms(), st.data()
 )
-def test_order_budget_and_strategy_never_change_a_number(texts, arch, budget, random, data):
+def test_logprobs_are_independent_of_order_budget_and_strategy(texts, arch, budget, random, data):
     requests = []
     for text in texts:
         start = data.draw(st.integers(0, len(text) - 1))
@@ -318,12 +329,12 @@ def test_order_budget_and_strategy_never_change_a_number(texts, arch, budget, ra
     reference = score(LOADED[arch], tiny.score_requests(requests), strategy="plain")[0].to_pylist()
     shuffled = list(enumerate(requests))
     random.shuffle(shuffled)
-    other = LOADED[arch]
-    other.record["max_batch_tokens"] = budget
-    found = score(other, tiny.score_requests([text for _, text in shuffled]))[0].to_pylist()
-    other.record["max_batch_tokens"] = None
-    for (place, _), row in zip(shuffled, found, strict=True):
-        expected = reference[place]
+    loaded = LOADED[arch]
+    loaded.record["max_batch_tokens"] = budget
+    rows = score(loaded, tiny.score_requests([text for _, text in shuffled]))[0].to_pylist()
+    loaded.record["max_batch_tokens"] = None
+    for (index, _), row in zip(shuffled, rows, strict=True):
+        expected = reference[index]
         assert (row["flags"], row["tokens"], row["offsets"]) == (
             expected["flags"],
             expected["tokens"],
@@ -332,47 +343,47 @@ def test_order_budget_and_strategy_never_change_a_number(texts, arch, budget, ra
         assert row["logprobs"] == pytest.approx(expected["logprobs"], abs=1e-4)
 
 
-LOADED = {arch: tiny.loaded(arch) for arch in ("llama", "gemma3", "bloom", "mamba")}
+LOADED = {arch: tiny.load_model(arch) for arch in ("llama", "gemma3", "bloom", "mamba")}
 
 
 @pytest.mark.parametrize("arch", ["llama", "gemma3", "bert"])
 def test_half_precision_keeps_its_strategy(arch):
-    loaded = tiny.loaded(arch)
+    loaded = tiny.load_model(arch)
     loaded.model.bfloat16()
-    rows, metadata = ask(loaded, few_shot(4, [" the cat in the house", " the dog"]))
+    rows, metadata = run_score(loaded, few_shot(4, [" the cat in the house", " the dog"]))
     assert metadata["engine"]["strategy"] == ("plain" if arch == "bert" else "tree")
     assert metadata["model"]["dtype"] == "bfloat16"
-    exact, _ = ask(tiny.loaded(arch), few_shot(4, [" the cat in the house", " the dog"]))
-    for row, one in zip(rows, exact, strict=True):
-        assert row["logprobs"] == pytest.approx(one["logprobs"], abs=1.0)
+    float32_rows, _ = run_score(tiny.load_model(arch), few_shot(4, [" the cat in the house", " the dog"]))
+    for row, expected_row in zip(rows, float32_rows, strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=1.0)
 
 
-def test_model_that_says_nan_is_refused():
-    loaded = tiny.loaded("llama")
+def test_model_returning_nan_raises():
+    loaded = tiny.load_model("llama")
     loaded.model.model.norm.weight[0] = float("nan")
     with pytest.raises(ModelError, match="returns NaN for all tested tokens"):
-        ask(loaded, few_shot(2, [" A"]))
+        run_score(loaded, few_shot(2, [" A"]))
 
 
-def test_check_that_runs_out_of_memory_takes_shorter_texts(monkeypatch):
-    loaded, length = tiny.loaded(tokens="bytes-bos"), []
-    one_by_one = strategy._one_by_one
+def test_self_check_uses_shorter_texts_when_out_of_memory(monkeypatch):
+    loaded, lengths = tiny.load_model(tokens="bytes-bos"), []
+    reference_logprobs = strategy._reference_logprobs
 
     def limited(loaded, path):
-        length.append(len(path.tokens))
+        lengths.append(len(path.tokens))
         if len(path.tokens) > 70:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return one_by_one(loaded, path)
+        return reference_logprobs(loaded, path)
 
-    monkeypatch.setattr(strategy, "_one_by_one", limited)
-    _, metadata = ask(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
+    monkeypatch.setattr(strategy, "_reference_logprobs", limited)
+    _, metadata = run_score(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
     assert metadata["engine"]["strategy"] == "tree"
-    assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(length)
+    assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(lengths)
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=30), st.sampled_from(["bytes", "prepend", "metaspace", "bare"]), st.data())
-def test_any_text_gets_numbers_or_a_flag(text, kind, data):
+def test_any_text_is_scored_or_flagged(text, kind, data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     [row] = score(BY_TOKENIZER[kind], tiny.score_requests([(text, start, end)]))[0].to_pylist()
@@ -382,8 +393,8 @@ def test_any_text_gets_numbers_or_a_flag(text, kind, data):
     assert len(row["logprobs"]) == len(row["tokens"]) == len(row["offsets"]) == len(row["is_greedy"]) > 0
     assert all(value is not None and value <= 0 for value in row["logprobs"][1:])
     assert (row["logprobs"][0] is None) == (kind == "bare" and row["n_prompt_tokens"] == 0)
-    covered = {place for a, b in row["offsets"] for place in range(a, b)}
-    assert {place for place in range(start, end) if not text[place].isspace()} <= covered or kind == "metaspace"
+    covered = {index for a, b in row["offsets"] for index in range(a, b)}
+    assert {index for index in range(start, end) if not text[index].isspace()} <= covered or kind == "metaspace"
 
 
-BY_TOKENIZER = {kind: tiny.loaded(tokens=kind) for kind in ("bytes", "prepend", "metaspace", "bare")}
+BY_TOKENIZER = {kind: tiny.load_model(tokens=kind) for kind in ("bytes", "prepend", "metaspace", "bare")}

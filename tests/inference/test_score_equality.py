@@ -1,4 +1,4 @@
-"""Every strategy against transformers' own logits, one text at a time."""
+"""Every strategy compared with transformers' logits of single texts."""
 
 import functools
 
@@ -7,7 +7,7 @@ import torch
 from support import tiny
 from vernacular.inference.scoring.score import score
 
-SHOTS = (
+EXAMPLES = (
     "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nAnswer: B\n\n"
     "Question: What is the capital of Galicia?\nA. Vigo\nB. Santiago\nAnswer: B\n\n"
 )
@@ -16,40 +16,42 @@ CHOICES = [" no tellado", " on the table", " si", " jabuke i kruške"]
 
 
 def few_shot():
-    """Four questions after one block of few-shot examples, four text choices and four letters each."""
-    found = []
+    """Return four questions after few-shot examples, with four text choices and four letters each."""
+    texts = []
     for question in QUESTIONS:
         stem = f"Question: {question}\nAnswer:"
-        for tail in [*CHOICES, " A", " B", " C", " D"]:
-            text = stem + tail
-            found.append((SHOTS, text, len(SHOTS) + len(stem), len(SHOTS) + len(text)))
-    return found
+        for continuation in [*CHOICES, " A", " B", " C", " D"]:
+            text = stem + continuation
+            texts.append((EXAMPLES, text, len(EXAMPLES) + len(stem), len(EXAMPLES) + len(text)))
+    return texts
 
 
 def sentences():
-    """Whole sentences, and a span inside one."""
+    """Return complete sentences, and a span inside one."""
     lines = [*tiny.LINES[:3], "O gato dorme na rúa.", "O gato dorme na casa.", "a"]
     return [(line, 0, len(line)) for line in lines] + [(lines[0], 2, 6)]
 
 
 def mixed():
     return (
-        few_shot() + sentences() + [(text, start - len(SHOTS), end - len(SHOTS)) for _, text, start, end in few_shot()]
+        few_shot()
+        + sentences()
+        + [(text, start - len(EXAMPLES), end - len(EXAMPLES)) for _, text, start, end in few_shot()]
     )
 
 
 @functools.cache
 def expected(arch):
-    """Per text of mixed(): log-probabilities and greedy marks of the span's tokens; whole text in, every logit out."""
-    loaded = tiny.loaded(arch)
-    return [one_by_one(loaded, "".join(prefix) + text, start, end) for *prefix, text, start, end in mixed()]
+    """Return log-probabilities and greedy flags of the span's tokens, per text of mixed(), from all logits."""
+    loaded = tiny.load_model(arch)
+    return [reference_scores(loaded, "".join(prefix) + text, start, end) for *prefix, text, start, end in mixed()]
 
 
 @torch.inference_mode()
-def one_by_one(loaded, whole, start, end):
+def reference_scores(loaded, text, start, end):
     tokenizer = loaded.tokenizer
-    found = tokenizer(whole, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids, offsets, special = found["input_ids"], found["offset_mapping"], found["special_tokens_mask"]
+    encoding = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    ids, offsets, special = encoding["input_ids"], encoding["offset_mapping"], encoding["special_tokens_mask"]
     span = [i for i, (a, b) in enumerate(offsets) if not special[i] and a < end and b > start]
     if not loaded.adds_bos and start == 0 and tokenizer.bos_token_id is not None:
         ids, span = [tokenizer.bos_token_id, *ids], [i + 1 for i in span]
@@ -58,16 +60,16 @@ def one_by_one(loaded, whole, start, end):
     return logprobs, [bool(logits[i - 1, ids[i]] >= logits[i - 1].max() - 1e-6) for i in span]
 
 
-def assert_same(arch, table):
-    for text, (logprobs, greedy), row in zip(mixed(), expected(arch), table.to_pylist(), strict=True):
+def assert_scores_match(arch, table):
+    for text, (logprobs, is_greedy), row in zip(mixed(), expected(arch), table.to_pylist(), strict=True):
         assert row["flags"] is None
         assert row["logprobs"] == pytest.approx(logprobs, abs=1e-4), text
         assert sum(row["logprobs"]) == pytest.approx(sum(logprobs), abs=1e-4), text
-        assert row["is_greedy"] == greedy
+        assert row["is_greedy"] == is_greedy
 
 
-# the strategy that each architecture ends with when it is asked for the fastest
-BEST = {
+# strategy selected for each architecture with "auto"
+FASTEST_STRATEGY = {
     "llama": "tree", "mistral": "tree", "qwen3": "tree", "gemma2": "tree", "gemma3": "tree", "cohere": "tree",
     "granite": "tree", "gpt2": "tree", "gpt_neox": "tree", "opt": "tree", "gpt_neo": "prefix", "bloom": "prefix",
     "mamba": "plain",
@@ -75,18 +77,18 @@ BEST = {
 
 
 @pytest.mark.parametrize("strategy", ["tree", "prefix", "plain"])
-@pytest.mark.parametrize("arch", BEST)
-def test_strategy_gives_the_numbers_of_one_text_at_a_time(arch, strategy):
-    table, metadata = score(tiny.loaded(arch), tiny.score_requests(mixed()), strategy=strategy)
-    assert_same(arch, table)
+@pytest.mark.parametrize("arch", FASTEST_STRATEGY)
+def test_strategy_matches_single_text_scores(arch, strategy):
+    table, metadata = score(tiny.load_model(arch), tiny.score_requests(mixed()), strategy=strategy)
+    assert_scores_match(arch, table)
     order = ["tree", "prefix", "plain"]
-    used = order[max(order.index(strategy), order.index(BEST[arch]))]
-    assert metadata["engine"]["strategy"] == used
-    assert bool(metadata["engine"]["fallback"]) == (used != strategy)
+    expected_strategy = order[max(order.index(strategy), order.index(FASTEST_STRATEGY[arch]))]
+    assert metadata["engine"]["strategy"] == expected_strategy
+    assert bool(metadata["engine"]["fallback"]) == (expected_strategy != strategy)
 
 
 @pytest.mark.parametrize("arch", ["llama", "gemma3", "mistral", "bloom"])
 @pytest.mark.parametrize("budget", [16, 60, 4096])
-def test_any_budget_gives_the_same_numbers(arch, budget):
-    table, _ = score(tiny.loaded(arch, max_batch_tokens=budget), tiny.score_requests(mixed()))
-    assert_same(arch, table)
+def test_scores_are_independent_of_budget(arch, budget):
+    table, _ = score(tiny.load_model(arch, max_batch_tokens=budget), tiny.score_requests(mixed()))
+    assert_scores_match(arch, table)

@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihoods against one masked copy at a time through transformers."""
+"""Pseudo-log-likelihoods compared with transformers on single masked copies."""
 
 import pytest
 import torch
@@ -9,18 +9,18 @@ from vernacular.inference.scoring.score import score
 TEXTS = ["O gato dorme no tellado.", "A choiva cae 🙂 amodo sobre a vila; ninguén sae da casa.", "rúa", "gato"]
 
 
-def requests(variant):
+def build_requests(variant):
     texts = [(text, 0, len(text)) for text in TEXTS] + [(TEXTS[0], 2, 6), (TEXTS[0], 2, 6)]
     return tiny.score_requests(texts, extras=[f"pll:{variant}"])
 
 
 @torch.inference_mode()
-def one_by_one(loaded, text, start, end, variant):
-    found = loaded.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids, words = found["input_ids"], found.word_ids()
+def reference_logprobs(loaded, text, start, end, variant):
+    encoding = loaded.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    ids, words = encoding["input_ids"], encoding.word_ids()
     logprobs = []
-    for i, (a, b) in enumerate(found["offset_mapping"]):
-        if found["special_tokens_mask"][i] or a >= end or b <= start:
+    for i, (a, b) in enumerate(encoding["offset_mapping"]):
+        if encoding["special_tokens_mask"][i] or a >= end or b <= start:
             continue
         masked = list(ids)
         masked[i] = loaded.tokenizer.mask_token_id
@@ -35,38 +35,40 @@ def one_by_one(loaded, text, start, end, variant):
 @pytest.mark.parametrize("variant", ["original", "within_word_l2r"])
 @pytest.mark.parametrize("arch", ["bert", "roberta", "deberta"])
 @pytest.mark.parametrize("budget", [16, 512])
-def test_pseudo_log_likelihood_is_that_of_one_copy_at_a_time(arch, variant, budget):
-    loaded = tiny.loaded(arch, max_batch_tokens=budget)
-    asked = requests(variant)
-    table, metadata = score(loaded, asked)
-    for request, row in zip(asked.to_pylist(), table.to_pylist(), strict=True):
-        expected = one_by_one(loaded, request["text"], request["span_start"], request["span_end"], variant)
+def test_pll_matches_single_copy_scores(arch, variant, budget):
+    loaded = tiny.load_model(arch, max_batch_tokens=budget)
+    request_table = build_requests(variant)
+    table, metadata = score(loaded, request_table)
+    for request, row in zip(request_table.to_pylist(), table.to_pylist(), strict=True):
+        expected = reference_logprobs(loaded, request["text"], request["span_start"], request["span_end"], variant)
         assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
         assert sum(row["logprobs"]) == pytest.approx(sum(expected), abs=1e-4)
     assert metadata["engine"]["pll"] == [variant]
 
 
-def test_within_word_masks_only_pieces_of_the_same_word():
-    loaded = tiny.loaded("bert")
-    tables = [score(loaded, requests(variant))[0].to_pylist() for variant in ("original", "within_word_l2r")]
-    pieces = [token.startswith("##") for token in tables[0][1]["tokens"]]
-    assert any(pieces)
-    followed = [*pieces[1:], False]  # a piece follows in the same word
-    for original, l2r, more in zip(tables[0][1]["logprobs"], tables[1][1]["logprobs"], followed, strict=True):
-        assert (original == pytest.approx(l2r, abs=1e-5)) != more
+def test_within_word_masks_only_subwords_of_same_word():
+    loaded = tiny.load_model("bert")
+    tables = [score(loaded, build_requests(variant))[0].to_pylist() for variant in ("original", "within_word_l2r")]
+    is_subword = [token.startswith("##") for token in tables[0][1]["tokens"]]
+    assert any(is_subword)
+    next_is_subword = [*is_subword[1:], False]  # a subword token follows in the same word
+    for original, l2r, shares_word in zip(
+        tables[0][1]["logprobs"], tables[1][1]["logprobs"], next_is_subword, strict=True
+    ):
+        assert (original == pytest.approx(l2r, abs=1e-5)) != shares_word
 
 
-def test_candidates_in_one_masked_place_share_the_copy():
-    loaded = tiny.loaded("bert")
+def test_candidates_at_same_position_share_masked_copy():
+    loaded = tiny.load_model("bert")
     texts = ["the cat sleeps on the roof", "the dog sleeps on the roof"]
     table, metadata = score(loaded, tiny.score_requests([(text, 4, 7) for text in texts]))
     tokens = [row["tokens"] for row in table.to_pylist()]
-    assert [len(each) for each in tokens] == [1, 1], "the test wants words of one token"
+    assert [len(span) for span in tokens] == [1, 1], "the test requires words of one token"
     assert metadata["counters"]["tokens_trie"] == len(loaded.tokenizer(texts[0])["input_ids"])
 
 
-def test_long_text_is_cut_around_the_span_and_keeps_its_specials():
-    loaded = tiny.loaded("bert", max_length=12)
+def test_long_text_is_truncated_around_span_with_special_tokens():
+    loaded = tiny.load_model("bert", max_length=12)
     text = "the dog sleeps on the roof and the cat sleeps on the table and the bird sleeps"
     start = text.index("cat")
     row = score(loaded, tiny.score_requests([(text, start, start + 3)]))[0].to_pylist()[0]
@@ -75,7 +77,7 @@ def test_long_text_is_cut_around_the_span_and_keeps_its_specials():
     assert row["logprobs"][0] < 0
 
 
-def test_tokenizer_without_a_mask_token_is_refused():
-    loaded = tiny.loaded("roberta", tokens="bytes")
+def test_tokenizer_without_mask_token_raises():
+    loaded = tiny.load_model("roberta", tokens="bytes")
     with pytest.raises(ModelError, match="no mask token"):
         score(loaded, tiny.score_requests([("gato", 0, 4)]))

@@ -1,4 +1,4 @@
-"""What vLLM is asked, and the rows made of what it returns: a stand-in with its interface runs the tiny model greedily."""
+"""Requests to vLLM and the rows built from its outputs; a fake vLLM runs the tiny model greedily."""
 
 import sys
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import torch
 from support import tiny
 from vernacular.inference.generation import vllm
 from vernacular.inference.generation.generate import generate
-from vernacular.inference.generation.prepare import continuation
+from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
@@ -18,88 +18,102 @@ from vernacular.protocols.schema import REQUESTS
 @pytest.fixture
 def loaded():
     torch.set_num_threads(1)
-    return tiny.loaded("gpt2")
+    return tiny.load_model("gpt2")
 
 
 @pytest.fixture
 def engines(loaded, monkeypatch):
-    """The options of each engine that was started, with what it was then asked."""
-    started = []
+    """Return (options, submitted sampling parameters) of each engine started."""
+    engines_started = []
 
     class LLM:
         def __init__(self, **options):
-            self.asked = []
-            started.append((options, self.asked))
+            self.submitted = []
+            engines_started.append((options, self.submitted))
 
         def generate(self, prompts, parameters, *, use_tqdm):
-            self.asked += parameters
-            return [self._one(p["prompt_token_ids"], how) for p, how in zip(prompts, parameters, strict=True)]
+            self.submitted += parameters
+            return [
+                self._generate_one(p["prompt_token_ids"], params) for p, params in zip(prompts, parameters, strict=True)
+            ]
 
-        def _one(self, ids, how):
-            new, reason = [], "length"
-            while len(new) < how.max_tokens and reason == "length":
-                token = int(loaded.model(torch.tensor([ids + new])).logits[0, -1].argmax())
-                new.append(token)
-                text = continuation(loaded.tokenizer, ids, new)
-                if token == loaded.eos_id or any(stop in text for stop in how.stop):
-                    reason = "stop"
-            return SimpleNamespace(outputs=[SimpleNamespace(token_ids=new, finish_reason=reason)])
+        def _generate_one(self, ids, params):
+            new_ids, finish_reason = [], "length"
+            while len(new_ids) < params.max_tokens and finish_reason == "length":
+                token = int(loaded.model(torch.tensor([ids + new_ids])).logits[0, -1].argmax())
+                new_ids.append(token)
+                text = decode_continuation(loaded.tokenizer, ids, new_ids)
+                if token == loaded.eos_id or any(stop in text for stop in params.stop):
+                    finish_reason = "stop"
+            return SimpleNamespace(outputs=[SimpleNamespace(token_ids=new_ids, finish_reason=finish_reason)])
 
-    fake = SimpleNamespace(LLM=LLM, SamplingParams=lambda **given: SimpleNamespace(**given), __version__="9.9")
-    monkeypatch.setitem(sys.modules, "vllm", fake)
+    fake_vllm = SimpleNamespace(LLM=LLM, SamplingParams=lambda **kwargs: SimpleNamespace(**kwargs), __version__="9.9")
+    monkeypatch.setitem(sys.modules, "vllm", fake_vllm)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60, 100))
     monkeypatch.setattr(vllm, "_engines", {})
-    return started
+    return engines_started
 
 
-def row(name, text, **content):
-    names = dict.fromkeys(REQUESTS.schema.names)
+def build_request(name, text, **content):
+    empty_request = dict.fromkeys(REQUESTS.schema.names)
     content = {"prefix": "", "stop": [], "max_new_tokens": 6, **content}
-    return names | {"request_id": name, "item_id": name, "role": "response", "kind": "generate", "text": text} | content
+    return (
+        empty_request
+        | {"request_id": name, "item_id": name, "role": "response", "kind": "generate", "text": text}
+        | content
+    )
 
 
-def table(*rows):
+def build_table(*rows):
     return pa.Table.from_pylist(list(rows), schema=REQUESTS.schema)
 
 
-def test_the_rows_are_those_of_our_own_engine(loaded, engines):
-    ours = generate(loaded, table(row("a", "O gato")), journal=MemoryJournal())[0].to_pylist()[0]["raw_output"]
-    requests = table(
-        row("a", "O gato"),
-        row("b", "Jutros smo", stop=["\n", ours[1:3]]),
-        row("c", "O gato", stop=[ours[2:4]]),
-        row("a", "O gato") | {"item_id": "same words"},
-        row("d", ""),
-        row("e", "x", role="skipped: no question", kind="score"),
+def test_rows_match_transformers_engine(loaded, engines):
+    text = generate(loaded, build_table(build_request("a", "O gato")), journal=MemoryJournal())[0].to_pylist()[0][
+        "raw_output"
+    ]
+    requests = build_table(
+        build_request("a", "O gato"),
+        build_request("b", "Jutros smo", stop=["\n", text[1:3]]),
+        build_request("c", "O gato", stop=[text[2:4]]),
+        build_request("a", "O gato") | {"item_id": "same words"},
+        build_request("d", ""),
+        build_request("e", "x", role="skipped: no question", kind="score"),
     )
     expected, _ = generate(loaded, requests, journal=MemoryJournal())
-    found, metadata = vllm.generate(loaded, requests, journal=MemoryJournal())
-    assert found.to_pylist() == expected.to_pylist()
-    assert found["finish_reason"].to_pylist()[2] == "stop"
+    rows, metadata = vllm.generate(loaded, requests, journal=MemoryJournal())
+    assert rows.to_pylist() == expected.to_pylist()
+    assert rows["finish_reason"].to_pylist()[2] == "stop"
     assert metadata["engine"] == {"name": "vllm", "version": "9.9"}
     assert (metadata["counters"]["requests"], metadata["counters"]["distinct"]) == (6, 4)
-    [(options, asked)] = engines
-    assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # most of what is left beside the model
+    [(options, submitted)] = engines
+    assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
     assert (options["dtype"], options["model"]) == ("float32", str(loaded.record["folder"]))
-    assert len(asked) == 3  # once for the same words, and never for an empty prompt
+    assert len(submitted) == 3  # equal requests once, empty prompts never
 
 
-def test_the_way_to_decode_is_handed_on_and_each_request_has_its_own_stream(loaded, engines):
+def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
     sampled = {"temperature": 0.5, "top_k": 7, "top_p": None, "repetition_penalty": 1.25, "seed": 3}
-    requests = table(row("a", "O gato", decoding=sampled), row("b", "Jutros", decoding=sampled), row("c", "smo"))
+    requests = build_table(
+        build_request("a", "O gato", decoding=sampled),
+        build_request("b", "Jutros", decoding=sampled),
+        build_request("c", "smo"),
+    )
     vllm.generate(loaded, requests, journal=MemoryJournal())
-    [(_, asked)] = engines
-    told = {(one.temperature, one.top_k, one.top_p, one.repetition_penalty) for one in asked}
-    assert told == {(0.5, 7, 1.0, 1.25), (0.0, -1, 1.0, 1.0)}
-    seeds = [one.seed for one in asked if one.temperature]
+    [(_, submitted)] = engines
+    sampling_settings = {
+        (params.temperature, params.top_k, params.top_p, params.repetition_penalty) for params in submitted
+    }
+    assert sampling_settings == {(0.5, 7, 1.0, 1.25), (0.0, -1, 1.0, 1.0)}
+    seeds = [params.seed for params in submitted if params.temperature]
     assert len(set(seeds)) == 2
-    assert [one.seed for one in asked if not one.temperature] == [None]
+    assert [params.seed for params in submitted if not params.temperature] == [None]
 
 
-def test_what_the_journal_has_is_not_asked_again(loaded, engines, tmp_path):
-    requests = table(row("a", "O gato"), row("b", "Jutros smo"))
-    first, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal", seconds=0))
-    again, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal"))
-    assert again.to_pylist() == first.to_pylist()
-    [(_, asked)] = engines  # one engine for both
-    assert len(asked) == 2
+def test_journaled_requests_are_not_regenerated(loaded, engines, tmp_path):
+    requests = build_table(build_request("a", "O gato"), build_request("b", "Jutros smo"))
+    first_table, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal", seconds=0))
+    second, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal"))
+    assert second.to_pylist() == first_table.to_pylist()
+    [(_, submitted)] = engines  # one engine for both runs
+    assert len(submitted) == 2

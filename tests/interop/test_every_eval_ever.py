@@ -1,4 +1,4 @@
-"""Every Eval Ever: what its schema 0.3.0 (and 0.2.2) asks of a file, in our words, and that nothing is lost or told."""
+"""Files in the Every Eval Ever format: schema 0.3.0 (and 0.2.2), omitted values and local paths."""
 
 import json
 import re
@@ -12,17 +12,17 @@ TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
 
 
-def thing(required: dict, optional: dict | None = None, **more) -> dict:
-    return {"type": "object", "required": list(required), "properties": required | (optional or {})} | more
+def object_schema(required: dict, optional: dict | None = None, **keywords) -> dict:
+    return {"type": "object", "required": list(required), "properties": required | (optional or {})} | keywords
 
 
 SOURCES = [
-    thing({"dataset_name": TEXT, "source_type": {"const": "other"}}, {"additional_details": TEXTS}),
-    thing(
+    object_schema({"dataset_name": TEXT, "source_type": {"const": "other"}}, {"additional_details": TEXTS}),
+    object_schema(
         {"dataset_name": TEXT, "source_type": {"const": "hf_dataset"}, "hf_repo": TEXT},
         {"hf_split": TEXT, "samples_number": {"type": "integer"}, "additional_details": TEXTS},
     ),
-    thing(
+    object_schema(
         {
             "dataset_name": TEXT,
             "source_type": {"const": "url"},
@@ -31,7 +31,7 @@ SOURCES = [
         {"additional_details": TEXTS},
     ),
 ]
-METRIC = thing(
+METRIC = object_schema(
     {"lower_is_better": {"type": "boolean"}},
     {"metric_id": TEXT, "metric_name": TEXT, "metric_unit": TEXT, "additional_details": TEXTS}
     | {
@@ -43,29 +43,29 @@ METRIC = thing(
     additionalProperties=False,
     dependentRequired={"score_type": ["min_score", "max_score"]},
 )
-UNCERTAINTY = thing(
+UNCERTAINTY = object_schema(
     {"num_samples": {"type": "integer"}},
-    {"confidence_interval": thing({"lower": NUMBER, "upper": NUMBER, "confidence_level": {"const": 0.95}})},
+    {"confidence_interval": object_schema({"lower": NUMBER, "upper": NUMBER, "confidence_level": {"const": 0.95}})},
 )
-RESULT = thing(
+RESULT = object_schema(
     {
         "evaluation_name": TEXT,
         "source_data": {"oneOf": SOURCES},
         "metric_config": METRIC,
-        "score_details": thing({"score": NUMBER}, {"details": TEXTS, "uncertainty": UNCERTAINTY}),
+        "score_details": object_schema({"score": NUMBER}, {"details": TEXTS, "uncertainty": UNCERTAINTY}),
     },
-    {"evaluation_result_id": TEXT, "generation_config": thing({}, {"additional_details": TEXTS})},
+    {"evaluation_result_id": TEXT, "generation_config": object_schema({}, {"additional_details": TEXTS})},
 )
 DEPLOYMENT = {
     "deployment_type": {"const": "self_deployed"},
     "model_availability": {"enum": ["open_weights", "unknown"]},
 }
-SCHEMA = thing(
+SCHEMA = object_schema(
     {
         "schema_version": {"const": "0.3.0"},
         "evaluation_id": TEXT,
         "retrieved_timestamp": {"type": "string", "pattern": r"^\d+$"},
-        "source_metadata": thing(
+        "source_metadata": object_schema(
             {
                 "source_type": {"const": "evaluation_run"},
                 "source_organization_name": TEXT,
@@ -73,12 +73,12 @@ SCHEMA = thing(
             },
             {"source_name": TEXT, "additional_details": TEXTS},
         ),
-        "eval_library": thing({"name": TEXT, "version": TEXT}),
-        "model_info": thing(
+        "eval_library": object_schema({"name": TEXT, "version": TEXT}),
+        "model_info": object_schema(
             {
                 "name": TEXT,
                 "id": {"type": "string", "pattern": r"^[^/]+/[^/]+$"},
-                "additional_details": thing(DEPLOYMENT, additionalProperties=TEXT),
+                "additional_details": object_schema(DEPLOYMENT, additionalProperties=TEXT),
             },
             {"developer": TEXT},
         ),
@@ -87,7 +87,7 @@ SCHEMA = thing(
     additionalProperties=False,
 )
 
-FROM = [
+DATASETS = [
     {
         "task": "openbookqa",
         "language": "gl",
@@ -118,15 +118,15 @@ FROM = [
 ]
 
 
-def records(table, models=(), **more):
-    found = every_eval_ever(collect([table]), list(models), when=1_700_000_000.5, **more)
-    for record in found:
+def build_records(table, models=(), **options):
+    records = every_eval_ever(collect([table]), list(models), timestamp=1_700_000_000.5, **options)
+    for record in records:
         jsonschema.validate(json.loads(json.dumps(record, allow_nan=False)), SCHEMA)
-    return found
+    return records
 
 
-def test_a_value_stands_with_its_interval_unit_and_how_it_was_asked(metrics_table):
-    (record,) = records(metrics_table({"value": 1 / 3, "majority_baseline": 0.3}), data_sets=FROM)
+def test_result_has_value_interval_unit_and_settings(metrics_table):
+    (record,) = build_records(metrics_table({"value": 1 / 3, "majority_baseline": 0.3}), datasets=DATASETS)
     (result,) = record["evaluation_results"]
     assert result["score_details"]["score"] == 1 / 3
     interval = {"lower": 0.4, "upper": 0.6, "confidence_level": 0.95}
@@ -142,9 +142,9 @@ def test_a_value_stands_with_its_interval_unit_and_how_it_was_asked(metrics_tabl
     assert record["evaluation_id"] == "vernacular/local/m/1700000000"
 
 
-def test_what_the_format_cannot_say_is_left_out_and_counted(metrics_table):
+def test_unsupported_values_are_omitted_and_counted(metrics_table):
     rows = [{}, {"metric": "length", "higher_is_better": None}, {"metric": "a", "value": None}]
-    (record,) = records(metrics_table(*rows, {"metric": "b", "value": float("inf")}))
+    (record,) = build_records(metrics_table(*rows, {"metric": "b", "value": float("inf")}))
     assert [result["metric_config"]["metric_name"] for result in record["evaluation_results"]] == ["accuracy"]
     assert record["source_metadata"]["additional_details"] == {
         "left out, no better direction": "1",
@@ -152,14 +152,16 @@ def test_what_the_format_cannot_say_is_left_out_and_counted(metrics_table):
     }
 
 
-def test_our_own_samples_are_not_called_the_data_set(metrics_table):
-    (record,) = records(metrics_table({"dataset_revision": "samples 0123456789ab"}))
+def test_shipped_samples_are_named_as_samples(metrics_table):
+    (record,) = build_records(metrics_table({"dataset_revision": "samples 0123456789ab"}))
     name = record["evaluation_results"][0]["source_data"]["dataset_name"]
     assert name == "openbookqa (gl), a few samples written for Vernacular"
 
 
-def test_an_unbounded_metric_names_no_bounds(metrics_table):
-    (record,) = records(metrics_table({"metric": "surprisal", "unit": "nats", "higher_is_better": False, "seed": None}))
+def test_unbounded_metric_has_no_bounds(metrics_table):
+    (record,) = build_records(
+        metrics_table({"metric": "surprisal", "unit": "nats", "higher_is_better": False, "seed": None})
+    )
     metric = record["evaluation_results"][0]["metric_config"]
     assert metric["lower_is_better"]
     assert not {"score_type", "min_score", "max_score"} & set(metric)
@@ -178,21 +180,19 @@ def test_an_unbounded_metric_names_no_bounds(metrics_table):
         ({"adapter": "./secret", "base": "llama"}, "meta-llama/Llama-2-7b-hf", "local/m", "unknown"),
     ],
 )
-def test_a_model_goes_by_its_hub_id_and_paths_of_this_machine_are_not_told(
-    metrics_table, row, source, identity, availability
-):
-    rows = [row | {"task": data_set["task"]} for data_set in FROM]
-    (record,) = records(metrics_table(*rows), [{"name": "m", "source": source}], data_sets=FROM)
+def test_model_id_is_hub_id_and_local_paths_are_omitted(metrics_table, row, source, identity, availability):
+    rows = [row | {"task": dataset["task"]} for dataset in DATASETS]
+    (record,) = build_records(metrics_table(*rows), [{"name": "m", "source": source}], datasets=DATASETS)
     assert record["model_info"]["id"] == identity
     assert record["model_info"]["additional_details"]["model_availability"] == availability
-    told = json.dumps(record)
-    assert "secret" not in told
-    assert "/home" not in told
+    text = json.dumps(record)
+    assert "secret" not in text
+    assert "/home" not in text
     types = {result["source_data"]["source_type"] for result in record["evaluation_results"]}
     assert types == {"other", "url", "hf_dataset"}
 
 
-def test_a_file_per_model_in_the_layout_of_the_data_store(metrics_table, tmp_path):
+def test_one_file_per_model_in_data_store_layout(metrics_table, tmp_path):
     names = ("=1", "../../up", "غ\x00", "", "x" * 300, ".")
     paths = write_every_eval_ever(tmp_path, collect([metrics_table(*({"model": name} for name in names))]), [])
     uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -202,13 +202,13 @@ def test_a_file_per_model_in_the_layout_of_the_data_store(metrics_table, tmp_pat
     assert len(set(paths)) == 6
 
 
-def test_the_same_results_are_the_same_file_whenever_written(metrics_table, tmp_path):
-    first = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], when=1)
-    again = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], when=2)
-    other = write_every_eval_ever(tmp_path, collect([metrics_table({"value": 0.6})]), [], when=2)
-    assert first == again != other
+def test_file_name_depends_on_results_only(metrics_table, tmp_path):
+    paths = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], timestamp=1)
+    later_paths = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], timestamp=2)
+    other_paths = write_every_eval_ever(tmp_path, collect([metrics_table({"value": 0.6})]), [], timestamp=2)
+    assert paths == later_paths != other_paths
 
 
-def test_no_results_give_no_files(tmp_path):
+def test_no_results_write_no_files(tmp_path):
     assert write_every_eval_ever(tmp_path / "new", collect([]), []) == []
     assert list((tmp_path / "new").iterdir()) == []

@@ -5,7 +5,7 @@ from vernacular.interop.lm_eval_results import lm_eval_results, write_lm_eval_re
 from vernacular.summary.grid import collect
 
 
-def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):
+def test_results_have_lm_eval_keys(metrics_table):
     rows = [{}, {"metric": "loss", "value": None, "ci_low": None, "ci_high": None, "higher_is_better": None}]
     (result,) = lm_eval_results(collect([metrics_table(*rows)]))
     name = "openbookqa.gl.generation.5shot"
@@ -24,7 +24,7 @@ def test_values_stand_under_metric_and_filter_as_in_the_harness(metrics_table):
     assert result["model_name"] == "m"
 
 
-def test_a_file_per_model_adapter_and_revision(metrics_table, tmp_path):
+def test_one_file_per_model_adapter_and_revision(metrics_table, tmp_path):
     rows = [{"model": "org/a"}, {"model": "org/a", "adapter": "x"}, {"model": "../../Org__A"}, {"model": "\x00 غ"}]
     paths = write_lm_eval_results(tmp_path, collect([metrics_table(*rows, {"category": "verbs", "metric": "other"})]))
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
@@ -35,5 +35,5 @@ def test_a_file_per_model_adapter_and_revision(metrics_table, tmp_path):
     assert {p.name for p in paths} >= {"results_org__a.json", "results_org__a_2.json"}
 
 
-def test_no_results_give_no_files(tmp_path):
+def test_no_results_write_no_files(tmp_path):
     assert write_lm_eval_results(tmp_path, collect([])) == []

@@ -1,14 +1,14 @@
-"""Golden strings written out from the description of Simil-Eval's prompts, blanks and all."""
+"""Expected prompts from the description of Simil-Eval's prompts, including whitespace."""
 
 import pytest
-from support.asking import ask, item
+from support.request_builder import build_requests, item
 from vernacular.core.errors import ConfigError
 
-IN = " " * 16
+INDENT = " " * 16
 
 
 def build(layout, items, style, shots=1):
-    (row,), metadata = ask(items, layout, "generation", shots=shots, style=style, language="en")
+    (row,), metadata = build_requests(items, layout, "generation", shots=shots, style=style, language="en")
     return metadata["prefix"], row["text"], row
 
 
@@ -18,33 +18,36 @@ def pair(**fields):
 
 def test_belebele():
     items = pair(context="P", question="Q", choices=["1", "2", "3", "4"], gold=[2])
-    shown = f"CONTEXTO: P \n{IN}PREGUNTA: Q \n{IN}OPCION 1: 1\n{IN}OPCION 2: 2\n{IN}OPCION 3: 3\n{IN}OPCION 4: 4\n"
+    options = f"{INDENT}OPCION 1: 1\n{INDENT}OPCION 2: 2\n{INDENT}OPCION 3: 3\n{INDENT}OPCION 4: 4\n"
+    question_text = f"CONTEXTO: P \n{INDENT}PREGUNTA: Q \n{options}"
     prefix, text, _ = build("passage", items, "simil-eval")
-    assert prefix == shown + f"{IN}RESPOSTA: 3\n"
-    assert text == shown + f"{IN}RESPOST"
+    assert prefix == question_text + f"{INDENT}RESPOSTA: 3\n"
+    assert text == question_text + f"{INDENT}RESPOST"
     prefix, text, _ = build("passage", items, "simil-eval-open")
-    assert prefix == f"CONTEXTO: P \n{IN}PREGUNTA: Q\n{IN}RESPOSTA: 3\n"
-    assert text == f"CONTEXTO: P \n{IN}PREGUNTA: Q\n{IN}RESPOST"
+    assert prefix == f"CONTEXTO: P \n{INDENT}PREGUNTA: Q\n{INDENT}RESPOSTA: 3\n"
+    assert text == f"CONTEXTO: P \n{INDENT}PREGUNTA: Q\n{INDENT}RESPOST"
 
 
 def test_openbookqa():
     items = pair(question="Q", choices=["1", "2", "3", "4"], gold=[3])
-    shown = f"PREGUNTA: Q \n{IN}OPCION A: 1\n{IN}OPCION B: 2\n{IN}OPCION C: 3\n{IN}OPCION D: 4\n"
+    question_text = (
+        f"PREGUNTA: Q \n{INDENT}OPCION A: 1\n{INDENT}OPCION B: 2\n{INDENT}OPCION C: 3\n{INDENT}OPCION D: 4\n"
+    )
     prefix, text, _ = build("question", items, "simil-eval")
-    assert (prefix, text) == (shown + f"{IN}RESPOSTA: 4\n", shown + f"{IN}RESPOST")
+    assert (prefix, text) == (question_text + f"{INDENT}RESPOSTA: 4\n", question_text + f"{INDENT}RESPOST")
     prefix, text, _ = build("question", items, "simil-eval-open")
-    assert (prefix, text) == (f"PREGUNTA: Q \n{IN}RESPOSTA: 4\n", f"PREGUNTA: Q \n{IN}RESPOST")
+    assert (prefix, text) == (f"PREGUNTA: Q \n{INDENT}RESPOSTA: 4\n", f"PREGUNTA: Q \n{INDENT}RESPOST")
 
 
 def test_xstorycloze():
     items = pair(context="A. B. C. D.", choices=["E.", "F."], gold=[1])
-    options = f"{IN}OPCION 1: E.\n{IN}OPCION 2: F.\n"
+    options = f"{INDENT}OPCION 1: E.\n{INDENT}OPCION 2: F.\n"
     prefix, text, _ = build("story", items, "simil-eval")
-    assert prefix == f"TEXTO: A. B. C. D. \n{options}{IN}CONTINUACION: F.\n"
-    assert text == f"TEXTO: A. B. C. D.\n{options}{IN}CONTINUAC"
+    assert prefix == f"TEXTO: A. B. C. D. \n{options}{INDENT}CONTINUACION: F.\n"
+    assert text == f"TEXTO: A. B. C. D.\n{options}{INDENT}CONTINUAC"
     prefix, text, _ = build("story", items, "simil-eval-open")
-    assert prefix == f"TEXTO: A. B. C. D.  \n{IN}CONTINUACION: F.\n"
-    assert text == f"TEXTO: A. B. C. D. \n{IN}CONTINUAC"
+    assert prefix == f"TEXTO: A. B. C. D.  \n{INDENT}CONTINUACION: F.\n"
+    assert text == f"TEXTO: A. B. C. D. \n{INDENT}CONTINUAC"
 
 
 def test_truthfulqa_and_veritasqa():
@@ -57,32 +60,32 @@ def test_truthfulqa_and_veritasqa():
     assert text.endswith("\nRESPOST")
     assert text.count("OPCION") == 2
     prefix, text, _ = build("multi_answer", items, "simil-eval-open")
-    assert prefix == f"CONTEXTO: Q \n{IN}PREGUNTA: Q\n{IN}RESPOSTA: best\n"
-    assert text == f"CONTEXTO: Q \n{IN}PREGUNTA: Q\n{IN}RESPOST"
+    assert prefix == f"CONTEXTO: Q \n{INDENT}PREGUNTA: Q\n{INDENT}RESPOSTA: best\n"
+    assert text == f"CONTEXTO: Q \n{INDENT}PREGUNTA: Q\n{INDENT}RESPOST"
 
 
 def test_summarization():
     prefix, text, row = build("summary", pair(context="T", target="S"), "simil-eval")
-    assert (prefix, text) == (f"TEXTO: T \n{IN}RESUMO: S\n", f"TEXTO: T \n{IN}RESUM")
+    assert (prefix, text) == (f"TEXTO: T \n{INDENT}RESUMO: S\n", f"TEXTO: T \n{INDENT}RESUM")
     assert row["max_new_tokens"] == 60
 
 
-def test_decoding_is_the_tools_and_seeded_per_request():
+def test_decoding_parameters_and_seeds():
     items = [item(name, question=name, choices=["a", "b"], gold=[0]) for name in ("x", "y")]
-    rows, _ = ask(items, "question", "generation", style="simil-eval")
+    rows, _ = build_requests(items, "question", "generation", style="simil-eval")
     first, second = (r["decoding"] for r in rows)
     assert (first["temperature"], first["repetition_penalty"], rows[0]["max_new_tokens"]) == (0.5, 0.5, 20)
     assert rows[0]["stop"] == []
     assert first["seed"] != second["seed"]
-    again, _ = ask(items[::-1], "question", "generation", style="simil-eval")
-    assert {r["item_id"]: r["decoding"]["seed"] for r in again} == {"x": first["seed"], "y": second["seed"]}
+    reversed_rows, _ = build_requests(items[::-1], "question", "generation", style="simil-eval")
+    assert {r["item_id"]: r["decoding"]["seed"] for r in reversed_rows} == {"x": first["seed"], "y": second["seed"]}
 
 
-def test_chat_models_get_it_as_one_message():
+def test_chat_prompt_is_one_message():
     prefix, text, row = build("question", pair(question="Q", choices=["a", "b"], gold=[0]), "simil-eval")
     assert row["messages"] == [{"role": "user", "content": prefix + text}]
 
 
-def test_what_the_tool_has_no_prompt_for_is_rejected():
+def test_unsupported_item_type_raises_config_error():
     with pytest.raises(ConfigError, match="Simil-Eval has no prompt"):
-        ask([item(context="A", target="b")], "continuation", "generation", style="simil-eval")
+        build_requests([item(context="A", target="b")], "continuation", "generation", style="simil-eval")

@@ -24,99 +24,101 @@ def row(values, cluster=None, category=None, flag=None, gold=(0,), options=("a",
     }
 
 
-def only(table):
-    (found,) = table
-    return found
+def single_row(table):
+    (metric_row,) = table
+    return metric_row
 
 
-def test_a_proportion_of_independent_items_has_a_wilson_interval():
-    found = only(aggregate([row({"accuracy": v}) for v in (1, 1, 1, 0)], [ACCURACY], seed=0, categories=False))
-    assert (found["value"], found["n"]) == (0.75, 4)
-    assert (found["ci_low"], found["ci_high"]) == wilson(3, 4)
+def test_proportion_of_independent_items_has_wilson_interval():
+    result = single_row(aggregate([row({"accuracy": v}) for v in (1, 1, 1, 0)], [ACCURACY], seed=0, categories=False))
+    assert (result["value"], result["n"]) == (0.75, 4)
+    assert (result["ci_low"], result["ci_high"]) == wilson(3, 4)
 
 
-def test_items_that_share_a_passage_get_a_wider_interval():
+def test_clustered_items_have_wider_interval():
     rows = [row({"accuracy": v}, cluster=f"p{i}") for i in range(20) for v in [i % 2] * 5]
-    found = only(aggregate(rows, [ACCURACY], seed=0, categories=False))
-    alone = only(aggregate([r | {"cluster_id": None} for r in rows], [ACCURACY], seed=0, categories=False))
-    assert found["ci_high"] - found["ci_low"] > 1.8 * (alone["ci_high"] - alone["ci_low"])
+    result = single_row(aggregate(rows, [ACCURACY], seed=0, categories=False))
+    unclustered = single_row(
+        aggregate([row | {"cluster_id": None} for row in rows], [ACCURACY], seed=0, categories=False)
+    )
+    assert result["ci_high"] - result["ci_low"] > 1.8 * (unclustered["ci_high"] - unclustered["ci_low"])
 
 
-def test_chance_is_the_mean_share_of_correct_options():
+def test_chance_level_is_mean_share_of_correct_options():
     rows = [
         row({"accuracy": 1}),
         row({"accuracy": 0}, gold=(0, 1), options="abcd"),
         row({"accuracy": 0}, gold=(), options="abcd"),
         row({"accuracy": 0}, gold=(0,), options=""),
     ]
-    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == 0.5
+    assert single_row(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == 0.5
     rows.append(row({"accuracy": 0}, options="abcd"))
-    assert only(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == pytest.approx(
+    assert single_row(aggregate(rows, [ACCURACY], seed=0, categories=False))["chance_level"] == pytest.approx(
         (0.5 + 0.5 + 0.25) / 3
     )
-    assert only(aggregate(rows[2:3], [ACCURACY], seed=0, categories=False))["chance_level"] is None
+    assert single_row(aggregate(rows[2:3], [ACCURACY], seed=0, categories=False))["chance_level"] is None
 
 
-def test_items_without_the_value_are_left_out_and_flagged_ones_counted():
+def test_items_without_value_are_excluded_and_flags_counted():
     rows = [row({"x": 2.0}), row({}, flag="error: not scored"), row({"x": float("nan")}, flag="boundary")]
-    found = only(aggregate(rows, [MEAN], seed=0, categories=False))
-    assert (found["value"], found["n"], found["n_flagged"]) == (2.0, 1, 2)
-    assert (found["ci_low"], found["ci_high"]) == (None, None)
+    result = single_row(aggregate(rows, [MEAN], seed=0, categories=False))
+    assert (result["value"], result["n"], result["n_flagged"]) == (2.0, 1, 2)
+    assert (result["ci_low"], result["ci_high"]) == (None, None)
 
 
-def test_an_evaluation_in_which_nothing_worked_shows_empty_headlines():
-    found = only(aggregate([row({}, flag="error: x")], [ACCURACY, MEAN], seed=0, categories=False))
-    assert (found["metric"], found["value"], found["n"], found["n_flagged"]) == ("accuracy", None, 0, 1)
+def test_failed_evaluation_has_empty_headline_metrics():
+    result = single_row(aggregate([row({}, flag="error: x")], [ACCURACY, MEAN], seed=0, categories=False))
+    assert (result["metric"], result["value"], result["n"], result["n_flagged"]) == ("accuracy", None, 0, 1)
 
 
-def test_a_metric_that_was_not_asked_for_is_left_out():
+def test_metric_without_values_is_omitted():
     assert [r["metric"] for r in aggregate([row({"x": 1.0})], [ACCURACY, MEAN], seed=0, categories=False)] == ["x"]
 
 
-def test_categories_beside_all_items():
+def test_values_over_all_items_and_by_category():
     rows = [row({"x": 1.0}, category="a"), row({"x": 3.0}, category="b"), row({"x": 5.0})]
     table = aggregate(rows, [MEAN], seed=0, categories=True)
     assert [(r["category"], r["value"], r["n"]) for r in table] == [("", 3.0, 3), ("a", 1.0, 1), ("b", 3.0, 1)]
 
 
-def test_values_may_come_from_parquet_as_pairs():
-    assert only(aggregate([row([("x", 1.5)])], [MEAN], seed=0, categories=False))["value"] == 1.5
+def test_metrics_may_be_lists_of_pairs():
+    assert single_row(aggregate([row([("x", 1.5)])], [MEAN], seed=0, categories=False))["value"] == 1.5
 
 
-def test_ties_of_each_choice_are_counted_apart():
-    other = Metric("accuracy_char", "share", True, "surprisal", proportion=True)
+def test_ties_are_counted_per_metric():
+    accuracy_char = Metric("accuracy_char", "share", True, "surprisal", proportion=True)
     rows = [
         row({"accuracy": 0.0, "tie:accuracy": 1.0, "accuracy_char": 1.0}),
         row({"accuracy": 1.0, "accuracy_char": 1.0}),
         row({"accuracy": 1.0, "tie:accuracy": 1.0, "accuracy_char": 1.0}),
     ]
-    assert [r["n_ties"] for r in aggregate(rows, [ACCURACY, other], seed=0, categories=False)] == [2, 0]
+    assert [r["n_ties"] for r in aggregate(rows, [ACCURACY, accuracy_char], seed=0, categories=False)] == [2, 0]
 
 
-def test_a_number_of_all_items_leaves_out_those_that_lack_a_part_of_it():
-    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorised=True)
-    found = only(aggregate([row({"g": 8.0, "b": 10.0}), row({"g": 1.0})], [metric], seed=0, categories=False))
-    assert (found["value"], found["n"]) == (20.0, 1)
+def test_corpus_metric_excludes_items_with_missing_values():
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorized=True)
+    result = single_row(aggregate([row({"g": 8.0, "b": 10.0}), row({"g": 1.0})], [metric], seed=0, categories=False))
+    assert (result["value"], result["n"]) == (20.0, 1)
 
 
-def test_an_interval_of_a_corpus_statistic_is_reproducible_and_holds_the_value():
-    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorised=True)
+def test_corpus_interval_is_reproducible_and_contains_the_value():
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorized=True)
     rng = np.random.default_rng(0)
     rows = [
         row({"g": float(g), "b": float(g + d)})
         for g, d in zip(rng.uniform(5, 9, 80), rng.normal(1, 1, 80), strict=True)
     ]
-    found, again = (only(aggregate(rows, [metric], seed=3, categories=False)) for _ in range(2))
-    assert found == again
-    assert found["ci_low"] < found["value"] < found["ci_high"]
+    result, repeated = (single_row(aggregate(rows, [metric], seed=3, categories=False)) for _ in range(2))
+    assert result == repeated
+    assert result["ci_low"] < result["value"] < result["ci_high"]
 
 
-def test_calibration_error_by_hand():
-    # bin (0.5, 0.6]: confidence 0.6 and 0.55, one right of two: |1.15 - 1| ; bin (0.9, 1]: 0.9+eps wrong
+def test_expected_calibration_error():
+    # bin (0.5, 0.6]: confidences 0.6 and 0.55, one of two correct: |1.15 - 1|; bin (0.9, 1]: 0.95, incorrect
     confidence, correct = np.array([0.6, 0.55, 0.95]), np.array([1.0, 0.0, 0.0])
     assert expected_calibration_error(confidence, correct) == pytest.approx((0.15 + 0.95) / 3)
-    twice = expected_calibration_error(np.stack([confidence] * 2), np.stack([correct] * 2))
-    assert twice.tolist() == pytest.approx([1.1 / 3, 1.1 / 3])
+    errors = expected_calibration_error(np.stack([confidence] * 2), np.stack([correct] * 2))
+    assert errors.tolist() == pytest.approx([1.1 / 3, 1.1 / 3])
 
 
 def test_most_common_share_over_resamples():
@@ -124,12 +126,12 @@ def test_most_common_share_over_resamples():
     assert most_common_share(np.array([3.0, 3.0, 0.0])) == pytest.approx(2 / 3)
 
 
-def test_every_protocols_metrics_have_unique_names():
+def test_metric_names_of_letters_are_unique():
     names = [metric.name for metric in letters.METRICS]
     assert len(names) == len(set(names))
 
 
-def test_chance_of_discrimination_does_not_depend_on_the_items():
+def test_chance_level_of_auc_and_mcc_is_independent_of_items():
     metrics = {metric.name: metric for metric in acceptability.METRICS}
     rows = [
         row({"surprisal_char": 1.0, "label": 1.0, "fold": 0.0}),

@@ -7,22 +7,24 @@ from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_chance_is_that_of_the_results_table(protocol):
+def test_chance_level_matches_aggregate(protocol):
     metrics = PROTOCOLS[protocol].METRICS
     names = {name for metric in metrics for name in (metric.needs or (metric.name,))}
-    rows = [row(f"i{i}", choices="abcd"[: 2 + i % 3], gold=[0], **{n: float(i % 2) for n in names}) for i in range(6)]
-    chances = np.array([1 / len(each["choices"]) for each in rows])
-    for found in aggregate(rows, metrics, seed=0, categories=False):
-        assert chance_level(found["metric"], chances) == found["chance_level"], found["metric"]
+    rows = [
+        row(f"i{i}", choices="abcd"[: 2 + i % 3], gold=[0], **{name: float(i % 2) for name in names}) for i in range(6)
+    ]
+    chances = np.array([1 / len(result_row["choices"]) for result_row in rows])
+    for metric_row in aggregate(rows, metrics, seed=0, categories=False):
+        assert chance_level(metric_row["metric"], chances) == metric_row["chance_level"], metric_row["metric"]
 
 
-def test_majority_is_the_commonest_place_of_a_right_option():
+def test_majority_is_most_common_position_of_correct_option():
     rows = [row(f"i{i}", choices="abc", gold=gold) for i, gold in enumerate([[0], [2], [2], [0, 2]])]
     assert majority_baseline("position", rows) == 0.75
     assert majority_baseline("position", rows) == 0.75
 
 
-def test_majority_needs_the_same_number_of_options():
+def test_majority_requires_equal_numbers_of_options():
     rows = [row("a", choices="abc"), row("b", choices="ab")]
     assert majority_baseline("position", rows) is None
 
@@ -32,7 +34,7 @@ def test_majority_of_labels():
     assert majority_baseline("label", rows) == pytest.approx(2 / 3)
 
 
-def test_where_the_layout_puts_the_right_one_first_there_is_no_majority():
+def test_majority_is_none_if_undefined():
     rows = [row("a"), row("b")]
     assert majority_baseline(None, rows) is None
     assert majority_baseline(None, [row("a", choices=(), gold=())]) is None

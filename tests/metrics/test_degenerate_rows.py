@@ -1,16 +1,16 @@
-"""Scores that are no use: a value is a number or nothing, and where it is nothing a flag says why."""
+"""Degenerate scores: values are finite or null, and null values have a flag with the reason."""
 
 import itertools
 import math
 import warnings
 
 import pytest
-from support.scoring import ask, item, score
+from support.scoring import build_requests, item, score
 from vernacular.core.artifacts import _as_table
 from vernacular.interop import palmx
-from vernacular.metrics.choice import best, choose
+from vernacular.metrics.choice import best_indices, choose_option
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-from vernacular.protocols.evaluate import evaluate, values
+from vernacular.protocols.evaluate import evaluate, metric_rows
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 INF, NAN = math.inf, math.nan
@@ -24,7 +24,7 @@ PROTOCOLS = {
     "acceptability": ("sentence", {"context": "a b"}, {}),
     "last_word": ("continuation", {"context": "a", "target": "b"}, {"bow_correction": True}),
 }
-# log-probabilities of a span -> the flag of its item, where any
+# name: (log-probabilities of a span, flag of its item or None)
 SCORES = {
     "zero": ([0.0], None),
     "tiny": ([-1e-40], None),
@@ -37,37 +37,45 @@ SCORES = {
     "nothing before": ([None], "error: no token was scored"),
     "no token": ([], "error: no token was scored"),
 }
-FACTS = dict.fromkeys(("model", "evaluation", "task", "language", "style", "model_revision", "dataset_revision"), "x")
-FACTS |= {"adapter": None, "base": None, "shots": 0, "seed": 0, "majority_baseline": None}
+METADATA = dict.fromkeys(
+    ("model", "evaluation", "task", "language", "style", "model_revision", "dataset_revision"), "x"
+)
+METADATA |= {"adapter": None, "base": None, "shots": 0, "seed": 0, "majority_baseline": None}
 
 
 def results(protocol, first, second, *, n=3, cluster=None):
-    """(per-item rows, values): the first option's spans score `first`, all others, and item i1 whole, `second`."""
-    layout, fields, options = PROTOCOLS[protocol]
-    rest = [{"extra": [("label", str(k % 2))]} if protocol == "acceptability" else {} for k in range(n)]
-    items = [item(f"i{k}", **fields, **rest[k], cluster_id=cluster) for k in range(n)]
-    requests = ask(items, layout, protocol, **options)
-    own = [r["role"].endswith((":0", "word", "sentence")) and r["item_id"] != "i1" for r in requests]
-    scores = [score(r, list(first if mine else second)) for r, mine in zip(requests, own, strict=True)]
+    """Return (per-item rows, metric rows): spans of the first option have the scores `first`, all others and item i1 `second`."""
+    item_type, fields, options = PROTOCOLS[protocol]
+    labels = [{"extra": [("label", str(k % 2))]} if protocol == "acceptability" else {} for k in range(n)]
+    items = [item(f"i{k}", **fields, **labels[k], cluster_id=cluster) for k in range(n)]
+    requests = build_requests(items, item_type, protocol, **options)
+    uses_first = [
+        request["role"].endswith((":0", "word", "sentence")) and request["item_id"] != "i1" for request in requests
+    ]
+    scores = [
+        score(request, list(first if is_first else second))
+        for request, is_first in zip(requests, uses_first, strict=True)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows, metrics = evaluate(protocol, items, requests, scores, [])
-        table = values(rows, metrics, FACTS | {"protocol": protocol}, {})
+        table = metric_rows(rows, metrics, METADATA | {"protocol": protocol}, {})
     _as_table(rows, TASK_RESULTS)
     _as_table(table, METRICS)
     return rows, table
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_value_is_finite_or_nothing_whatever_the_scores(protocol):
-    second_ones = ("minus infinity among others", "not a number", "zero")
-    for first, second in {*zip(SCORES, SCORES, strict=True), *itertools.product(SCORES, second_ones)}:
+def test_values_are_finite_or_null_for_any_scores(protocol):
+    second_names = ("minus infinity among others", "not a number", "zero")
+    for first, second in {*zip(SCORES, SCORES, strict=True), *itertools.product(SCORES, second_names)}:
         rows, table = results(protocol, SCORES[first][0], SCORES[second][0])
         for value in table:
-            found = [value[name] for name in ("value", "ci_low", "ci_high", "chance_level") if value[name] is not None]
-            assert all(map(math.isfinite, found)), (first, second, value["metric"])
-            finite = value["value"] is not None or value["n"] == 0
-            assert finite or value["n_flagged"] or "huge" in (first, second) or value["metric"] != "surprisal"
+            columns = ("value", "ci_low", "ci_high", "chance_level")
+            numbers = [value[name] for name in columns if value[name] is not None]
+            assert all(map(math.isfinite, numbers)), (first, second, value["metric"])
+            has_value = value["value"] is not None or value["n"] == 0
+            assert has_value or value["n_flagged"] or "huge" in (first, second) or value["metric"] != "surprisal"
         for row in rows:
             assert not any(math.isnan(number) for number in (*row["metrics"].values(), *(row["option_scores"] or ())))
         if (flag := SCORES[second][1]) is not None:
@@ -82,7 +90,7 @@ def test_every_value_is_finite_or_nothing_whatever_the_scores(protocol):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("n", "cluster"), [(0, None), (1, None), (1, "c"), (4, "c")])
-def test_no_item_one_item_and_one_passage_have_no_interval_of_nothing(protocol, n, cluster):
+def test_few_items_or_one_cluster_have_valid_intervals(protocol, n, cluster):
     rows, table = results(protocol, [-1.0], [-2.0], n=n, cluster=cluster)
     assert len(rows) == n
     assert all(value["n"] <= n for value in table)
@@ -91,15 +99,15 @@ def test_no_item_one_item_and_one_passage_have_no_interval_of_nothing(protocol, 
         assert all(value["ci_low"] is None and value["ci_high"] is None for value in table)
 
 
-def test_scores_that_are_no_numbers_choose_nothing_in_any_order():
+def test_nan_scores_choose_no_option():
     for scores in ([NAN, -1.0], [-1.0, NAN], [NAN, NAN]):
-        assert best(scores) == []
-        assert choose(scores, [0]).correct is None
-    assert best([-INF, -INF]) == [0, 1]  # equally unlikely: a tie
-    assert best([-INF, -1.0]) == [1]
+        assert best_indices(scores) == []
+        assert choose_option(scores, [0]).correct is None
+    assert best_indices([-INF, -INF]) == [0, 1]  # equal scores: a tie
+    assert best_indices([-INF, -1.0]) == [1]
 
 
-def test_infinitely_unlikely_letters_have_no_share_in_palmx_files():
+def test_palmx_export_of_minus_infinite_scores_has_no_nan():
     rows, _ = results("letters", [-INF], [-INF], n=1)
     fields = PROTOCOLS["letters"][1]
     log = palmx.files([(item("i0", **fields), rows[0])])["outputs_log.csv"]

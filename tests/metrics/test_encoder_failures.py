@@ -1,4 +1,4 @@
-"""An encoder that is unavailable or fails costs the metrics that it measures, with a reason, and nothing else."""
+"""Unavailable or failing encoders disable only their own metrics, with a reason."""
 
 import json
 import shutil
@@ -16,18 +16,18 @@ ALL = ["cosine", "moverscore", "bertscore"]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return tiny.bert(tmp_path_factory.mktemp("whole"))
+def encoder_dir(tmp_path_factory):
+    return tiny.bert(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept():
+def _clear_caches():
     cosine._load.cache_clear()
     token_metrics._encoder.cache_clear()
 
 
-def measured(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
-    """({metric: similarities of the one item}, metadata)"""
+def measure(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
+    """Return ({metric: similarities of the item}, metadata)."""
     item = {"item_id": "a", "choices": ["mazá", "casa"], "target": None, "gold": [0]}
     row = {
         "item_id": "a",
@@ -41,142 +41,146 @@ def measured(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
     return {row["metric"]: row["similarities"] for row in rows}, metadata
 
 
-def key(name: str, **keys):
-    def spoil(folder: Path):
-        path = folder / name
+def set_json_key(name: str, **keys):
+    def corrupt(directory: Path):
+        path = directory / name
         path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
-    return spoil
+    return corrupt
 
 
-def content(name: str, text: bytes):
-    return lambda folder: (folder / name).write_bytes(text)
+def file_content(name: str, text: bytes):
+    return lambda directory: (directory / name).write_bytes(text)
 
 
-def weights(change):
-    def spoil(folder: Path):
-        tensors = load_file(folder / "model.safetensors")
-        save_file(change(tensors), folder / "model.safetensors", metadata={"format": "pt"})
+def edit_weights(change):
+    def corrupt(directory: Path):
+        tensors = load_file(directory / "model.safetensors")
+        save_file(change(tensors), directory / "model.safetensors", metadata={"format": "pt"})
 
-    return spoil
-
-
-def without(part: str):
-    return weights(lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
+    return corrupt
 
 
-def more_tokens(folder: Path):
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+def remove_weights(part: str):
+    return edit_weights(lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
+
+
+def extend_tokenizer(directory: Path):
+    tokenizer = AutoTokenizer.from_pretrained(directory)
     tokenizer.add_tokens(["com", "maz", "cas"])
-    tokenizer.save_pretrained(folder)
+    tokenizer.save_pretrained(directory)
 
 
-BROKEN = {
-    "weights cut short": (lambda f: content("model.safetensors", (f / "model.safetensors").read_bytes()[:900])(f), "cannot be loaded"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "cannot be loaded"),
-    "an empty file": (content("model.safetensors", b""), "cannot be loaded"),
-    "no config": (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
-    "a config that is none": (content("config.json", b"[]"), "cannot be loaded"),
-    "an unknown architecture": (key("config.json", model_type="brt"), "cannot be loaded"),
+DAMAGES = {
+    "weights cut short": (lambda directory: file_content("model.safetensors", (directory / "model.safetensors").read_bytes()[:900])(directory), "cannot be loaded"),
+    "no weights": (lambda directory: (directory / "model.safetensors").unlink(), "cannot be loaded"),
+    "an empty file": (file_content("model.safetensors", b""), "cannot be loaded"),
+    "no config": (lambda directory: (directory / "config.json").unlink(), "cannot be loaded"),
+    "a config that is none": (file_content("config.json", b"[]"), "cannot be loaded"),
+    "an unknown architecture": (set_json_key("config.json", model_type="brt"), "cannot be loaded"),
     "a tokenizer with half a regex": (
-        key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "the encoder cannot be "
+        set_json_key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), "the encoder cannot be "
     ),
-    "another width": (key("config.json", hidden_size=48), "cannot be loaded"),
-    "a width that is a text": (key("config.json", hidden_size="wide"), "cannot be loaded"),
-    "a tokenizer that is none": (content("tokenizer.json", b"{}"), "cannot be loaded"),
-    "more layers than weights": (key("config.json", num_hidden_layers=5), "32 of the encoder's weights"),
-    "a layer gone": (without("layer.1."), "16 of the encoder's weights"),
-    "another model's weights": (weights(lambda tensors: {f"x.{n}": t for n, t in tensors.items()}), "weights not found"),
-    "weights of nothing": (weights(lambda tensors: {n: t * float("nan") for n, t in tensors.items()}), "returns NaN"),
-    "tokens the model does not know": (more_tokens, "outside its model's vocabulary"),
+    "another width": (set_json_key("config.json", hidden_size=48), "cannot be loaded"),
+    "a width that is a text": (set_json_key("config.json", hidden_size="wide"), "cannot be loaded"),
+    "a tokenizer that is none": (file_content("tokenizer.json", b"{}"), "cannot be loaded"),
+    "more layers than weights": (set_json_key("config.json", num_hidden_layers=5), "32 of the encoder's weights"),
+    "a layer gone": (remove_weights("layer.1."), "16 of the encoder's weights"),
+    "another model's weights": (edit_weights(lambda tensors: {f"x.{name}": tensor for name, tensor in tensors.items()}), "weights not found"),
+    "weights of nothing": (edit_weights(lambda tensors: {name: tensor * float("nan") for name, tensor in tensors.items()}), "returns NaN"),
+    "tokens the model does not know": (extend_tokenizer, "outside its model's vocabulary"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_broken_encoder_is_the_reason_for_each_metric_and_never_a_number(whole, tmp_path, what):
-    spoil, sentence = BROKEN[what]
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    spoil(tmp_path)
-    found, metadata = measured({"default": tiny.record(tmp_path)})
-    assert found == {}
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damaged_encoder_is_reported_for_each_metric(encoder_dir, tmp_path, case):
+    corrupt, message = DAMAGES[case]
+    shutil.copytree(encoder_dir, tmp_path, dirs_exist_ok=True)
+    corrupt(tmp_path)
+    values, metadata = measure({"default": tiny.record(tmp_path)})
+    assert values == {}
     assert set(metadata["without"]) == set(ALL)
     for reason in metadata["without"].values():
         assert reason.startswith("tiny: ")
-        assert sentence in reason
+        assert message in reason
         assert "\n" not in reason
 
 
 @pytest.mark.parametrize("metric", ALL)
-def test_files_changed_after_the_record_measure_nothing_even_if_the_encoder_is_in_memory(whole, tmp_path, metric):
-    folder = Path(shutil.copytree(whole, tmp_path / "tiny"))
-    record = resolve("tiny", str(folder), tmp_path, kind="encoder")
-    assert measured({"default": record}, [metric])[1]["without"] == {}
-    weights(lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})(folder)
-    found, metadata = measured({"default": record}, [metric])
-    assert found == {}
-    assert f"{folder / 'model.safetensors'} changed since the model was recorded" in metadata["without"][metric]
+def test_files_changed_after_the_record_disable_metric_despite_cache(encoder_dir, tmp_path, metric):
+    directory = Path(shutil.copytree(encoder_dir, tmp_path / "tiny"))
+    record = resolve("tiny", str(directory), tmp_path, kind="encoder")
+    assert measure({"default": record}, [metric])[1]["without"] == {}
+    edit_weights(lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})(directory)
+    values, metadata = measure({"default": record}, [metric])
+    assert values == {}
+    assert f"{directory / 'model.safetensors'} changed since the model was recorded" in metadata["without"][metric]
 
 
-def panicking(regex: str):
-    def spoil(folder: Path):
-        content = json.loads((folder / "tokenizer.json").read_text())
+def panicking_regex(regex: str):
+    def corrupt(directory: Path):
+        content = json.loads((directory / "tokenizer.json").read_text())
         split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
-        (folder / "tokenizer.json").write_text(json.dumps(content | {"pre_tokenizer": split}))
+        (directory / "tokenizer.json").write_text(json.dumps(content | {"pre_tokenizer": split}))
 
-    return spoil
+    return corrupt
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "corrupt",
     [
-        lambda folder: key("tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": None})(folder),
-        panicking("(a+)+$"),  # tries every way to split a text, until the library gives up
+        lambda directory: set_json_key(
+            "tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": None}
+        )(directory),
+        panicking_regex("(a+)+$"),  # exponential backtracking, until the library fails
     ],
 )
 @pytest.mark.parametrize("metric", ALL)
-def test_a_tokenizer_that_makes_its_library_panic_costs_its_metrics(whole, tmp_path, spoil, metric):
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    spoil(tmp_path)
-    found, metadata = measured({"default": tiny.record(tmp_path)}, [metric], answer="a" * 40 + "!")
-    assert found == {}
+def test_panic_of_tokenizer_library_disables_metric(encoder_dir, tmp_path, corrupt, metric):
+    shutil.copytree(encoder_dir, tmp_path, dirs_exist_ok=True)
+    corrupt(tmp_path)
+    values, metadata = measure({"default": tiny.record(tmp_path)}, [metric], answer="a" * 40 + "!")
+    assert values == {}
     assert f"the tokenizer in {tmp_path} cannot be used: panic in a Rust library" in metadata["without"][metric]
     assert "\n" not in metadata["without"][metric]
 
 
-def test_the_pooler_that_no_metric_reads_may_be_missing(whole, tmp_path):
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    without("pooler")(tmp_path)
-    assert measured({"default": tiny.record(tmp_path)})[0] == measured({"default": tiny.record(whole)})[0]
+def test_pooler_weights_may_be_missing(encoder_dir, tmp_path):
+    shutil.copytree(encoder_dir, tmp_path, dirs_exist_ok=True)
+    remove_weights("pooler")(tmp_path)
+    assert measure({"default": tiny.record(tmp_path)})[0] == measure({"default": tiny.record(encoder_dir)})[0]
 
 
-def test_one_that_could_not_be_fetched_costs_its_own_metric_alone(whole):
-    gone = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
-    found, metadata = measured({"cosine": gone, "default": tiny.record(whole)})
-    assert set(found) == {"moverscore", "bertscore"}
+def test_unavailable_encoder_disables_its_metric_only(encoder_dir):
+    unavailable = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
+    values, metadata = measure({"cosine": unavailable, "default": tiny.record(encoder_dir)})
+    assert set(values) == {"moverscore", "bertscore"}
     assert metadata["without"] == {"cosine": "gone: encoder unavailable: nobody/gone: there is no such repository."}
-    assert found == measured({"default": tiny.record(whole)}, ALL[1:])[0]
+    assert values == measure({"default": tiny.record(encoder_dir)}, ALL[1:])[0]
 
 
-def test_a_layer_that_is_not_there_concerns_the_metric_that_reads_it(whole):
-    found, metadata = measured({"default": tiny.record(whole, layer=11)})
-    assert set(found) == {"cosine", "moverscore"}
+def test_missing_layer_disables_its_metric_only(encoder_dir):
+    values, metadata = measure({"default": tiny.record(encoder_dir, layer=11)})
+    assert set(values) == {"cosine", "moverscore"}
     assert metadata["without"] == {"bertscore": "tiny: expected a layer from 0 to 3, got 11."}
 
 
-def test_an_encoder_that_brings_code_is_not_run(whole, tmp_path):
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(tmp_path)
+def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
+    shutil.copytree(encoder_dir, tmp_path, dirs_exist_ok=True)
+    set_json_key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(
+        tmp_path
+    )
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
     assert {"it requires custom code, which is not run" in reason for reason in
-            measured({"default": tiny.record(tmp_path)})[1]["without"].values()} == {True}  # fmt: skip
+            measure({"default": tiny.record(tmp_path)})[1]["without"].values()} == {True}  # fmt: skip
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("metric", ALL)
-def test_too_little_memory_is_the_machines_fault_and_fails_the_job(whole, monkeypatch, metric):
-    def short(*args, **options):
+def test_out_of_memory_raises_machine_error(encoder_dir, monkeypatch, metric):
+    def raise_memory_error(*args, **options):
         raise MemoryError
 
-    monkeypatch.setattr("transformers.AutoModel.from_pretrained", short)
+    monkeypatch.setattr("transformers.AutoModel.from_pretrained", raise_memory_error)
     with pytest.raises(MachineError, match="tiny: the encoder does not fit in memory"):
-        measured({"default": tiny.record(whole)}, [metric])
+        measure({"default": tiny.record(encoder_dir)}, [metric])

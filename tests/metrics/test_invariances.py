@@ -1,11 +1,11 @@
-"""What must change no number: the order of candidates, rows and items, a twin of an item, a constant on all scores."""
+"""Invariance of results to the order of choices, rows and items, a duplicate item, and a constant added to all scores."""
 
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scoring import ask, item, score
+from support.scoring import build_requests, item, score
 from support.soak import examples
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.letters import metrics as letters
@@ -20,10 +20,10 @@ PROTOCOLS = {
     "cloze": (cloze, "cloze", {"context": "Ana __ bem."}),
     "target_word": (target_word, "target_word", {"context": "Ana [MASK] bem."}),
 }
-ORDER_OF_OPTIONS = {"gold_position", "chosen_position"}  # these are about the order itself
+ORDER_DEPENDENT = {"gold_position", "chosen_position"}  # depend on the order of the options
 
 words = st.lists(st.sampled_from(["a", "bb", "çç", "dd d", "😀"]), min_size=2, max_size=4, unique=True)
-eighths = st.integers(-80, -1).map(lambda n: n / 8)  # exact in binary, so that sums are too
+eighths = st.integers(-80, -1).map(lambda n: n / 8)  # exact in binary, as are their sums
 
 
 @st.composite
@@ -37,20 +37,20 @@ def evaluations(draw):
     return items, logliks
 
 
-def results(protocol, evaluation, *, permute=None, shuffle=None, twin=False, constant=0.0):
-    module, layout, fields = PROTOCOLS[protocol]
+def results(protocol, evaluation, *, permute=None, shuffle=None, duplicate=False, constant=0.0):
+    module, item_type, fields = PROTOCOLS[protocol]
     items, logliks = evaluation
-    built = []
+    item_rows = []
     for name, choices, gold in items:
         order = list(range(len(choices)))
         if permute is not None:
             random.Random(permute).shuffle(order)
-        shown = [choices[i] for i in order]
-        built.append(item(name, choices=shown, gold=[order.index(gold)], **fields))
-    if twin:
-        built.append(built[0] | {"item_id": "twin"})
-    requests = ask(built, layout, protocol)
-    texts = {one["item_id"]: one["choices"] for one in built}
+        permuted = [choices[i] for i in order]
+        item_rows.append(item(name, choices=permuted, gold=[order.index(gold)], **fields))
+    if duplicate:
+        item_rows.append(item_rows[0] | {"item_id": "twin"})
+    requests = build_requests(item_rows, item_type, protocol)
+    texts = {row["item_id"]: row["choices"] for row in item_rows}
     scores = []
     for request in requests:
         name = "i0" if request["item_id"] == "twin" else request["item_id"]
@@ -58,55 +58,59 @@ def results(protocol, evaluation, *, permute=None, shuffle=None, twin=False, con
         values = logliks[name][choice]
         scores.append(score(request, [values[0] + constant, *values[1:]]))
     if shuffle is not None:
-        for rows in (built, requests, scores):
+        for rows in (item_rows, requests, scores):
             random.Random(shuffle).shuffle(rows)
-    return {row["item_id"]: row for row in module.per_item(built, requests, scores)}
+    return {row["item_id"]: row for row in module.per_item(item_rows, requests, scores)}
 
 
-def numbers(row):
-    """A row without what is told in the order of its options."""
-    by_text = sorted(zip(row["choices"], row["option_scores"], strict=True))
+def order_independent_values(row):
+    """Return the values of a row that are independent of the order of its options."""
+    scores_by_text = sorted(zip(row["choices"], row["option_scores"], strict=True))
     chosen = sorted(row["choices"][i] for i in row["predicted_indices"])
-    values = {k: v for k, v in row["metrics"].items() if k not in ORDER_OF_OPTIONS and not k.startswith("loglik_")}
-    return by_text, chosen, row["correct"], row["tie"], values
+    values = {
+        name: value
+        for name, value in row["metrics"].items()
+        if name not in ORDER_DEPENDENT and not name.startswith("loglik_")
+    }
+    return scores_by_text, chosen, row["correct"], row["tie"], values
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), seed=st.integers(0, 9))
-def test_permuting_candidates_changes_no_number(protocol, evaluation, seed):
-    before, after = results(protocol, evaluation), results(protocol, evaluation, permute=seed)
-    for name in before:
-        one, other = numbers(before[name]), numbers(after[name])
-        assert one[:4] == other[:4]
-        assert one[4] == pytest.approx(other[4])
+def test_permuting_choices_does_not_change_values(protocol, evaluation, seed):
+    original, permuted = results(protocol, evaluation), results(protocol, evaluation, permute=seed)
+    for name in original:
+        expected, actual = order_independent_values(original[name]), order_independent_values(permuted[name])
+        assert actual[:4] == expected[:4]
+        assert actual[4] == pytest.approx(expected[4])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), seed=st.integers(0, 9))
-def test_shuffling_rows_changes_nothing(protocol, evaluation, seed):
+def test_shuffling_rows_does_not_change_results(protocol, evaluation, seed):
     assert results(protocol, evaluation) == results(protocol, evaluation, shuffle=seed)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations())
-def test_duplicating_an_item_changes_no_other_number(protocol, evaluation):
-    alone, with_twin = results(protocol, evaluation), results(protocol, evaluation, twin=True)
-    twin = with_twin.pop("twin")
-    assert with_twin == alone
-    assert twin | {"item_id": "i0"} == alone["i0"]
+def test_duplicate_item_does_not_change_other_items(protocol, evaluation):
+    original, with_duplicate = results(protocol, evaluation), results(protocol, evaluation, duplicate=True)
+    duplicate = with_duplicate.pop("twin")
+    assert with_duplicate == original
+    assert duplicate | {"item_id": "i0"} == original["i0"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(30), deadline=None)
 @given(evaluation=evaluations(), constant=st.integers(-64, 64).map(lambda n: n / 4))
-def test_a_constant_on_all_scores_changes_no_accuracy(protocol, evaluation, constant):
-    before, after = results(protocol, evaluation), results(protocol, evaluation, constant=constant)
-    for name in before:
-        assert (before[name]["correct"], before[name]["tie"], before[name]["predicted_indices"]) == (
-            after[name]["correct"],
-            after[name]["tie"],
-            after[name]["predicted_indices"],
+def test_constant_added_to_scores_does_not_change_choices(protocol, evaluation, constant):
+    original, shifted = results(protocol, evaluation), results(protocol, evaluation, constant=constant)
+    for name in original:
+        assert (original[name]["correct"], original[name]["tie"], original[name]["predicted_indices"]) == (
+            shifted[name]["correct"],
+            shifted[name]["tie"],
+            shifted[name]["predicted_indices"],
         )

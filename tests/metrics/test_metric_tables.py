@@ -1,4 +1,4 @@
-"""What each metric says of itself holds of its values: name, direction, unit, proportion, headline, resamples."""
+"""Consistency of each metric's attributes with its values: name, direction, unit, proportion, headline, resamples."""
 
 import math
 import random
@@ -8,14 +8,14 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from support.scoring import ask, item, score
+from support.scoring import build_requests, item, score
 from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
-from vernacular.protocols.evaluate import evaluate, values
+from vernacular.protocols.evaluate import evaluate, metric_rows
 
-CHOICES = ["can", "pan", "luz", "mar"]  # of one length: normalised, they rank as they are
+CHOICES = ["can", "pan", "luz", "mar"]  # equal lengths: normalization does not change the ranking
 QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}
-LAYOUTS = {
+PROTOCOL_ITEMS = {
     "options": ("passage", QUESTION, {}),
     "letters": ("passage", QUESTION, {"option_rotations": 4}),
     "minimal_pair": ("pair", {"context": "Se chove,", "choices": CHOICES}, {}),
@@ -29,32 +29,35 @@ HEADLINES = {
     "generation": {"bertscore_accuracy", "cosine_accuracy", "exact_match", "moverscore_accuracy"},
     "last_word": {"surprisal"},
 } | {name: {"accuracy"} for name in ("cloze", "letters", "minimal_pair", "options", "target_word")}
-BY = ("", "_token", "_char", "_byte")
+SUFFIXES = ("", "_token", "_char", "_byte")
 # neither direction is better
-NEITHER = {
-    "acceptability": {f"{label}_mean{by}" for label in ("good", "bad") for by in BY},
+UNDIRECTED = {
+    "acceptability": {f"{label}_mean{suffix}" for label in ("good", "bad") for suffix in SUFFIXES},
     "cloze": {"baseline_position", "baseline_shortest"},
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
     "letters": {"baseline_letter", "most_chosen_letter"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
     "target_word": {"certainty", "entropy", "surprisal_incorrect", "surprisal_incorrect_sentence"},
 }
-ACCURACIES = {f"accuracy{by}" for by in BY}
+ACCURACIES = {f"accuracy{suffix}" for suffix in SUFFIXES}
 SHARES = {  # metrics whose values are shares
-    "acceptability": {f"auc{by}" for by in BY},
-    "cloze": ACCURACIES | {f"accuracy_fill{by}" for by in BY} | {"accuracy_unfilled"} | NEITHER["cloze"],
+    "acceptability": {f"auc{suffix}" for suffix in SUFFIXES},
+    "cloze": ACCURACIES
+    | {f"accuracy_fill{suffix}" for suffix in SUFFIXES}
+    | {"accuracy_unfilled"}
+    | UNDIRECTED["cloze"],
     "generation": HEADLINES["generation"] | {"verbatim_match"},
     "last_word": {"coverage", "greedy"},
-    "letters": {"accuracy", "accuracy_orders", "ece", "probability", "right_in_every_order", "same_in_every_order"}
-    | NEITHER["letters"],
+    "letters": {"accuracy", "accuracy_orders", "ece", "probability", "correct_in_every_order", "same_in_every_order"}
+    | UNDIRECTED["letters"],
     "minimal_pair": ACCURACIES | {"accuracy_bare"},
     "options": ACCURACIES | {"accuracy_pmi", "probability"},
     "target_word": {"accuracy", "accuracy_sentence", "certainty", "probability"},
 }
-UNITS = {  # of the others
+UNITS = {  # of metrics that are not shares
     "acceptability": {
-        f"{name}{by}": unit
-        for by in BY
+        f"{name}{suffix}": unit
+        for suffix in SUFFIXES
         for name, unit in {"good_mean": "nats", "bad_mean": "nats", "difsur": "percent", "mcc": "score"}.items()
     },
     "generation": {f"{name}_{part}": "cosine" if name == "cosine" else "score"
@@ -66,72 +69,73 @@ UNITS = {  # of the others
     | dict.fromkeys(("difsur", "difsur_bare", "difsur_item"), "percent"),
     "options": {"surprisal_correct": "nats"},
     "target_word": {"entropy": "bits"}
-    | {f"{name}{level}": "ratio" if name == "asd_normalised" else "bits"
-       for level in ("", "_sentence") for name in ("asd", "asd_normalised", "surprisal_correct", "surprisal_incorrect")},
+    | {f"{name}{level}": "ratio" if name == "asd_normalized" else "bits"
+       for level in ("", "_sentence") for name in ("asd", "asd_normalized", "surprisal_correct", "surprisal_incorrect")},
 }  # fmt: skip
-FACTS = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
+METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
 @cache
 def rows_of(protocol, skill):
-    """Rows of 24 items that a model answers which gives right texts `skill` more than others, in nats or similarity."""
-    draw = random.Random(7)
+    """Return rows of 24 items whose correct texts score `skill` (nats or similarity) more than others."""
+    rng = random.Random(7)
     if protocol == "generation":
-        return generated(draw, skill)
-    layout, fields, options = LAYOUTS[protocol]
+        return generation_rows(rng, skill)
+    item_type, fields, options = PROTOCOL_ITEMS[protocol]
     items = [
-        item(f"i{n}", **fields, gold=[draw.randrange(4)] if "choices" in fields else [], extra=[("label", str(n % 2))])
+        item(f"i{n}", **fields, gold=[rng.randrange(4)] if "choices" in fields else [], extra=[("label", str(n % 2))])
         for n in range(24)
     ]
-    requests = ask(items, layout, protocol, **options)
+    requests = build_requests(items, item_type, protocol, **options)
     scores = []
     for request in requests:
         n = int(request["item_id"][1:])
-        right = request["role"] in ("word", "sentence") and n % 2 == 1
+        correct = request["role"] in ("word", "sentence") and n % 2 == 1
         if ":" in request["role"] and not request["role"].startswith("uncond"):
-            right = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
-        mean = draw.uniform(-9, -7) + (skill if right else 0)
-        more = {
+            correct = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
+        mean = rng.uniform(-9, -7) + (skill if correct else 0)
+        fields_of_score = {
             "word_end_logprobs": [-0.5, -0.25],
             "entropy": [2.0],
             "topk_entropy": [1.0],
             "is_greedy": [mean > -7] * 2,
         }
         missing = request["role"] == "word" and n == 0 and skill < 0
-        scores.append(score(request, [None] if missing else [mean, draw.uniform(-2, -1)], **more))
+        scores.append(score(request, [None] if missing else [mean, rng.uniform(-2, -1)], **fields_of_score))
     rows, _ = evaluate(protocol, items, requests, scores, [])
     return rows
 
 
-def generated(draw, skill):
-    # every other item brings lm-eval's wording along
-    wording = [("ask", '{"until": ["\\n"], "filters": [], "exact": {}}'), ("targets", '["pan"]')]
-    items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1], extra=wording[: n % 2 * 2]) for n in range(24)]
-    requests = ask(items, "question", "generation")
-    answers, similar = [], []
-    for one, request in zip(items, requests, strict=True):
-        text = ["pan", "pan e", "mar"][min(2, int(draw.uniform(0, 3) * (1 - skill / 4)))]
-        answers.append(
-            {"item_id": one["item_id"], "role": request["role"], "raw_output": text, "output": text, "flags": None}
+def generation_rows(rng, skill):
+    # every other item has lm-eval's settings
+    extra_fields = [("ask", '{"until": ["\\n"], "filters": [], "exact": {}}'), ("targets", '["pan"]')]
+    items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1], extra=extra_fields[: n % 2 * 2]) for n in range(24)]
+    requests = build_requests(items, "question", "generation")
+    generations, similarities = [], []
+    for item_row, request in zip(items, requests, strict=True):
+        text = ["pan", "pan e", "mar"][min(2, int(rng.uniform(0, 3) * (1 - skill / 4)))]
+        generations.append(
+            {"item_id": item_row["item_id"], "role": request["role"], "raw_output": text, "output": text, "flags": None}
         )
         for name in ("cosine", "moverscore", "bertscore"):
-            found = [draw.uniform(0.4, 0.6) + (skill / 10 if i == 1 else -skill / 10) for i in range(4)]
-            similar.append({"item_id": one["item_id"], "metric": name, "similarities": found})
-    rows, _ = evaluate("generation", items, requests, answers, similar)
+            scores = [rng.uniform(0.4, 0.6) + (skill / 10 if i == 1 else -skill / 10) for i in range(4)]
+            similarities.append({"item_id": item_row["item_id"], "metric": name, "similarities": scores})
+    rows, _ = evaluate("generation", items, requests, generations, similarities)
     return rows
 
 
 @pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
+def test_direction_unit_and_headline_of_every_metric(protocol):
     metrics = PROTOCOLS[protocol].METRICS
     better, worse = (
-        {row["metric"]: row for row in values(rows_of(protocol, skill), metrics, FACTS, {})} for skill in (2, -2)
+        {row["metric"]: row for row in metric_rows(rows_of(protocol, skill), metrics, METADATA, {})}
+        for skill in (2, -2)
     )
     assert list(better) == [metric.name for metric in metrics]
     assert all(metric.about for metric in metrics)
     assert {name for name, row in better.items() if row["headline"]} == HEADLINES[protocol]
-    assert {name for name, row in better.items() if row["higher_is_better"] is None} == NEITHER.get(protocol, set())
+    assert {name for name, row in better.items() if row["higher_is_better"] is None} == UNDIRECTED.get(protocol, set())
     assert {name for name, row in better.items() if row["unit"] == "share"} == SHARES[protocol]
     assert {name: row["unit"] for name, row in better.items() if row["unit"] != "share"} == UNITS.get(protocol, {})
     for name, row in better.items():
@@ -144,40 +148,40 @@ def test_every_metric_goes_the_way_it_says_and_has_its_unit(protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_proportions_are_those_whose_items_are_right_or_wrong(protocol):
+def test_proportions_have_binary_values(protocol):
     rows = [row for skill in (2, 0, -2) for row in rows_of(protocol, skill)]
     for metric in PROTOCOLS[protocol].METRICS:
         if metric.corpus:
             assert not metric.proportion
         else:
-            assert not metric.vectorised
-            found = {row["metrics"][metric.name] for row in rows if metric.name in row["metrics"]}
-            assert metric.proportion == (found <= {0.0, 1.0}), metric.name
+            assert not metric.vectorized
+            values = {row["metrics"][metric.name] for row in rows if metric.name in row["metrics"]}
+            assert metric.proportion == (values <= {0.0, 1.0}), metric.name
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_number_of_all_items_is_the_same_for_many_resamples_at_once(protocol):
+def test_vectorized_corpus_metrics_match_single_calls(protocol):
     rows = rows_of(protocol, 0)
     for metric in PROTOCOLS[protocol].METRICS:
         if metric.corpus is None:
             continue
-        whole = [row["metrics"] for row in rows if all(name in row["metrics"] for name in metric.needs)]
-        draws = np.random.default_rng(0).integers(0, len(whole), (3, len(whole)))
-        arrays = [np.array([each[name] for each in whole])[draws] for name in metric.needs]
-        alone = [float(metric.corpus(*(array[k] for array in arrays))) for k in range(3)]
-        assert len(set(alone)) > 1 or metric.name == "entropy", metric.name
-        if metric.vectorised:
-            assert metric.corpus(*arrays).tolist() == pytest.approx(alone), metric.name
+        complete = [row["metrics"] for row in rows if all(name in row["metrics"] for name in metric.needs)]
+        indices = np.random.default_rng(0).integers(0, len(complete), (3, len(complete)))
+        arrays = [np.array([values[name] for values in complete])[indices] for name in metric.needs]
+        expected = [float(metric.corpus(*(array[k] for array in arrays))) for k in range(3)]
+        assert len(set(expected)) > 1 or metric.name == "entropy", metric.name
+        if metric.vectorized:
+            assert metric.corpus(*arrays).tolist() == pytest.approx(expected), metric.name
         else:
             assert metric.name.startswith("mcc")
-        assert all(map(math.isfinite, alone))
+        assert all(map(math.isfinite, expected))
 
 
 def bits(name):
     return lambda v: fmean(v[name]) / math.log(2)
 
 
-def where(name, label):
+def mean_of_label(name, label):
     return lambda v: fmean(x for x, y in zip(v[name], v["label"], strict=True) if y == label)
 
 
@@ -189,7 +193,7 @@ def mean(name):
     return lambda v: fmean(v[name])
 
 
-def right_pairs(name):
+def auc(name):
     def share(v):
         good, bad = ([x for x, y in zip(v[name], v["label"], strict=True) if y == label] for label in (1, 0))
         return fmean((x < y) + (x == y) / 2 for x in good for y in bad)
@@ -202,35 +206,35 @@ def most_common(name):
 
 
 def calibration(v):
-    off = Counter()
-    for confidence, right in zip(v["confidence"], v["accuracy"], strict=True):
-        off[math.ceil(confidence * 10)] += confidence - right
-    return sum(map(abs, off.values())) / len(v["confidence"])
+    gaps = Counter()
+    for confidence, correct in zip(v["confidence"], v["accuracy"], strict=True):
+        gaps[math.ceil(confidence * 10)] += confidence - correct
+    return sum(map(abs, gaps.values())) / len(v["confidence"])
 
 
-def of_sentences(by):
-    name = f"surprisal{by}"
+def acceptability_formulas(suffix):
+    name = f"surprisal{suffix}"
     return {
-        f"good_mean{by}": where(name, 1),
-        f"bad_mean{by}": where(name, 0),
-        f"difsur{by}": percent(where(name, 1), where(name, 0)),
-        f"auc{by}": right_pairs(name),
-        f"mcc{by}": lambda v: mcc_cross_validated(*(np.array(v[each]) for each in (name, "label", "fold"))),
+        f"good_mean{suffix}": mean_of_label(name, 1),
+        f"bad_mean{suffix}": mean_of_label(name, 0),
+        f"difsur{suffix}": percent(mean_of_label(name, 1), mean_of_label(name, 0)),
+        f"auc{suffix}": auc(name),
+        f"mcc{suffix}": lambda v: mcc_cross_validated(*(np.array(v[column]) for column in (name, "label", "fold"))),
     }
 
 
-def of_forms(level):
-    right, wrong = f"surprisal_correct{level}", f"surprisal_incorrect{level}"
+def target_word_formulas(level):
+    correct, incorrect = f"surprisal_correct{level}", f"surprisal_incorrect{level}"
     return {
-        right: bits(right),
-        wrong: bits(wrong),
-        f"asd{level}": lambda v: bits(wrong)(v) - bits(right)(v),
-        f"asd_normalised{level}": lambda v: fmean(v[wrong]) / fmean(v[right]) - 1,
+        correct: bits(correct),
+        incorrect: bits(incorrect),
+        f"asd{level}": lambda v: bits(incorrect)(v) - bits(correct)(v),
+        f"asd_normalized{level}": lambda v: fmean(v[incorrect]) / fmean(v[correct]) - 1,
     }
 
 
 DEFINITIONS = {
-    "acceptability": {name: formula for by in BY for name, formula in of_sentences(by).items()},
+    "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
     "letters": {
@@ -241,18 +245,20 @@ DEFINITIONS = {
     "minimal_pair": {
         f"difsur{bare}": percent(mean(f"surprisal_good{bare}"), mean(f"surprisal_bad{bare}")) for bare in ("", "_bare")
     },
-    "target_word": of_forms("") | of_forms("_sentence") | {"entropy": bits("entropy")},
+    "target_word": target_word_formulas("") | target_word_formulas("_sentence") | {"entropy": bits("entropy")},
 }
 
 
 @pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("protocol", DEFINITIONS)
-def test_numbers_of_all_items_are_their_definitions(protocol):
+def test_corpus_metrics_match_reference_formulas(protocol):
     rows, metrics = rows_of(protocol, 1), PROTOCOLS[protocol].METRICS
     columns = {
-        name: [r["metrics"][name] for r in rows if name in r["metrics"]] for row in rows for name in row["metrics"]
+        name: [other["metrics"][name] for other in rows if name in other["metrics"]]
+        for row in rows
+        for name in row["metrics"]
     }
-    found = {row["metric"]: row["value"] for row in values(rows, metrics, FACTS, {})}
+    values = {row["metric"]: row["value"] for row in metric_rows(rows, metrics, METADATA, {})}
     assert DEFINITIONS[protocol].keys() == {metric.name for metric in metrics if metric.corpus}
     for name, formula in DEFINITIONS[protocol].items():
-        assert found[name] == pytest.approx(formula(columns)), name
+        assert values[name] == pytest.approx(formula(columns)), name

@@ -1,4 +1,4 @@
-"""Which text of a generation is the answer in the project's own styles."""
+"""Output parsing in the default prompt styles."""
 
 import pytest
 from vernacular.metrics.similarity import answers
@@ -8,25 +8,32 @@ def request(text="Pregunta: x\nResposta:", name="a", role="response"):
     return {"item_id": name, "role": role, "kind": "generate", "prefix": "", "text": text, "decoding": None}
 
 
-PLAIN = [
+REQUESTS = [
     request(text, role=role)
     for role in ("response", "check")
     for text in ("O que se di nun RESUM", "Pregunta: x\nResposta:")
 ]
 
 
-def generation(raw, rendered=None, flag=None, name="a", role="response"):
-    answer = None if raw is None else raw.split("\n")[0].strip()
-    return {"item_id": name, "role": role, "raw_output": raw, "output": answer, "rendered": rendered, "flags": flag}
+def generation(raw_output, rendered=None, flag=None, name="a", role="response"):
+    output = None if raw_output is None else raw_output.split("\n")[0].strip()
+    return {
+        "item_id": name,
+        "role": role,
+        "raw_output": raw_output,
+        "output": output,
+        "rendered": rendered,
+        "flags": flag,
+    }
 
 
-def test_default_style_takes_the_answer_as_generated():
-    given = answers.given(PLAIN, [generation("razón 3:1\nmore")])
-    assert given == {"a": answers.Answer("razón 3:1", None)}
+def test_default_style_uses_output_unchanged():
+    outputs = answers.parse_outputs(REQUESTS, [generation("razón 3:1\nmore")])
+    assert outputs == {"a": answers.ParsedOutput("razón 3:1", None)}
 
 
 @pytest.mark.parametrize(
-    ("raw", "flag", "said"),
+    ("raw_output", "flag", "expected_flag"),
     [
         (None, "error: too long", "error: too long"),
         (None, None, "error: no generation"),
@@ -35,26 +42,26 @@ def test_default_style_takes_the_answer_as_generated():
         ("so half of", "truncated; error: killed", "truncated; error: killed"),
     ],
 )
-def test_failed_generation_has_no_answer_at_all_and_spoils_no_other(raw, flag, said):
-    both = [request(), request(name="b")]
-    given = answers.given(both, [generation(raw, flag=flag), generation(" si", name="b")])
-    assert given == {"a": answers.Answer(None, said), "b": answers.Answer("si", None)}
+def test_failed_generation_has_no_text_and_does_not_affect_others(raw_output, flag, expected_flag):
+    requests = [request(), request(name="b")]
+    outputs = answers.parse_outputs(requests, [generation(raw_output, flag=flag), generation(" si", name="b")])
+    assert outputs == {"a": answers.ParsedOutput(None, expected_flag), "b": answers.ParsedOutput("si", None)}
 
 
-def test_no_text_is_an_empty_answer_and_said():
-    silent = generation("") | {"output": None}
-    assert answers.given(PLAIN, [silent]) == {"a": answers.Answer("", "empty answer")}
-    assert answers.given(PLAIN, [generation(" \n")]) == {"a": answers.Answer("", "empty answer")}
+def test_empty_output_is_flagged():
+    empty = generation("") | {"output": None}
+    assert answers.parse_outputs(REQUESTS, [empty]) == {"a": answers.ParsedOutput("", "empty answer")}
+    assert answers.parse_outputs(REQUESTS, [generation(" \n")]) == {"a": answers.ParsedOutput("", "empty answer")}
 
 
-def test_other_roles_do_not_replace_the_answer():
+def test_other_roles_do_not_replace_the_response():
     roles = [generation("sí"), generation("non", role="check")]
     for order in (roles, roles[::-1]):
-        assert answers.given([*PLAIN, request(name="b")], [*order, generation("A: b", name="b")]) == {
-            "a": answers.Answer("sí", None),
-            "b": answers.Answer("A: b", None),
+        assert answers.parse_outputs([*REQUESTS, request(name="b")], [*order, generation("A: b", name="b")]) == {
+            "a": answers.ParsedOutput("sí", None),
+            "b": answers.ParsedOutput("A: b", None),
         }
 
 
-def test_the_only_generation_of_an_item_is_its_answer_whatever_its_role():
-    assert answers.given(PLAIN, [generation("sí", role="check")])["a"].text == "sí"
+def test_single_generation_is_used_for_any_role():
+    assert answers.parse_outputs(REQUESTS, [generation("sí", role="check")])["a"].text == "sí"

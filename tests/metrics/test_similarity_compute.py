@@ -12,7 +12,7 @@ ALL = ["cosine", "moverscore", "bertscore"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def encoder_dir(tmp_path_factory):
     torch.set_num_threads(1)
     return tiny.bert(tmp_path_factory.mktemp("bert"))
 
@@ -21,20 +21,25 @@ def item(name, choices=("unha mazá", "os gatos"), gold=(0,), target=None):
     return {"item_id": name, "choices": list(choices), "gold": list(gold), "target": target}
 
 
-def generation(name, answer, flag=None):
+def generation(name, output, flag=None):
     return {
         "item_id": name,
         "role": "response",
-        "raw_output": answer,
-        "output": answer,
+        "raw_output": output,
+        "output": output,
         "rendered": None,
         "flags": flag,
     }
 
 
-def similarities(items, generations, metrics=ALL, folder=None, **more):
+def similarities(items, generations, metrics=ALL, encoder_dir=None, **options):
     return compute.similarities(
-        items, generations, metrics, {"default": tiny.record(folder)}, requests=tiny.requests(generations), **more
+        items,
+        generations,
+        metrics,
+        {"default": tiny.record(encoder_dir)},
+        requests=tiny.requests(generations),
+        **options,
     )
 
 
@@ -42,123 +47,126 @@ def by_item(rows, metric):
     return {row["item_id"]: row["similarities"] for row in rows if row["metric"] == metric}
 
 
-def test_empty_answers_are_null_and_counted(folder):
+def test_empty_outputs_have_null_similarities_and_are_counted(encoder_dir):
     items = [item("a"), item("b"), item("c")]
     rows, metadata = similarities(
-        items, [generation("a", "come"), generation("b", ""), generation("c", " \n")], folder=folder
+        items, [generation("a", "come"), generation("b", ""), generation("c", " \n")], encoder_dir=encoder_dir
     )
     _as_table(rows, SIMILARITIES)
     for metric in ALL:
-        found = by_item(rows, metric)
-        assert found["b"] == found["c"] == [None, None]
-        assert all(isinstance(v, float) for v in found["a"])
+        values = by_item(rows, metric)
+        assert values["b"] == values["c"] == [None, None]
+        assert all(isinstance(value, float) for value in values["a"])
     assert metadata["counts"]["empty_answers"] == 2
 
 
-def test_a_failed_generation_is_not_an_empty_answer(folder):
-    rows, metadata = similarities([item("a")], [generation("a", None, "error: too long")], folder=folder)
+def test_failed_generation_is_not_counted_as_empty_output(encoder_dir):
+    rows, metadata = similarities([item("a")], [generation("a", None, "error: too long")], encoder_dir=encoder_dir)
     assert by_item(rows, "cosine") == {"a": [None, None]}
     assert (metadata["counts"]["empty_answers"], metadata["counts"]["failed_generations"]) == (0, 1)
 
 
-def test_an_empty_option_is_similar_to_nothing(folder):
-    rows, _ = similarities([item("a", ["unha mazá", "", " "])], [generation("a", "come")], folder=folder)
+def test_empty_option_has_null_similarity(encoder_dir):
+    rows, _ = similarities([item("a", ["unha mazá", "", " "])], [generation("a", "come")], encoder_dir=encoder_dir)
     for row in rows:
         assert row["similarities"][0] is not None
         assert row["similarities"][1:] == [None, None]
 
 
-def test_punctuation_alone_has_no_moverscore_but_a_cosine(folder):
-    rows, _ = similarities([item("a", ["unha mazá", "..."])], [generation("a", "come")], folder=folder)
+def test_punctuation_only_has_cosine_but_no_moverscore(encoder_dir):
+    rows, _ = similarities([item("a", ["unha mazá", "..."])], [generation("a", "come")], encoder_dir=encoder_dir)
     assert by_item(rows, "moverscore")["a"][1] is None
     assert by_item(rows, "cosine")["a"][1] is not None
 
 
-def test_an_item_without_choices_is_compared_with_its_target(folder):
-    rows, _ = similarities([item("a", [], [], "o rapaz")], [generation("a", "o rapaz")], folder=folder)
+def test_item_without_choices_is_compared_with_target(encoder_dir):
+    rows, _ = similarities([item("a", [], [], "o rapaz")], [generation("a", "o rapaz")], encoder_dir=encoder_dir)
     for row in rows:
         assert row["similarities"] == [pytest.approx(1.0, abs=1e-5)]
-    rows, _ = similarities([item("a", [], [])], [generation("a", "o rapaz")], folder=folder)
+    rows, _ = similarities([item("a", [], [])], [generation("a", "o rapaz")], encoder_dir=encoder_dir)
     assert [row["similarities"] for row in rows] == [[], [], []], "nothing to be compared with"
 
 
-def test_items_that_were_not_asked_have_no_row(folder):
-    rows, _ = similarities([item("a"), item("few_shot")], [generation("a", "come")], folder=folder)
+def test_items_without_generation_have_no_row(encoder_dir):
+    rows, _ = similarities([item("a"), item("few_shot")], [generation("a", "come")], encoder_dir=encoder_dir)
     assert {row["item_id"] for row in rows} == {"a"}
 
 
-def test_each_distinct_text_meets_the_encoder_once(folder, monkeypatch):
-    seen = []
-    whole = TokenEncoder.embed
+def test_each_distinct_text_is_embedded_once(encoder_dir, monkeypatch):
+    embedded = []
+    embed = TokenEncoder.embed
     monkeypatch.setattr(
-        TokenEncoder, "embed", lambda self, ids, layers: (seen.extend(ids), whole(self, ids, layers))[1]
+        TokenEncoder, "embed", lambda self, ids, layers: (embedded.extend(ids), embed(self, ids, layers))[1]
     )
     items = [item("a"), item("b"), item("c", ["come", "unha mazá"])]
     generations = [generation(name, "come") for name in "abc"]
-    similarities(items, generations, ["moverscore", "bertscore"], folder)
-    assert len(seen) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
+    similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
+    assert len(embedded) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
 
 
 @pytest.mark.parametrize("budget", [1, 20, 200_000])
-def test_chunks_and_batches_change_no_number(folder, monkeypatch, budget):
-    answers = ["come", "a mazá vermella!", "The boy eats a red apple and sleeps", "🐈", "قطة", "come come come"]
-    items = [item(str(i)) for i in range(len(answers))]
-    generations = [generation(str(i), answer) for i, answer in enumerate(answers)]
-    expected, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
+def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, monkeypatch, budget):
+    outputs = ["come", "a mazá vermella!", "The boy eats a red apple and sleeps", "🐈", "قطة", "come come come"]
+    items = [item(str(i)) for i in range(len(outputs))]
+    generations = [generation(str(i), output) for i, output in enumerate(outputs)]
+    expected, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
     monkeypatch.setattr(token_metrics, "CHUNK_TOKENS", budget)
     monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", {"cpu": budget, "cuda": budget})
-    found, _ = similarities(items, generations, ["moverscore", "bertscore"], folder)
-    for one, other in zip(expected, found, strict=True):
-        np.testing.assert_allclose(one["similarities"], other["similarities"], atol=1e-6)
+    values, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
+    for expected_row, row in zip(expected, values, strict=True):
+        np.testing.assert_allclose(row["similarities"], expected_row["similarities"], atol=1e-6)
 
 
-def test_a_runaway_answer_is_cut_at_the_encoders_end_and_counted(folder):
-    rows, metadata = similarities([item("a")], [generation("a", "come a mazá " * 500)], folder=folder)
+def test_long_output_is_truncated_and_counted(encoder_dir):
+    rows, metadata = similarities([item("a")], [generation("a", "come a mazá " * 500)], encoder_dir=encoder_dir)
     assert all(value is not None for row in rows for value in row["similarities"])
     for metric in ALL:
         assert metadata["encoders"][metric]["truncated_texts"] == 1
 
 
-def test_odd_texts_have_similarities(folder):
-    answers = ["🐈‍⬛🍎", "مرحبا بالعالم", "\u200b\u200b", "a\x00b", "NaN"]
-    items = [item(str(i)) for i in range(len(answers))]
-    rows, _ = similarities(items, [generation(str(i), a) for i, a in enumerate(answers)], folder=folder)
-    assert all(v is None or -1 <= v <= 1 + 1e-5 for row in rows for v in row["similarities"])
+def test_unusual_texts_have_similarities(encoder_dir):
+    outputs = ["🐈‍⬛🍎", "مرحبا بالعالم", "\u200b\u200b", "a\x00b", "NaN"]
+    items = [item(str(i)) for i in range(len(outputs))]
+    rows, _ = similarities(
+        items, [generation(str(i), output) for i, output in enumerate(outputs)], encoder_dir=encoder_dir
+    )
+    assert all(value is None or -1 <= value <= 1 + 1e-5 for row in rows for value in row["similarities"])
 
 
-def test_only_the_first_piece_of_a_word_has_weight(folder):
-    encoder = TokenEncoder(tiny.record(folder))
-    (found,) = encoder.tokenize(["Galiciavermella (casa), x!"])
-    weighted = [p for p, w in zip(found.pieces, moverscore.token_weights(found), strict=True) if w]
+def test_only_first_subword_token_of_a_word_has_weight(encoder_dir):
+    encoder = TokenEncoder(tiny.record(encoder_dir))
+    (tokens,) = encoder.tokenize(["Galiciavermella (casa), x!"])
+    weights = moverscore.token_weights(tokens)
+    weighted = [subword for subword, weight in zip(tokens.subwords, weights, strict=True) if weight]
     assert len(weighted) == 3  # the long word, casa, x
-    assert not any("##" in piece or piece in "(),!" for piece in weighted)
+    assert not any("##" in subword or subword in "(),!" for subword in weighted)
 
 
-def test_a_bracket_does_not_stand_for_the_word_it_opens():
-    glued = moverscore.Tokens([1, 2, 3], ["▁(", "casa", ")"], ["(", "casa", ")"], [0, 0, 0], False)
-    assert moverscore.token_weights(glued).tolist() == [0.0, 1.0, 0.0]
+def test_leading_bracket_does_not_replace_its_word():
+    tokens = moverscore.Tokens([1, 2, 3], ["▁(", "casa", ")"], ["(", "casa", ")"], [0, 0, 0], False)
+    assert moverscore.token_weights(tokens).tolist() == [0.0, 1.0, 0.0]
 
 
-def test_an_emoji_has_weight():
+def test_emoji_has_weight():
     assert not moverscore.is_punctuation("🐈")
     assert all(map(moverscore.is_punctuation, ["«", "…", "+", "", " ", "؟", "—"]))
 
 
 @pytest.mark.parametrize(
-    ("metric", "sentence"),
+    ("metric", "message"),
     [
         ("cosin", 'unknown similarity metric "cosin". Did you mean "cosine"'),
         ({"metric": "bertscore", "idff": True}, 'Did you mean "idf"'),
         ({"metric": "moverscore", "variant": "defalt"}, 'Did you mean "default"'),
     ],
 )
-def test_a_metric_we_do_not_have_is_named_with_the_nearest(folder, metric, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        similarities([item("a")], [generation("a", "come")], [metric], folder)
+def test_unknown_metric_or_option_error_suggests_closest(encoder_dir, metric, message):
+    with pytest.raises(ConfigError, match=message):
+        similarities([item("a")], [generation("a", "come")], [metric], encoder_dir)
 
 
-def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
-    rows, metadata = similarities([item("a")], [generation("a", "")], folder=folder)
+def test_evaluation_with_only_empty_outputs_has_metadata(encoder_dir):
+    rows, metadata = similarities([item("a")], [generation("a", "")], encoder_dir=encoder_dir)
     assert len(rows) == 3
     assert set(metadata["signatures"]) == set(ALL)
     assert metadata["signatures"]["cosine"].startswith("cosine|encoder:tiny@ffffffffffff|prefix:''|sentence-transf")
@@ -166,95 +174,97 @@ def test_an_evaluation_of_empty_answers_alone_needs_no_number(folder):
     assert "|rescaled:no|" in metadata["signatures"]["bertscore"]
     assert all("|idf:no|" in metadata["signatures"][name] for name in ("moverscore", "bertscore"))
     assert [metadata["encoders"][name]["truncated_texts"] for name in ALL] == [0, 0, 0]
-    nothing = {"failed_generations": 0, "distinct_pairs": 0, "distinct_texts": 0}
-    assert metadata["counts"] == {"items": 1, "empty_answers": 1} | nothing
+    zero_counts = {"failed_generations": 0, "distinct_pairs": 0, "distinct_texts": 0}
+    assert metadata["counts"] == {"items": 1, "empty_answers": 1} | zero_counts
 
 
-def test_a_text_that_two_evaluations_share_is_embedded_once(folder, monkeypatch):
-    """The options stay the same at another number of shots; only what the model answered is new."""
+def test_text_shared_by_evaluations_is_embedded_once(encoder_dir, monkeypatch):
+    """With another number of shots, the options are the same and only the outputs are new."""
     from sentence_transformers import SentenceTransformer
     from vernacular.metrics.similarity import cosine
     from vernacular.metrics.similarity.encoder import TokenEncoder
 
-    embedded: dict[str, list[int]] = {"tokens": [], "sentences": []}
+    batch_sizes: dict[str, list[int]] = {"tokens": [], "sentences": []}
     forward, encode = TokenEncoder._embed, SentenceTransformer.encode
 
     def count_rows(self, rows, layers):
-        embedded["tokens"].append(len(rows))
+        batch_sizes["tokens"].append(len(rows))
         return forward(self, rows, layers)
 
     def count_texts(self, texts, **options):
-        embedded["sentences"].append(len(texts))
+        batch_sizes["sentences"].append(len(texts))
         return encode(self, texts, **options)
 
     monkeypatch.setattr(TokenEncoder, "_embed", count_rows)
     monkeypatch.setattr(SentenceTransformer, "encode", count_texts)
-    encoder = TokenEncoder({"name": "e", "folder": str(folder)})
+    encoder = TokenEncoder({"name": "e", "folder": str(encoder_dir)})
     first = encoder.tokenize(["o gato negro", "a casa"])
-    encoder.embed([t.ids for t in first], (1,))
+    encoder.embed([tokens.ids for tokens in first], (1,))
     second = encoder.tokenize(["a casa", "o can"])
-    states = encoder.embed([t.ids for t in second], (1,))
-    assert [state[1].shape[0] for state in states] == [len(t.ids) for t in second]
-    sentences = cosine.load({"name": "e", "folder": str(folder)})
-    alone = cosine.cosine(sentences, [("a casa", "o can")])
+    states = encoder.embed([tokens.ids for tokens in second], (1,))
+    assert [state[1].shape[0] for state in states] == [len(tokens.ids) for tokens in second]
+    sentences = cosine.load({"name": "e", "folder": str(encoder_dir)})
+    original = cosine.cosine(sentences, [("a casa", "o can")])
     cosine.cosine(sentences, [("a casa", "o gato")])
-    again = cosine.cosine(sentences, [("a casa", "o can")])
-    assert embedded == {"tokens": [2, 1], "sentences": [2, 1]}
-    assert (alone == again).all()
+    repeated = cosine.cosine(sentences, [("a casa", "o can")])
+    assert batch_sizes == {"tokens": [2, 1], "sentences": [2, 1]}
+    assert (original == repeated).all()
 
 
-def test_texts_are_compared_without_the_whitespace_around_them(folder, monkeypatch):
+def test_surrounding_whitespace_is_ignored(encoder_dir, monkeypatch):
     from sentence_transformers import SentenceTransformer
     from vernacular.metrics.similarity import cosine
 
-    cosine._kept.cache_clear()
+    cosine._embedding_cache.cache_clear()
     encode, texts = SentenceTransformer.encode, set()
 
-    def note(self, sentences, **options):
+    def record_texts(self, sentences, **options):
         texts.update(sentences)
         return encode(self, sentences, **options)
 
-    monkeypatch.setattr(SentenceTransformer, "encode", note)
-    rows, metadata = similarities([item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], folder)
+    monkeypatch.setattr(SentenceTransformer, "encode", record_texts)
+    rows, metadata = similarities([item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], encoder_dir)
     assert texts == {"mazá", "casa"}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)
     assert metadata["counts"]["distinct_texts"] == 2
 
 
-def test_bertscore_is_rescaled_by_the_baseline_of_the_language(folder):
-    """The package ships one of RoBERTa in English, and none in Galician."""
-    encoders = {"default": tiny.record(folder, name="roberta-base", layer=1)}
-    asked = [item("a")], [generation("a", "come")], [{"metric": "bertscore", "rescale": True}], encoders
-    requests = tiny.requests(asked[1])
-    plain, said = compute.similarities(*asked, requests=requests, language="gl")
-    rescaled, english = compute.similarities(*asked, requests=requests, language="en")
-    base = bertscore.baseline(encoders["default"], "en", 1)
-    assert 0 < base < 1
-    assert rescaled[0]["similarities"] == pytest.approx([(f - base) / (1 - base) for f in plain[0]["similarities"]])
-    assert "rescaled:no (no baseline)" in said["signatures"]["bertscore"]
-    assert "rescaled:yes" in english["signatures"]["bertscore"]
-    about = {"name": "roberta-base", "revision": None, "fingerprint": "f" * 64, "layer": 1, "truncated_texts": 0}
-    assert english["encoders"] == {"bertscore": about}
+def test_bertscore_is_rescaled_by_offset_of_the_language(encoder_dir):
+    """The package has an offset for RoBERTa in English, and none in Galician."""
+    encoders = {"default": tiny.record(encoder_dir, name="roberta-base", layer=1)}
+    args = [item("a")], [generation("a", "come")], [{"metric": "bertscore", "rescale": True}], encoders
+    requests = tiny.requests(args[1])
+    plain, metadata = compute.similarities(*args, requests=requests, language="gl")
+    rescaled, rescaled_metadata = compute.similarities(*args, requests=requests, language="en")
+    offset = bertscore.rescale_offset(encoders["default"], "en", 1)
+    assert 0 < offset < 1
+    assert rescaled[0]["similarities"] == pytest.approx(
+        [(score - offset) / (1 - offset) for score in plain[0]["similarities"]]
+    )
+    assert "rescaled:no (no baseline)" in metadata["signatures"]["bertscore"]
+    assert "rescaled:yes" in rescaled_metadata["signatures"]["bertscore"]
+    info = {"name": "roberta-base", "revision": None, "fingerprint": "f" * 64, "layer": 1, "truncated_texts": 0}
+    assert rescaled_metadata["encoders"] == {"bertscore": info}
 
 
-def test_the_prefix_of_an_encoder_stands_before_every_text_and_counts(folder):
+def test_encoder_prefix_precedes_every_text_and_counts_in_length(encoder_dir):
     """E5 was trained with "query: " (Wang et al. 2022)."""
-    long = "come " * 58  # 60 tokens with [CLS] and [SEP], of the 64 that the encoder reads
-    items, generations = [item("a", ["a casa", long])], [generation("a", "o rapaz")]
-    encoder = tiny.record(folder, prefix="unha mazá vermella na ")
+    long_text = "come " * 58  # 60 tokens with [CLS] and [SEP], of the encoder's maximum of 64
+    items, generations = [item("a", ["a casa", long_text])], [generation("a", "o rapaz")]
+    encoder = tiny.record(encoder_dir, prefix="unha mazá vermella na ")
     rows, metadata = compute.similarities(
         items, generations, ["cosine"], {"default": encoder}, requests=tiny.requests(generations)
     )
-    spelt = [item("a", [encoder["prefix"] + text for text in items[0]["choices"]])]
-    written, _ = similarities(spelt, [generation("a", encoder["prefix"] + "o rapaz")], ["cosine"], folder)
-    bare, plain = similarities(items, generations, ["cosine"], folder)
-    assert rows[0]["similarities"] == pytest.approx(written[0]["similarities"], abs=1e-6)
-    assert rows[0]["similarities"][0] != pytest.approx(bare[0]["similarities"][0], abs=1e-3)
+    prefixed = [item("a", [encoder["prefix"] + text for text in items[0]["choices"]])]
+    expected, _ = similarities(prefixed, [generation("a", encoder["prefix"] + "o rapaz")], ["cosine"], encoder_dir)
+    unprefixed, unprefixed_metadata = similarities(items, generations, ["cosine"], encoder_dir)
+    assert rows[0]["similarities"] == pytest.approx(expected[0]["similarities"], abs=1e-6)
+    assert rows[0]["similarities"][0] != pytest.approx(unprefixed[0]["similarities"][0], abs=1e-3)
     assert "|prefix:'unha mazá vermella na '|" in metadata["signatures"]["cosine"]
     assert metadata["encoders"]["cosine"]["truncated_texts"] == 1
-    assert plain["encoders"]["cosine"]["truncated_texts"] == 0
+    assert unprefixed_metadata["encoders"]["cosine"]["truncated_texts"] == 0
 
 
-def test_a_metric_without_an_encoder_is_named(folder):
+def test_metric_without_encoder_raises_config_error(encoder_dir):
     with pytest.raises(ConfigError, match=r'similarity metric "cosine"\. Set similarity\.encoders\.default'):
-        compute.similarities([item("a")], [], ["cosine"], {"bertscore": tiny.record(folder)}, requests=[])
+        compute.similarities([item("a")], [], ["cosine"], {"bertscore": tiny.record(encoder_dir)}, requests=[])

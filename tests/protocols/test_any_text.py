@@ -1,32 +1,32 @@
-"""Whatever the texts are, every request scores the text it is about and fits the schema."""
+"""Property test: for arbitrary texts, the span of every request is the text to score."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.asking import ask, item
+from support.request_builder import build_requests, item
 from support.soak import examples
 from vernacular.protocols.build import REQUESTS as PROTOCOLS
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     ["__", "[MASK]", "a __ b", " ", "🙂"]
 )
-LAYOUT = {"acceptability": "sentence", "last_word": "continuation", "cloze": "cloze", "target_word": "target_word"}
+ITEM_TYPES = {"acceptability": "sentence", "last_word": "continuation", "cloze": "cloze", "target_word": "target_word"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(60), deadline=None)
 @given(context=texts, question=texts, choices=st.lists(texts, max_size=4), target=st.none() | texts)
-def test_spans_lie_within_the_text_and_hold_the_choice(protocol, context, question, choices, target):
+def test_spans_are_within_text_and_contain_the_choice(protocol, context, question, choices, target):
     gold = [0] if choices else []
-    one = item(context=context, question=question, choices=choices, gold=gold, target=target)
-    rows, metadata = ask([one], LAYOUT.get(protocol, "passage"), protocol)
+    test_item = item(context=context, question=question, choices=choices, gold=gold, target=target)
+    rows, metadata = build_requests([test_item], ITEM_TYPES.get(protocol, "passage"), protocol)
     assert rows
     for row in rows:
-        whole = row["prefix"] + row["text"]
+        full_text = row["prefix"] + row["text"]
         if row["kind"] == "generate":
             continue
-        assert 0 <= row["span_start"] <= row["span_end"] <= len(whole)
-        span = whole[row["span_start"] : row["span_end"]]
+        assert 0 <= row["span_start"] <= row["span_end"] <= len(full_text)
+        span = full_text[row["span_start"] : row["span_end"]]
         role, _, index = row["role"].partition(":")
         if row["role"].startswith("skipped"):
             assert metadata["skipped"]["i1"]
@@ -35,4 +35,4 @@ def test_spans_lie_within_the_text_and_hold_the_choice(protocol, context, questi
         elif role == "word":
             assert span.strip() == target.strip()
         elif role in ("sentence", "whole"):
-            assert span == whole
+            assert span == full_text

@@ -1,17 +1,17 @@
 import pytest
-from support.scoring import ask, item, scored
+from support.scoring import build_requests, item, score_rows
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.cloze.metrics import METRICS, per_item
 
 CLOZE = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova", "novom", "novi"], gold=[0])
 
 
-def row_of(one, by_role, **options):
-    requests = ask([one], "cloze", "cloze", **options)
-    return per_item([one], requests, scored(requests, by_role))[0]
+def row_of(cloze_item, by_role, **options):
+    requests = build_requests([cloze_item], "cloze", "cloze", **options)
+    return per_item([cloze_item], requests, score_rows(requests, by_role))[0]
 
 
-def test_whole_sentence_and_fill_by_hand():
+def test_accuracy_by_sentence_and_by_fill():
     row = row_of(
         CLOZE,
         {"whole:0": [-6.0, -6.0], "whole:1": [-13.0], "fill:0": [-5.0, -1.0], "fill:1": [-5.0]}
@@ -25,36 +25,36 @@ def test_whole_sentence_and_fill_by_hand():
     assert row["prediction"] == "novu"
 
 
-def test_the_source_variant_stands_beside_ours():
+def test_unfilled_score_is_reported_in_addition():
     row = row_of(CLOZE, {"whole:0": -1.0, "unfilled:3": -1.0}, score_unfilled_gap=True)
     assert (row["metrics"]["accuracy"], row["metrics"]["accuracy_unfilled"]) == (1.0, 0.0)
 
 
-def test_duplicate_candidates_are_flagged_and_either_is_right():
-    twins = CLOZE | {"choices": ["voz", "voza", "vozu", "voza"], "gold": [1]}
-    row = row_of(twins, {"whole:1": -1.0, "whole:3": -1.0})
+def test_duplicates_of_gold_are_flagged_and_correct():
+    duplicates = CLOZE | {"choices": ["voz", "voza", "vozu", "voza"], "gold": [1]}
+    row = row_of(duplicates, {"whole:1": -1.0, "whole:3": -1.0})
     assert row["flags"] == "duplicate candidates"
     assert (row["correct"], row["tie"], row["predicted_indices"]) == (True, True, [1, 3])
 
 
-def test_without_gold_there_is_a_prediction_and_no_baseline():
+def test_missing_gold_yields_prediction_without_baseline():
     row = row_of(CLOZE | {"gold": []}, {"whole:1": -1.0})
     ties = {"tie:accuracy_fill": 1.0, "tie:accuracy_fill_token": 1.0}
     assert (row["prediction"], row["correct"], row["metrics"]) == ("nova", None, ties)
 
 
-def test_baselines_of_position_and_length():
+def test_position_and_length_baselines():
     items = [
         CLOZE | {"item_id": f"i{n}", "choices": choices, "gold": gold}
         for n, (choices, gold) in enumerate(
             [(["aa", "b"], [0]), (["a", "b"], [0]), (["aaa", "b"], [1]), (["a", "b", "c"], [0, 2])]
         )
     ]
-    requests = ask(items, "cloze", "cloze")
-    rows = per_item(items, requests, scored(requests, {}))
+    requests = build_requests(items, "cloze", "cloze")
+    rows = per_item(items, requests, score_rows(requests, {}))
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
     assert table["baseline_position"]["value"] == pytest.approx(3 / 4)
     assert table["baseline_shortest"]["value"] == pytest.approx((0 + 0.5 + 1 + 2 / 3) / 4)
     assert table["accuracy"]["chance_level"] == pytest.approx((0.5 + 0.5 + 0.5 + 2 / 3) / 4)
-    assert table["accuracy"]["n_ties"] == 4  # every score is the same: nobody wins
+    assert table["accuracy"]["n_ties"] == 4  # all scores are equal: every item is a tie
     assert table["accuracy"]["value"] == 0.0

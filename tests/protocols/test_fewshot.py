@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from support.asking import ask, item
+from support.request_builder import build_requests, item
 from vernacular.core.errors import ConfigError
 from vernacular.data.items import sample
 
@@ -13,79 +13,84 @@ def questions(n, *, few_shot=False, name="q"):
     ]
 
 
-def test_the_block_does_not_change_with_item_order_limit_or_language():
+def test_prefix_is_independent_of_item_order_limit_and_other_languages():
     train, test = questions(20, few_shot=True, name="train"), questions(30)
-    _, whole = ask(train + test, "question", "generation", shots=3)
+    _, full = build_requests(train + test, "question", "generation", shots=3)
     shuffled = train + test
     random.Random(1).shuffle(shuffled)
-    _, other_order = ask(shuffled, "question", "generation", shots=3)
-    _, limited = ask(train + test[:4], "question", "generation", shots=3)
-    assert whole["prefix"] == other_order["prefix"] == limited["prefix"]
-    assert whole["held_out"] == []
+    _, reordered = build_requests(shuffled, "question", "generation", shots=3)
+    _, limited = build_requests(train + test[:4], "question", "generation", shots=3)
+    assert full["prefix"] == reordered["prefix"] == limited["prefix"]
+    assert full["held_out"] == []
     ids = {
-        language: ask(train + test, "question", "generation", shots=3, language=language)[1]
+        language: build_requests(train + test, "question", "generation", shots=3, language=language)[1]
         for language in ["gl", "es"]
     }
-    assert ids["gl"]["few_shot_examples"] == whole["few_shot_examples"]  # asking es as well changes nothing in gl
+    assert ids["gl"]["few_shot_examples"] == full["few_shot_examples"]  # building es does not change gl
     assert ids["es"]["few_shot_examples"] != ids["gl"]["few_shot_examples"]
 
 
-def test_another_seed_draws_others_and_more_shots_keep_the_first():
+def test_seed_changes_examples_and_more_shots_extend_them():
     train = questions(20, few_shot=True, name="train")
-    draws = [
-        ask(train + questions(2), "question", "letters", shots=3, seed=seed)[1]["few_shot_examples"] for seed in (0, 1)
+    samples = [
+        build_requests(train + questions(2), "question", "letters", shots=3, seed=seed)[1]["few_shot_examples"]
+        for seed in (0, 1)
     ]
-    assert draws[0] != draws[1]
-    five = ask(train + questions(2), "question", "letters", shots=5, seed=0)[1]["few_shot_examples"]
-    assert five[:3] == draws[0]
+    assert samples[0] != samples[1]
+    five_shots = build_requests(train + questions(2), "question", "letters", shots=5, seed=0)[1]["few_shot_examples"]
+    assert five_shots[:3] == samples[0]
 
 
-def test_protocols_share_their_demonstrations():
+def test_protocols_share_few_shot_examples():
     train = questions(20, few_shot=True, name="train")
-    drawn = [
-        ask(train + questions(2), "question", protocol, shots=4)[1]["few_shot_examples"]
+    samples = [
+        build_requests(train + questions(2), "question", protocol, shots=4)[1]["few_shot_examples"]
         for protocol in ("generation", "letters", "options")
     ]
-    assert drawn[0] == drawn[1] == drawn[2]
+    assert samples[0] == samples[1] == samples[2]
 
 
-def test_without_rows_set_aside_demonstrations_are_held_out_of_the_evaluation():
+def test_examples_are_held_out_without_reserved_rows():
     items = questions(30)
-    rows, metadata = ask(items, "question", "letters", shots=3)
+    rows, metadata = build_requests(items, "question", "letters", shots=3)
     assert set(metadata["few_shot_examples"]) == set(metadata["held_out"])
-    assert {r["item_id"] for r in rows} == {i["item_id"] for i in items} - set(metadata["held_out"])
+    assert {row["item_id"] for row in rows} == {question["item_id"] for question in items} - set(metadata["held_out"])
     assert len(metadata["held_out"]) == 3
 
 
 @pytest.mark.parametrize("clustered", [False, True])
-def test_a_limit_does_not_change_held_out_demonstrations(clustered):
-    items = [i | {"cluster_id": f"p{n // 2}" if clustered else None} for n, i in enumerate(questions(200))]
-    sets = [sample(items, limit, 0) for limit in (None, 120, 34)] + [items[::-1]]
-    assert len({ask(each, "question", "letters", shots=3)[1]["prefix"] for each in sets}) == 1
+def test_limit_does_not_change_held_out_examples(clustered):
+    items = [
+        question | {"cluster_id": f"p{n // 2}" if clustered else None} for n, question in enumerate(questions(200))
+    ]
+    item_lists = [sample(items, limit, 0) for limit in (None, 120, 34)] + [items[::-1]]
+    assert (
+        len({build_requests(item_list, "question", "letters", shots=3)[1]["prefix"] for item_list in item_lists}) == 1
+    )
 
 
-def test_the_block_is_the_demonstrations_joined_and_every_request_has_it():
+def test_prefix_is_joined_examples_in_every_request():
     train = [item("d", question="Fría?", choices=["si", "non"], gold=[1], few_shot=True)]
-    rows, metadata = ask(train + questions(2), "question", "letters", shots=1)
+    rows, metadata = build_requests(train + questions(2), "question", "letters", shots=1)
     assert metadata["prefix"] == "Fría?\n\nA. si\nB. non\nResposta: B\n\n"
-    assert {r["prefix"] for r in rows} == {metadata["prefix"]}
+    assert {row["prefix"] for row in rows} == {metadata["prefix"]}
     assert rows[0]["few_shot_examples"] == [metadata["prefix"]]
     assert rows[0]["messages"] == [
         {"role": "user", "content": "Fría?\n\nA. si\nB. non\nResposta:"},
         {"role": "assistant", "content": "B"},
         {"role": "user", "content": "q 0?\n\nA. si\nB. non\nResposta:"},
     ]
-    whole = rows[0]["prefix"] + rows[0]["text"]
-    assert whole[rows[0]["span_start"] : rows[0]["span_end"]] == " A"
+    full_text = rows[0]["prefix"] + rows[0]["text"]
+    assert full_text[rows[0]["span_start"] : rows[0]["span_end"]] == " A"
 
 
-def test_a_demonstration_shows_the_best_answer_of_a_truth_item():
+def test_example_contains_best_answer_of_multi_answer_item():
     train = [item("d", question="?", choices=["a", "b", "c"], gold=[0, 1], target="b", few_shot=True)]
-    _, metadata = ask(train + questions(1), "multi_answer", "generation", shots=1, style="open")
+    _, metadata = build_requests(train + questions(1), "multi_answer", "generation", shots=1, style="open")
     assert metadata["prefix"] == "Pregunta: ?\nResposta: b\n\n"
 
 
-def test_items_without_a_known_answer_are_never_demonstrations():
-    blind = [item(f"b{i}", question="?", choices=["a", "b"]) for i in range(5)]
+def test_items_without_gold_are_not_used_as_examples():
+    unlabeled = [item(f"b{i}", question="?", choices=["a", "b"]) for i in range(5)]
     with pytest.raises(ConfigError, match=r"expected at least .* with a known answer .*, got 1"):
-        ask([*blind, *questions(1)], "question", "letters", shots=1)
+        build_requests([*unlabeled, *questions(1)], "question", "letters", shots=1)

@@ -1,65 +1,66 @@
-"""The rows that lm-eval would show, against its sampler's own rules written out as it has them."""
+"""Few-shot sampling as in lm-eval, compared with a reimplementation of its sampler."""
 
 import random
 
 import pytest
 from vernacular.core.errors import ConfigError
-from vernacular.protocols.fewshot import sample_as_lm_eval as draw
+from vernacular.protocols.fewshot import sample_as_lm_eval
 
 POOL = list("abcdefgh")
 
 
-def theirs(rows, pool, n, *, exclude):
-    """ContextSampler.sample of lm_eval 0.4.13 for every row in turn."""
-    stream, shown = random.Random(1234), []
+def lm_eval_samples(rows, pool, n, *, exclude_self):
+    """Apply ContextSampler.sample of lm_eval 0.4.13 to each row."""
+    rng, samples = random.Random(1234), []
     for row in rows:
-        if not exclude:
-            shown.append(stream.sample(pool, n))
+        if not exclude_self:
+            samples.append(rng.sample(pool, n))
             continue
-        found = [one for one in stream.sample(pool, n + 1) if one != row][:n]
-        if len(found) < n:
-            found = stream.sample([one for one in pool if one != row], n)
-        shown.append(found)
-    return shown
+        examples = [example for example in rng.sample(pool, n + 1) if example != row][:n]
+        if len(examples) < n:
+            examples = rng.sample([example for example in pool if example != row], n)
+        samples.append(examples)
+    return samples
 
 
-def ours(rows, pool, n, **options):
-    given = {"seed": 0, "first": False, "exclude": False, "task": "t.gl", **options}
-    drawn = draw(rows, pool, shots=n, **given)
-    return {place: [pool[at] for at in places] for place, places in drawn.items()}
+def sample(rows, pool, n, **options):
+    kwargs = {"seed": 0, "use_first": False, "exclude_self": False, "task": "t.gl", **options}
+    indices_by_row = sample_as_lm_eval(rows, pool, shots=n, **kwargs)
+    return {row: [pool[i] for i in indices] for row, indices in indices_by_row.items()}
 
 
-@pytest.mark.parametrize("exclude", [False, True])
+@pytest.mark.parametrize("exclude_self", [False, True])
 @pytest.mark.parametrize("shots", [1, 3, 5])
-def test_the_same_rows_are_drawn_in_the_same_order(shots, exclude):
-    found = ours(dict(enumerate(POOL)), POOL, shots, exclude=exclude)
-    assert list(found.values()) == theirs(POOL, POOL, shots, exclude=exclude)
+def test_samples_match_lm_eval(shots, exclude_self):
+    examples = sample(dict(enumerate(POOL)), POOL, shots, exclude_self=exclude_self)
+    assert list(examples.values()) == lm_eval_samples(POOL, POOL, shots, exclude_self=exclude_self)
 
 
-def test_rows_that_are_alike_make_it_draw_again():
+def test_duplicate_rows_trigger_resampling():
     pool = list("aaabcd")
-    found = ours(dict(enumerate(pool)), pool, 3, exclude=True)
-    assert list(found.values()) == theirs(pool, pool, 3, exclude=True)
-    assert all(row not in shown for row, shown in zip(pool, found.values(), strict=True))
+    examples = sample(dict(enumerate(pool)), pool, 3, exclude_self=True)
+    assert list(examples.values()) == lm_eval_samples(pool, pool, 3, exclude_self=True)
+    assert all(row not in row_examples for row, row_examples in zip(pool, examples.values(), strict=True))
 
 
-@pytest.mark.parametrize("exclude", [False, True])
-def test_a_row_is_shown_the_same_examples_when_others_are_left_out(exclude):
+@pytest.mark.parametrize("exclude_self", [False, True])
+def test_examples_are_independent_of_skipped_rows(exclude_self):
     rows = dict(enumerate(POOL))
-    found = ours({5: "f", 2: "c"}, POOL, 2, exclude=exclude)
-    assert found == {place: shown for place, shown in ours(rows, POOL, 2, exclude=exclude).items() if place in (2, 5)}
+    examples = sample({5: "f", 2: "c"}, POOL, 2, exclude_self=exclude_self)
+    all_examples = sample(rows, POOL, 2, exclude_self=exclude_self)
+    assert examples == {row: all_examples[row] for row in (2, 5)}
 
 
-def test_first_n_shows_the_first_rows_less_the_row_itself():
-    found = ours(dict(enumerate(POOL)), POOL, 2, first=True, exclude=True)
-    assert (found[0], found[1], found[5]) == (["b", "c"], ["a", "c"], ["a", "b"])
+def test_first_n_excludes_the_row_itself():
+    examples = sample(dict(enumerate(POOL)), POOL, 2, use_first=True, exclude_self=True)
+    assert (examples[0], examples[1], examples[5]) == (["b", "c"], ["a", "c"], ["a", "b"])
 
 
-def test_another_seed_is_another_draw():
+def test_seed_changes_the_sample():
     rows = dict(enumerate(POOL))
-    assert ours(rows, POOL, 3, seed=1) != ours(rows, POOL, 3)
+    assert sample(rows, POOL, 3, seed=1) != sample(rows, POOL, 3)
 
 
-def test_too_small_a_pool_is_said():
+def test_too_small_pool_raises_config_error():
     with pytest.raises(ConfigError, match=r"t\.gl: expected at least 4 rows for shots: 3, got 3"):
-        ours({0: "a"}, list("abc"), 3, exclude=True)
+        sample({0: "a"}, list("abc"), 3, exclude_self=True)

@@ -27,60 +27,63 @@ def request(name="a", text="Pregunta: Que?\nResposta:"):
     return {"item_id": name, "role": "response", "kind": "generate", "prefix": "", "text": text, "decoding": None}
 
 
-def generated(answer, name="a", flag=None, raw=None):
+def generation_row(output, name="a", flag=None, raw_output=None):
     return {
         "item_id": name,
         "role": "response",
-        "raw_output": answer if raw is None else raw,
-        "output": answer,
+        "raw_output": output if raw_output is None else raw_output,
+        "output": output,
         "rendered": None,
         "flags": flag,
     }
 
 
-def similar(scores, metric="cosine", name="a"):
+def similarity_row(scores, metric="cosine", name="a"):
     return {"item_id": name, "metric": metric, "similarities": list(scores)}
 
 
-def one(answer, *similarities, flag=None, raw=None, **of_item):
+def row_of(output, *similarities, flag=None, raw_output=None, **item_fields):
     rows = generation.per_item(
-        [item(**of_item)], [request()], [generated(answer, flag=flag, raw=raw)], list(similarities)
+        [item(**item_fields)],
+        [request()],
+        [generation_row(output, flag=flag, raw_output=raw_output)],
+        list(similarities),
     )
     _as_table(rows, TASK_RESULTS)
     return rows[0]
 
 
-def test_the_most_similar_option_is_the_choice():
-    row = one("mazá", similar([0.75, 0.5, 0.25, 0.0]))
+def test_most_similar_option_is_chosen():
+    row = row_of("mazá", similarity_row([0.75, 0.5, 0.25, 0.0]))
     assert row["predicted_indices"] == [0]
     assert (row["correct"], row["tie"], row["prediction"]) == (True, False, "mazá")
     expected = {"mean": 0.375, "correct": 0.75, "incorrect": 0.5, "margin": 0.25, "accuracy": 1.0}
     assert {name: row["metrics"][f"cosine_{name}"] for name in expected} == expected
 
 
-def test_the_second_right_answer_counts_as_much_as_the_first():
-    row = one("a casa", similar([0.25, 1.0, 0.5, 0.0]), gold=(0, 1))
+def test_any_correct_option_counts():
+    row = row_of("a casa", similarity_row([0.25, 1.0, 0.5, 0.0]), gold=(0, 1))
     assert row["metrics"]["cosine_accuracy"] == 1.0
     assert row["metrics"]["cosine_correct"] == 1.0
     assert row["metrics"]["cosine_margin"] == 0.5
     assert row["metrics"]["exact_match"] == 1.0
 
 
-def test_a_tie_with_a_wrong_option_is_not_right_and_is_reported():
-    row = one("x", similar([0.5, 0.5, 0.1, 0.1]))
+def test_tie_with_incorrect_option_is_incorrect_and_reported():
+    row = row_of("x", similarity_row([0.5, 0.5, 0.1, 0.1]))
     assert (row["predicted_indices"], row["tie"], row["correct"]) == ([0, 1], True, False)
     assert row["metrics"]["cosine_accuracy"] == 0.0
     assert row["metrics"]["tie:cosine_accuracy"] == 1.0
 
 
-def test_a_tie_of_correct_options_is_right():
-    row = one("x", similar([0.5, 0.5, 0.1, 0.1]), gold=(0, 1))
+def test_tie_of_correct_options_is_correct():
+    row = row_of("x", similarity_row([0.5, 0.5, 0.1, 0.1]), gold=(0, 1))
     assert (row["tie"], row["correct"], row["metrics"]["cosine_accuracy"]) == (True, True, 1.0)
 
 
-def test_an_empty_answer_is_flagged_wrong_and_similar_to_nothing():
-    row = one("", similar([None] * 4), similar([None] * 4, "bertscore"))
-    assert row["flags"] == one(" ", similar([None] * 4))["flags"] == "empty answer"
+def test_empty_output_is_flagged_and_incorrect_without_similarities():
+    row = row_of("", similarity_row([None] * 4), similarity_row([None] * 4, "bertscore"))
+    assert row["flags"] == row_of(" ", similarity_row([None] * 4))["flags"] == "empty answer"
     assert (row["predicted_indices"], row["correct"], row["tie"]) == ([], False, None)
     assert row["metrics"] == {
         "cosine_accuracy": 0.0,
@@ -91,47 +94,47 @@ def test_an_empty_answer_is_flagged_wrong_and_similar_to_nothing():
     }
 
 
-def test_a_failed_generation_has_no_value_at_all():
-    row = one(None, similar([None] * 4), flag="error: out of memory, even alone")
+def test_failed_generation_has_no_values():
+    row = row_of(None, similarity_row([None] * 4), flag="error: out of memory, even alone")
     assert (row["metrics"], row["correct"], row["prediction"]) == ({}, None, None)
     assert row["flags"] == "error: out of memory, even alone"
 
 
-def test_what_a_failed_generation_left_behind_is_no_answer():
-    wording = {"ask": '{"until": [], "filters": [], "exact": {}}', "targets": '["unha mazá"]'}
-    left = generated(None, flag="error: out of memory", raw="unha mazá")
-    (row,) = generation.per_item([item() | {"extra": wording}], [request()], [left], [])
+def test_partial_text_of_failed_generation_is_ignored():
+    extra = {"ask": '{"until": [], "filters": [], "exact": {}}', "targets": '["unha mazá"]'}
+    partial = generation_row(None, flag="error: out of memory", raw_output="unha mazá")
+    (row,) = generation.per_item([item() | {"extra": extra}], [request()], [partial], [])
     assert row["metrics"] == {}
-    (row,) = generation.per_item([item() | {"extra": wording}], [request()], [generated("unha mazá")], [])
+    (row,) = generation.per_item([item() | {"extra": extra}], [request()], [generation_row("unha mazá")], [])
     assert row["metrics"]["verbatim_match"] == 1.0
 
 
-def test_an_item_that_could_not_be_asked_is_kept_and_flagged():
-    asked = {**request(), "role": "skipped: no question", "kind": "score"}
-    failed = {**generated(None, flag="error: skipped: no question"), "role": "skipped: no question"}
-    (row,) = generation.per_item([item()], [asked], [failed], [])
+def test_skipped_item_has_flagged_row():
+    skipped = {**request(), "role": "skipped: no question", "kind": "score"}
+    failed = {**generation_row(None, flag="error: skipped: no question"), "role": "skipped: no question"}
+    (row,) = generation.per_item([item()], [skipped], [failed], [])
     assert (row["flags"], row["metrics"]) == ("error: skipped: no question", {})
 
 
-def test_a_missing_generation_is_flagged():
+def test_missing_generation_is_flagged():
     (row,) = generation.per_item([item()], [request()], [], [])
     assert row["flags"] == "error: no generation"
 
 
-def test_items_that_were_not_asked_have_no_row():
+def test_items_without_request_have_no_row():
     assert generation.per_item([item("held out")], [], [], []) == []
 
 
-def test_an_answer_of_punctuation_has_no_moverscore_and_says_so():
-    row = one("...", similar([None] * 4, "moverscore"), similar([0.5, 0.1, 0.1, 0.1]))
+def test_punctuation_only_output_is_flagged_without_moverscore():
+    row = row_of("...", similarity_row([None] * 4, "moverscore"), similarity_row([0.5, 0.1, 0.1, 0.1]))
     assert row["flags"] == "no moverscore"
     assert row["metrics"]["moverscore_accuracy"] == 0.0
     assert "moverscore_correct" not in row["metrics"]
     assert row["metrics"]["cosine_accuracy"] == 1.0
 
 
-def test_an_option_without_similarity_is_not_the_choice():
-    row = one("x", similar([None, 0.5, 0.25, None]))
+def test_option_without_similarity_is_not_chosen():
+    row = row_of("x", similarity_row([None, 0.5, 0.25, None]))
     assert row["flags"] is None
     assert row["predicted_indices"] == [1]
     assert row["metrics"]["cosine_mean"] == 0.375
@@ -140,101 +143,104 @@ def test_an_option_without_similarity_is_not_the_choice():
     assert "cosine_margin" not in row["metrics"]
 
 
-def test_unknown_gold_gives_means_and_no_verdict():
-    row = one("x", similar([0.5, 0.25, 0.25, 0.0]), gold=())
+def test_unknown_gold_yields_means_without_correctness():
+    row = row_of("x", similarity_row([0.5, 0.25, 0.25, 0.0]), gold=())
     assert row["correct"] is None
     assert row["metrics"] == {"cosine_mean": 0.25}
-    row = one("...", similar([None] * 4), similar([None] * 4, "moverscore"), gold=())
+    row = row_of("...", similarity_row([None] * 4), similarity_row([None] * 4, "moverscore"), gold=())
     assert (row["metrics"], row["correct"], row["flags"]) == ({}, None, "no cosine; no moverscore")
 
 
-def test_items_without_options_have_the_similarity_to_their_target_alone():
-    row = one("un resumo breve", similar([0.625]), choices=(), gold=(), target="un resumo longo")
+def test_items_without_options_have_similarity_to_target_only():
+    row = row_of("un resumo breve", similarity_row([0.625]), choices=(), gold=(), target="un resumo longo")
     assert row["metrics"].keys() == {"cosine_correct", "exact_match", "token_f1", "chrf"}
     assert row["metrics"]["cosine_correct"] == 0.625
     assert (row["option_scores"], row["predicted_indices"], row["correct"]) == (None, None, False)
 
 
 @pytest.mark.parametrize(
-    ("answer", "right"),
+    ("response", "correct"),
     [("tempo", True), ("Tempo. E despois", True), ("«TEMPO»!", True), ("... tempo", True), ("templo", False), ("", False),
      ("o tempo", False)],
 )  # fmt: skip
-def test_the_last_word_is_compared_without_case_and_punctuation(answer, right):
-    row = one(answer, choices=(), gold=(), target="tempo")
-    assert row["metrics"]["exact_match"] == float(right)
-    assert row["correct"] is right
+def test_last_word_comparison_ignores_case_and_punctuation(response, correct):
+    row = row_of(response, choices=(), gold=(), target="tempo")
+    assert row["metrics"]["exact_match"] == float(correct)
+    assert row["correct"] is correct
 
 
-def test_a_target_to_which_an_answer_has_no_similarity_has_none():
-    row = one("", similar([None]), choices=(), gold=(), target="un resumo longo")
+def test_missing_similarity_to_target_is_omitted():
+    row = row_of("", similarity_row([None]), choices=(), gold=(), target="un resumo longo")
     assert row["metrics"] == {"exact_match": 0.0, "token_f1": 0.0, "chrf": 0.0}
     assert (row["flags"], row["correct"]) == ("empty answer", False)
 
 
-def test_an_item_without_options_and_target_has_no_verdict():
-    row = one("x", choices=(), gold=(), target=None)
+def test_item_without_options_and_target_has_no_correctness():
+    row = row_of("x", choices=(), gold=(), target=None)
     assert (row["metrics"], row["correct"], row["prediction"], row["flags"]) == ({}, None, "x", None)
-    assert one("x", similar([]), choices=(), gold=(), target=None)["metrics"] == {}
+    assert row_of("x", similarity_row([]), choices=(), gold=(), target=None)["metrics"] == {}
 
 
-def test_text_alone_chooses_no_option():
-    row = one("unha mazá")
+def test_no_option_is_chosen_without_similarities():
+    row = row_of("unha mazá")
     assert (row["metrics"]["exact_match"], row["correct"], row["predicted_indices"]) == (1.0, None, None)
 
 
-def test_an_answer_without_a_word_has_no_first_one():
-    assert generation.compared_part(item(choices=(), target="tempo"), " ... !") == ""
+def test_scored_part_is_empty_without_words():
+    assert generation.scored_part(item(choices=(), target="tempo"), " ... !") == ""
 
 
-def test_a_target_of_several_words_is_compared_with_the_whole_answer():
-    row = one("un resumo  longo", choices=(), gold=(), target="Un resumo longo.")
+def test_target_of_several_words_is_compared_with_full_response():
+    row = row_of("un resumo  longo", choices=(), gold=(), target="Un resumo longo.")
     assert (row["metrics"]["exact_match"], row["correct"]) == (1.0, True)
 
 
-def test_each_text_metric_takes_the_reference_that_is_nearest_by_it():
-    found = generation.textual("a mazá vermella", ["o gato", "unha mazá"])
-    assert (found["token_f1"], found["exact_match"]) == (0.4, 0.0)  # one word of three, and of two
+def test_text_metrics_use_most_similar_reference():
+    values = generation.text_metrics("a mazá vermella", ["o gato", "unha mazá"])
+    assert (values["token_f1"], values["exact_match"]) == (0.4, 0.0)  # one shared word, of three and of two
 
 
-def test_the_choice_shown_is_cosines_where_there_is_one():
-    row = one("x", similar([0.0, 1.0, 0.0, 0.0], "bertscore"), similar([1.0, 0.0, 0.0, 0.0]))
+def test_choice_is_by_cosine_if_available():
+    row = row_of("x", similarity_row([0.0, 1.0, 0.0, 0.0], "bertscore"), similarity_row([1.0, 0.0, 0.0, 0.0]))
     assert (row["predicted_indices"], row["option_scores"]) == ([0], [1.0, 0.0, 0.0, 0.0])
-    row = one("x", similar([0.0, 1.0, 0.0, 0.0], "bertscore"))
+    row = row_of("x", similarity_row([0.0, 1.0, 0.0, 0.0], "bertscore"))
     assert row["predicted_indices"] == [1]
 
 
-def test_a_hostile_answer_that_repeats_the_label_gains_nothing():
-    row = one("Resposta: unha mazá Resposta:")
+def test_repeated_label_in_output_is_not_an_exact_match():
+    row = row_of("Resposta: unha mazá Resposta:")
     assert row["prediction"] == "Resposta: unha mazá Resposta:"
     assert row["metrics"]["exact_match"] == 0.0
 
 
-def test_a_runaway_answer_is_not_an_exact_match():
-    row = one("unha mazá " * 200)
+def test_repetitive_output_is_not_an_exact_match():
+    row = row_of("unha mazá " * 200)
     assert row["metrics"]["exact_match"] == 0.0
     assert row["metrics"]["token_f1"] == pytest.approx(2 * 2 / (400 + 2))
     assert row["metrics"]["chrf"] < 50
 
 
-def test_chrf_is_sacrebleus():
+def test_chrf_matches_sacrebleu():
     from sacrebleu import sentence_chrf
 
-    assert generation.textual("a mazá vermella", CHOICES)["chrf"] == sentence_chrf("a mazá vermella", CHOICES).score
+    assert (
+        generation.text_metrics("a mazá vermella", CHOICES)["chrf"] == sentence_chrf("a mazá vermella", CHOICES).score
+    )
 
 
 @pytest.mark.parametrize(
-    ("one_text", "other", "same"),
+    ("response", "reference", "expected"),
     [("A Coruña", "a coruña.", True), ("ﬁn", "fin", True), ("3:1", "31", True), ("... ", " ...", True), (" ...", "... ", True), ("...", "!", False),
      ("mazá", "maza", False), ("🐈", "🐈", True), ("مرحبا", "مرحبا؟", True), ("STRASSE", "Straße", True)],
 )  # fmt: skip
-def test_exact_match_ignores_case_punctuation_and_blanks(one_text, other, same):
-    assert generation.matches(one_text, other) is same
+def test_exact_match_ignores_case_punctuation_and_whitespace(response, reference, expected):
+    assert generation.matches(response, reference) is expected
 
 
-def test_every_value_has_its_metric():
-    row = one("x", *(similar([0.5, 0.25, 0.0, 0.0], name) for name in generation.SIMILARITIES))
-    names = {metric.name for metric in generation.METRICS} - {"verbatim_match"}  # of items with a wording of their own
+def test_every_value_has_a_metric():
+    row = row_of("x", *(similarity_row([0.5, 0.25, 0.0, 0.0], name) for name in generation.SIMILARITIES))
+    # verbatim_match is only for items with their own prompt text
+    names = {metric.name for metric in generation.METRICS} - {"verbatim_match"}
     assert set(row["metrics"]) == names
     headline = {metric.name for metric in generation.METRICS if metric.headline}
     assert headline == {"cosine_accuracy", "moverscore_accuracy", "bertscore_accuracy", "exact_match"}
@@ -246,23 +252,23 @@ SCORES = st.lists(st.none() | st.floats(-1, 1), min_size=4, max_size=4)
 
 @settings(max_examples=examples(100), deadline=None)
 @given(SCORES, st.permutations(range(4)), st.sets(st.integers(0, 3)))
-def test_the_order_of_options_changes_no_number(scores, order, gold):
-    before = one("x", similar(scores), gold=sorted(gold))
-    after = one(
+def test_values_are_independent_of_option_order(scores, order, gold):
+    original = row_of("x", similarity_row(scores), gold=sorted(gold))
+    permuted = row_of(
         "x",
-        similar([scores[i] for i in order]),
+        similarity_row([scores[i] for i in order]),
         choices=[CHOICES[i] for i in order],
         gold=[k for k, i in enumerate(order) if i in gold],
     )
-    assert after["metrics"] == pytest.approx(before["metrics"])
-    assert after["correct"] == before["correct"]
+    assert permuted["metrics"] == pytest.approx(original["metrics"])
+    assert permuted["correct"] == original["correct"]
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_any_text_is_compared(answer, reference):
-    found = generation.textual(answer, [reference])
-    assert found["exact_match"] in (0.0, 1.0)
-    assert 0 <= found["token_f1"] <= 1
-    assert 0 <= found["chrf"] <= 100 + 1e-9
-    assert generation.textual(reference, [reference])["exact_match"] == 1.0
+def test_text_metrics_of_arbitrary_texts_are_within_range(response, reference):
+    values = generation.text_metrics(response, [reference])
+    assert values["exact_match"] in (0.0, 1.0)
+    assert 0 <= values["token_f1"] <= 1
+    assert 0 <= values["chrf"] <= 100 + 1e-9
+    assert generation.text_metrics(reference, [reference])["exact_match"] == 1.0

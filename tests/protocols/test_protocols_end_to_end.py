@@ -1,4 +1,4 @@
-"""Each protocol from items through a tiny random model to results: its requests are ones the scorer can answer."""
+"""Each protocol from items to results with a tiny random model."""
 
 import os
 
@@ -7,7 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pyarrow as pa
 import pytest
 from support import tiny
-from support.scoring import ask, item
+from support.scoring import build_requests, item
 from vernacular.inference.scoring.score import score
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
@@ -38,8 +38,8 @@ CASES = {
 
 
 def run(protocol, loaded):
-    layout, items, options = CASES[protocol]
-    requests = ask(items, layout, protocol, **options)
+    item_type, items, options = CASES[protocol]
+    requests = build_requests(items, item_type, protocol, **options)
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
     rows = PROTOCOLS[protocol].per_item(items, requests, table.to_pylist())
     return rows, {row["metric"]: row for row in aggregate(rows, PROTOCOLS[protocol].METRICS, seed=0, categories=False)}
@@ -47,26 +47,26 @@ def run(protocol, loaded):
 
 @pytest.fixture(scope="module")
 def causal():
-    return tiny.loaded("llama")
+    return tiny.load_model("llama")
 
 
 @pytest.fixture(scope="module")
 def masked():
-    return tiny.loaded("bert")
+    return tiny.load_model("bert")
 
 
 @pytest.mark.parametrize("protocol", CASES)
-def test_a_causal_model_answers_every_protocol(protocol, causal):
+def test_causal_model_supports_every_protocol(protocol, causal):
     rows, table = run(protocol, causal)
-    asked = [row for row in rows if not (row["flags"] or "").startswith("error")]
-    assert asked
+    evaluated = [row for row in rows if not (row["flags"] or "").startswith("error")]
+    assert evaluated
     assert all(row["n"] for row in table.values())
     expected = {metric.name for metric in PROTOCOLS[protocol].METRICS}
     assert expected - set(table) == set()
 
 
 @pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
-def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
+def test_masked_model_supports_other_protocols(protocol, masked):
     rows, table = run(protocol, masked)
     unknown = "unknown token: part of the scored text is not in the vocabulary"
     assert [row["flags"] for row in rows] == [unknown if protocol == "target_word" else None] * len(rows)
@@ -75,20 +75,20 @@ def test_a_masked_model_answers_the_protocols_it_can(protocol, masked):
 
 
 def with_unknown(value):
-    """The same texts with a sign in every word's end that no vocabulary here holds."""
+    """Append a character that is not in the vocabulary to each text."""
     if isinstance(value, str):
         return f"{value} 🙂"
-    return [with_unknown(one) for one in value] if isinstance(value, list) else value
+    return [with_unknown(text) for text in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("protocol", sorted(set(CASES) - {"letters"}))  # letters are in every vocabulary here
-def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_counted(protocol):
-    layout, items, options = CASES[protocol]
+@pytest.mark.parametrize("protocol", sorted(set(CASES) - {"letters"}))  # letters are in every tiny vocabulary
+def test_unknown_token_sets_flag_without_changing_values(protocol):
+    item_type, items, options = CASES[protocol]
     known = items[0] | {"choices": [choice for choice in items[0]["choices"] if choice != "🙂"]}
     field = "context" if protocol == "acceptability" else "target" if protocol == "last_word" else "choices"
     items = [known, known | {"item_id": "unknown", field: with_unknown(known[field])}]
-    requests = ask(items, layout, protocol, **options)
-    loaded = tiny.loaded("llama", tokens="wordpiece")
+    requests = build_requests(items, item_type, protocol, **options)
+    loaded = tiny.load_model("llama", tokens="wordpiece")
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
     scores = table.to_pylist()
     module = PROTOCOLS[protocol]
@@ -97,14 +97,14 @@ def test_an_unknown_token_in_any_protocols_scored_text_is_flagged_and_only_count
         None,
         "unknown token: part of the scored text is not in the vocabulary",
     )
-    unaware = module.per_item(items, requests, [row | {"flags": None} for row in scores])
-    assert [row | {"flags": None} for row in (plain, flagged)] == unaware
-    counted = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
-    ignored = aggregate(unaware, module.METRICS, seed=0, categories=False)
-    assert counted == [row | {"n_flagged": 1} for row in ignored]
+    unflagged = module.per_item(items, requests, [row | {"flags": None} for row in scores])
+    assert [row | {"flags": None} for row in (plain, flagged)] == unflagged
+    values = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
+    unflagged_values = aggregate(unflagged, module.METRICS, seed=0, categories=False)
+    assert values == [row | {"n_flagged": 1} for row in unflagged_values]
 
 
-def test_items_that_could_not_be_asked_come_back_with_their_reason(causal):
+def test_skipped_items_have_flags_with_reason(causal):
     rows, _ = run("options", causal)
     assert rows[1]["flags"] == "error: fewer than two options"
     rows, _ = run("letters", causal)

@@ -1,19 +1,19 @@
 import pytest
-from support.asking import ask, item, spans
+from support.request_builder import build_requests, item, spans
 from vernacular.protocols.request_rows import GAP, fill
 
 
 def texts(rows):
-    return {r["role"]: r["text"] for r in rows}
+    return {row["role"]: row["text"] for row in rows}
 
 
-def test_acceptability_scores_the_whole_sentence():
-    rows, _ = ask([item(context="Ela canta ben.", extra=[("label", "1")])], "sentence", "acceptability")
+def test_acceptability_span_is_the_full_sentence():
+    rows, _ = build_requests([item(context="Ela canta ben.", extra=[("label", "1")])], "sentence", "acceptability")
     assert spans(rows) == {"sentence": "Ela canta ben."}
 
 
-def test_minimal_pair_after_its_context_and_bare():
-    rows, _ = ask(
+def test_minimal_pair_with_and_without_context():
+    rows, _ = build_requests(
         [item(context="Para abrir a porta, ", choices=["usa a chave.", "usa o pan."], gold=[0])], "pair", "minimal_pair"
     )
     assert texts(rows)["choice:0"] == "Para abrir a porta, usa a chave."
@@ -25,17 +25,19 @@ def test_minimal_pair_after_its_context_and_bare():
     }
 
 
-def test_last_word_takes_the_blank_before_it():
-    (row,), _ = ask([item(context="Fun á ", target="estación")], "continuation", "last_word")
+def test_last_word_span_includes_preceding_space():
+    (row,), _ = build_requests([item(context="Fun á ", target="estación")], "continuation", "last_word")
     assert row["text"] == "Fun á estación"
     assert spans([row]) == {"word": " estación"}
-    (row,), _ = ask([item(context="Fun á", target="estación")], "continuation", "last_word", bow_correction=True)
+    (row,), _ = build_requests(
+        [item(context="Fun á", target="estación")], "continuation", "last_word", bow_correction=True
+    )
     assert row["extras"] == ["word_end_logprobs"]
 
 
-def test_cloze_fills_the_gap_and_keeps_the_right_context():
-    gapped = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova"], gold=[0])
-    rows, _ = ask([gapped], "cloze", "cloze", language="sr", score_unfilled_gap=True)
+def test_cloze_spans_of_filled_and_unfilled_gap():
+    cloze_item = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova"], gold=[0])
+    rows, _ = build_requests([cloze_item], "cloze", "cloze", language="sr", score_unfilled_gap=True)
     assert texts(rows)["whole:0"] == "Ana je kupila novu knjigu."
     assert spans(rows)["whole:0"] == "Ana je kupila novu knjigu."
     assert spans(rows)["fill:0"] == " novu knjigu."
@@ -58,27 +60,27 @@ def test_cloze_fills_the_gap_and_keeps_the_right_context():
     ],
 )
 def test_gap_filling(text, word, filled):
-    assert "".join(fill(text, GAP.search(text), word, capital=True)) == filled
+    assert "".join(fill(text, GAP.search(text), word, capitalize=True)) == filled
 
 
 @pytest.mark.parametrize("text", ["no gap", "two __ gaps __ here"])
-def test_a_prompt_without_exactly_one_gap_is_kept_with_the_reason(text):
-    _, metadata = ask([item(context=text, choices=["a", "b"], gold=[0])], "cloze", "cloze", language="sr")
+def test_item_without_exactly_one_gap_is_skipped_with_reason(text):
+    _, metadata = build_requests([item(context=text, choices=["a", "b"], gold=[0])], "cloze", "cloze", language="sr")
     assert "expected one gap in the prompt, got" in metadata["skipped"]["i1"]
 
 
-def test_target_word_in_place_whatever_blanks_the_forms_bring():
+def test_target_word_ignores_outer_whitespace_of_forms():
     forms = [" reads", "read", " null"]
     masked = item(context="The boy [MASK] books.", choices=forms, gold=[0])
-    rows, _ = ask([masked], "target_word", "target_word", language="en")
+    rows, _ = build_requests([masked], "target_word", "target_word", language="en")
     assert texts(rows)["token:0"] == texts(rows)["sentence:0"] == "The boy reads books."
     assert [spans(rows)[f"token:{i}"] for i in range(3)] == [" reads", " read", " null"]
     assert spans(rows)["sentence:1"] == "The boy read books."
     assert rows[0]["extras"] == ["entropy", "rank", "pll:within_word_l2r"]
 
 
-def test_target_word_at_the_start_keeps_its_letters():
-    rows, _ = ask(
+def test_target_word_at_sentence_start_is_not_capitalized():
+    rows, _ = build_requests(
         [item(context="[MASK] მიდის.", choices=["კაცი", "კაცმა"], gold=[0])],
         "target_word",
         "target_word",
@@ -88,10 +90,12 @@ def test_target_word_at_the_start_keeps_its_letters():
     assert spans(rows)["token:0"] == "კაცი"
 
 
-def test_target_word_levels_task_types_and_mask_tokens():
+def test_target_word_options():
     masked = item(context="A <w> b.", choices=["x", "y"], gold=[0])
-    rows, _ = ask([masked], "target_word", "target_word", mask_token="<w>", scored_span="token", task_type="ntp")
-    assert [r["role"] for r in rows] == ["token:0", "token:1"]
+    rows, _ = build_requests(
+        [masked], "target_word", "target_word", mask_token="<w>", scored_span="token", task_type="ntp"
+    )
+    assert [row["role"] for row in rows] == ["token:0", "token:1"]
     assert rows[0]["extras"] == ["entropy", "rank"]
-    _, metadata = ask([masked], "target_word", "target_word")
+    _, metadata = build_requests([masked], "target_word", "target_word")
     assert metadata["skipped"] == {"i1": "expected one masked word in the text, got 0"}

@@ -1,4 +1,4 @@
-"""A page drawn from a small run, and a headless Chromium to look at it with."""
+"""Fixtures: a report of a small run, and a headless Chromium that opens it."""
 
 import json
 import os
@@ -11,23 +11,23 @@ from vernacular.report.page import build
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
-    """The folder of a page of the run in `report_run`."""
+def report_dir(tmp_path_factory):
+    """Build the report of the run in `report_run`; return its directory."""
     root = tmp_path_factory.mktemp("report")
     build(out=root / "page", **report_run.write_run(root))
     return root / "page"
 
 
 class Browser:
-    """What the tests do with a page, in words; every request and every line of the console is kept."""
+    """Driver of a report in Chromium; records all requests and console messages."""
 
-    def __init__(self, driver, folder):
-        self.driver, self.folder = driver, folder
+    def __init__(self, driver, directory):
+        self.driver, self.directory = driver, directory
 
     def open(self, address="", width=1280):
         self.driver.set_window_size(width, 900)
-        self.driver.get("about:blank")  # so that another hash is another page
-        self.driver.get(f"file://{self.folder}/index.html{address}")
+        self.driver.get("about:blank")  # so that a changed hash loads a new page
+        self.driver.get(f"file://{self.directory}/index.html{address}")
         return self.settled()
 
     def settled(self):
@@ -35,40 +35,40 @@ class Browser:
         return self
 
     def until(self, condition, *arguments, seconds=20):
-        stop = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while not self.js(f"return Boolean({condition})", *arguments):
-            assert time.monotonic() < stop, f"{condition} did not come true: {self.text('main')[:400]}"
+            assert time.monotonic() < deadline, f"{condition} is not true: {self.text('main')[:400]}"
             time.sleep(0.03)
 
     def js(self, code, *arguments):
         return self.driver.execute_script(code, *arguments)
 
-    def all(self, selector):
+    def find_all(self, selector):
         return self.driver.find_elements("css selector", selector)
 
-    def one(self, selector):
-        found = self.all(selector)
-        assert found, f"nothing matches {selector}"
-        return found[0]
+    def find(self, selector):
+        elements = self.find_all(selector)
+        assert elements, f"nothing matches {selector}"
+        return elements[0]
 
     def text(self, selector):
-        return self.one(selector).get_attribute("textContent")
+        return self.find(selector).get_attribute("textContent")
 
     def texts(self, selector):
-        return [element.get_attribute("textContent") for element in self.all(selector)]
+        return [element.get_attribute("textContent") for element in self.find_all(selector)]
 
     def click(self, element):
-        """Click, and wait for the view that the click leads to."""
+        """Click and wait for the view that the click opens."""
         self.js("arguments[0].scrollIntoView({block: 'center'})", element)
-        before = self.js("return location.hash")
+        previous_hash = self.js("return location.hash")
         element.click()
-        self.until(f"location.hash !== {json.dumps(before)}")
+        self.until(f"location.hash !== {json.dumps(previous_hash)}")
         return self.settled()
 
     def choose(self, selector, value):
         self.js(
             "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))",
-            self.one(selector),
+            self.find(selector),
             value,
         )
         return self.settled()
@@ -77,7 +77,7 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requested(self):
-        """Addresses asked for since this was last called."""
+        """Return the addresses requested since the last call."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
@@ -85,8 +85,8 @@ class Browser:
 @pytest.fixture(scope="session")
 def chromium():
     binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    helper = shutil.which("chromedriver")
-    if not (binary and helper):
+    chromedriver = shutil.which("chromedriver")
+    if not (binary and chromedriver):
         pytest.skip("chromium and chromedriver are not installed (Debian: chromium chromium-driver)")
     from selenium import webdriver
 
@@ -97,16 +97,16 @@ def chromium():
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")  # Chromium's own sandbox does not start for root
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(helper))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
     yield driver
     driver.quit()
 
 
 @pytest.fixture
-def browser(chromium, page):
-    """A browser on the page; afterwards nothing may stand in the console, and nothing may have left the disk."""
-    browser = Browser(chromium, page)
+def browser(chromium, report_dir):
+    """Open the report in a browser; fail on console messages and on network requests afterwards."""
+    browser = Browser(chromium, report_dir)
     browser.requested(), browser.console()
     yield browser
-    assert [a for a in browser.requested() if not a.startswith(("file:", "data:", "about:"))] == []
+    assert [address for address in browser.requested() if not address.startswith(("file:", "data:", "about:"))] == []
     assert browser.console() == []

@@ -1,4 +1,13 @@
-from vernacular.report.item_details import ACCEPTABLE, RIGHT, TIE, UNACCEPTABLE, UNJUDGED, WRONG, judged, margin
+from vernacular.report.item_details import (
+    ACCEPTABLE,
+    CORRECT,
+    INCORRECT,
+    NOT_SCORED,
+    TIE,
+    UNACCEPTABLE,
+    classify_outcomes,
+    margin,
+)
 
 
 def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, flag=None):
@@ -6,41 +15,43 @@ def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, fla
             "metrics": values or {}, "flags": flag}  # fmt: skip
 
 
-def test_a_tie_is_neither_right_nor_wrong():
+def test_tie_is_neither_correct_nor_incorrect():
     rows = [row(correct=True), row(correct=False), row(correct=False, tie=True), row()]
-    assert judged(rows).outcomes == [RIGHT, WRONG, TIE, UNJUDGED]
+    assert classify_outcomes(rows).outcomes == [CORRECT, INCORRECT, TIE, NOT_SCORED]
 
 
-def test_the_margin_is_the_best_right_option_less_the_best_wrong_one():
+def test_margin_is_best_correct_minus_best_incorrect_score():
     assert margin(row(scores=[-4.0, -1.0, -2.5], gold=[0, 2])) == -1.5
 
 
-def test_without_a_score_on_either_side_there_is_no_margin():
+def test_margin_is_none_without_correct_or_incorrect_score():
     assert margin(row(scores=[-4.0, None], gold=[0])) is None
     assert margin(row(scores=[-4.0, float("nan")], gold=[0])) is None
     assert margin(row(gold=[0])) is None
     assert margin(row(scores=[-1.0, -2.0])) is None
 
 
-def test_the_widest_wrong_margin_is_the_worst():
-    answers = judged([row(scores=[-5.0, -1.0], gold=[0]), row(scores=[-1.0, -5.0], gold=[0]), row(gold=[0])])
-    assert answers.measured == [-4.0, 4.0, None]
-    assert answers.badness == [4.0, -4.0, None]
+def test_largest_incorrect_margin_has_highest_severity():
+    outcomes = classify_outcomes(
+        [row(scores=[-5.0, -1.0], gold=[0]), row(scores=[-1.0, -5.0], gold=[0]), row(gold=[0])]
+    )
+    assert outcomes.measure_values == [-4.0, 4.0, None]
+    assert outcomes.severity == [4.0, -4.0, None]
 
 
-def test_an_unacceptable_sentence_is_the_worse_the_less_it_surprises():
+def test_severity_of_unacceptable_sentence_decreases_with_surprisal():
     rows = [row(values={"surprisal_token": s, "label": label}) for s, label in ((1, 1), (3, 1), (1, 0), (3, 0))]
-    answers = judged(rows)
-    assert answers.outcomes == [ACCEPTABLE, ACCEPTABLE, UNACCEPTABLE, UNACCEPTABLE]
-    assert answers.badness == [-1.0, 1.0, 1.0, -1.0]
+    outcomes = classify_outcomes(rows)
+    assert outcomes.outcomes == [ACCEPTABLE, ACCEPTABLE, UNACCEPTABLE, UNACCEPTABLE]
+    assert outcomes.severity == [-1.0, 1.0, 1.0, -1.0]
 
 
-def test_free_answers_are_ordered_by_how_little_they_share_with_the_right_one():
-    answers = judged([row(values={"chrf": 80.0}), row(values={"chrf": 10.0})])
-    assert answers.measure == "chrf"
-    assert answers.badness == [-35.0, 35.0]
+def test_generations_are_ordered_by_chrf():
+    outcomes = classify_outcomes([row(values={"chrf": 80.0}), row(values={"chrf": 10.0})])
+    assert outcomes.measure == "chrf"
+    assert outcomes.severity == [-35.0, 35.0]
 
 
-def test_what_cannot_be_measured_has_no_badness_and_is_kept():
-    answers = judged([row(flag="error: empty")])
-    assert (answers.measure, answers.badness, answers.flagged) == (None, [None], [True])
+def test_item_without_measure_has_no_severity():
+    outcomes = classify_outcomes([row(flag="error: empty")])
+    assert (outcomes.measure, outcomes.severity, outcomes.flagged) == (None, [None], [True])

@@ -1,4 +1,4 @@
-"""A real SLURM on 127.0.0.1, and a place to copy in which all is ready to ask a tiny model."""
+"""A SLURM installation on 127.0.0.1, and a prepared run directory to copy, ready for inference with a tiny model."""
 
 import fcntl
 import os
@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.faults import Place, prepare
+from support.faults import WatchedWorkspace, prepare
 
 HERE = Path(__file__).parent
 
 
-def _why_not() -> str | None:
+def _unavailable_reason() -> str | None:
     missing = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed: apt-get install slurmctld slurmd slurm-client munge"
@@ -22,48 +22,48 @@ def _why_not() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def slurm_is_here() -> None:
-    if reason := _why_not():
+def slurm_available() -> None:
+    if reason := _unavailable_reason():
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
-def cluster(slurm_is_here, tmp_path_factory):
-    """The folder of a SLURM of four pretended nodes with a pretended GPU each; ended with the tests, however they end."""
-    folder = tmp_path_factory.mktemp("slurm")
-    before = dict(os.environ)
-    os.environ["SLURMLAB_RUN"] = str(folder)
-    with open(folder / "owner.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # ours as long as this process lives
-        started = subprocess.run([HERE / "start-slurm.sh"], capture_output=True, text=True, check=False)
-        if started.returncode == 4:
-            pytest.skip(started.stderr.strip())
-        assert started.returncode == 0, started.stderr
-        watch = subprocess.Popen(
-            ["flock", folder / "owner.lock", HERE / "stop-slurm.sh"],
+def cluster(slurm_available, tmp_path_factory):
+    """The directory of a SLURM with four simulated nodes and one simulated GPU each; always stopped after the tests."""
+    directory = tmp_path_factory.mktemp("slurm")
+    environment = dict(os.environ)
+    os.environ["SLURMLAB_RUN"] = str(directory)
+    with open(directory / "owner.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held while this process is alive
+        startup = subprocess.run([HERE / "start-slurm.sh"], capture_output=True, text=True, check=False)
+        if startup.returncode == 4:
+            pytest.skip(startup.stderr.strip())
+        assert startup.returncode == 0, startup.stderr
+        watchdog = subprocess.Popen(
+            ["flock", directory / "owner.lock", HERE / "stop-slurm.sh"],
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
-        os.environ["SLURMLAB_OF"] = str(folder)  # the mark that everything carries which is started from here
-        yield folder
+        os.environ["SLURM_CONF"] = str(directory / "slurm.conf")
+        os.environ["SLURMLAB_OF"] = str(directory)  # inherited by every process started from here
+        yield directory
         subprocess.run([HERE / "stop-slurm.sh"], check=True)
-        watch.terminate()
-        watch.wait()
+        watchdog.terminate()
+        watchdog.wait()
     os.environ.clear()
-    os.environ.update(before)
+    os.environ.update(environment)
 
 
 @pytest.fixture(scope="session")
-def ready(tmp_path_factory) -> Path:
-    """A folder in which all is made up to the requests and the model's record."""
-    return prepare(tmp_path_factory.mktemp("ready") / "run")  # as deep as its copies: relative paths stay the same
+def prepared_directory(tmp_path_factory) -> Path:
+    """A directory with the requests and the model record, ready for inference."""
+    return prepare(tmp_path_factory.mktemp("ready") / "run")  # same depth as its copies: relative paths stay valid
 
 
 @pytest.fixture(scope="session")
-def whole(ready, tmp_path_factory) -> Place:
-    """What an uninterrupted run leaves."""
-    place = Place(ready, tmp_path_factory.mktemp("whole") / "run")
-    place.finish()
-    return place
+def reference_run(prepared_directory, tmp_path_factory) -> WatchedWorkspace:
+    """An uninterrupted run."""
+    workspace = WatchedWorkspace(prepared_directory, tmp_path_factory.mktemp("whole") / "run")
+    workspace.finish()
+    return workspace

@@ -1,59 +1,65 @@
-"""Ctrl-C, as a terminal sends it: to Snakemake and to all that it started, at once."""
+"""Ctrl-C as sent by a terminal: to Snakemake and all of its child processes at the same time."""
 
 import os
 import signal
 import time
 
 import pytest
-from support.faults import ASKED, Place, alive, end, session
+from support.faults import STATUS_FILE, WatchedWorkspace, is_alive, session_commands, terminate
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 
 @pytest.fixture
-def place(ready, tmp_path):
-    place = Place(ready, tmp_path / "run")
-    yield place
-    end(place)
+def workspace(prepared_directory, tmp_path):
+    workspace = WatchedWorkspace(prepared_directory, tmp_path / "run")
+    yield workspace
+    terminate(workspace)
 
 
-def test_ctrl_c_keeps_what_was_answered_says_how_to_go_on_and_leaves_nothing_running(place):
-    place.hold()
-    place.start_locally(ASKED)
-    place.until_held()
-    answered = len(place.batches())
-    assert any("vernacular infer" in command for command in session(place.process.pid).values())
-    os.killpg(place.process.pid, signal.SIGINT)
-    assert place.wait() == 1
-    stopped = time.time()
-    assert len(place.batches()) <= answered + 2, "the batch in hand is finished, and no other"
-    assert "stored; the next run resumes from there." in place.said()
-    assert "To resume, run the same command again." in place.said()
-    assert "Traceback" not in place.said()
-    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
-    assert not list((place.folder / ".snakemake").glob("locks/*"))
-    assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]
+def test_ctrl_c_stores_outputs_prints_resume_advice_and_stops_all_processes(workspace):
+    workspace.hold()
+    workspace.start_locally(STATUS_FILE)
+    workspace.wait_until_held()
+    n_computed = len(workspace.batches())
+    assert any("vernacular infer" in command for command in session_commands(workspace.process.pid).values())
+    os.killpg(workspace.process.pid, signal.SIGINT)
+    assert workspace.wait() == 1
+    stop_time = time.time()
+    assert len(workspace.batches()) <= n_computed + 2, "only the current batch is finished"
+    assert "stored; the next run resumes from there." in workspace.output()
+    assert "To resume, run the same command again." in workspace.output()
+    assert "Traceback" not in workspace.output()
+    workspace.wait_until(lambda: not session_commands(workspace.process.pid), "the end of all processes", seconds=120)
+    assert not list((workspace.directory / ".snakemake").glob("locks/*"))
+    assert not [
+        path for path in workspace.directory.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name
+    ]
 
-    known = {batch for _, batch in place.batches()}
-    place.let_go()
-    place.start_locally(ASKED, pause=0)
-    assert place.wait() == 0, place.said()
-    again = {batch for when, batch in place.batches() if when > stopped}
-    assert again
-    assert not again & known, "nothing that was answered is asked again"
+    stored = {batch for _, batch in workspace.batches()}
+    workspace.release()
+    workspace.start_locally(STATUS_FILE, pause=0)
+    assert workspace.wait() == 0, workspace.output()
+    resumed = {batch for batch_time, batch in workspace.batches() if batch_time > stop_time}
+    assert resumed
+    assert not resumed & stored, "stored batches are not recomputed"
 
 
-def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(place):
-    place.hold("loading")
-    place.start_locally(ASKED)
-    pid = place.until_held()
-    os.killpg(place.process.pid, signal.SIGINT)
-    assert place.wait() == 1  # nobody lets it go
-    assert not alive(pid)
-    assert "infer: stopped by SIGINT: finished outputs are stored; the next run resumes from there." in place.said()
-    assert "To resume, run the same command again." in place.said()
-    assert "Traceback" not in place.said()
-    place.until(lambda: not session(place.process.pid), "the end of all processes", seconds=120)
-    assert not place.batches()
-    assert not place.kept()
-    assert not [path for path in place.folder.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name]
+def test_ctrl_c_interrupts_model_loading(workspace):
+    workspace.hold("loading")
+    workspace.start_locally(STATUS_FILE)
+    pid = workspace.wait_until_held()
+    os.killpg(workspace.process.pid, signal.SIGINT)
+    assert workspace.wait() == 1  # without release
+    assert not is_alive(pid)
+    assert (
+        "infer: stopped by SIGINT: finished outputs are stored; the next run resumes from there." in workspace.output()
+    )
+    assert "To resume, run the same command again." in workspace.output()
+    assert "Traceback" not in workspace.output()
+    workspace.wait_until(lambda: not session_commands(workspace.process.pid), "the end of all processes", seconds=120)
+    assert not workspace.batches()
+    assert not workspace.stored_files()
+    assert not [
+        path for path in workspace.directory.rglob("*") if path.name.endswith(".tmp") or "shell_tmp" in path.name
+    ]

@@ -1,6 +1,6 @@
-"""Interrupted on one machine, again and again: what the next plain `snakemake` makes of it, and what it asks again.
+"""Repeated interruptions on one machine: results of the next plain `snakemake`, and recomputed batches.
 
-The tests are one story: each starts the run of the folder where the one before left it. Needs no SLURM.
+The tests depend on each other: each one continues the run of the previous one. They do not require SLURM.
 """
 
 import re
@@ -9,119 +9,124 @@ import signal
 import subprocess
 
 import pytest
-from support.faults import ASKED, Place, end, table
+from support.faults import STATUS_FILE, WatchedWorkspace, fault_table, terminate
 
-pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def place(ready, tmp_path_factory):
-    place = Place(ready, tmp_path_factory.mktemp("local") / "run")
-    place.hold()
-    yield place
-    end(place)
+def workspace(prepared_directory, tmp_path_factory):
+    workspace = WatchedWorkspace(prepared_directory, tmp_path_factory.mktemp("local") / "run")
+    workspace.hold()
+    yield workspace
+    terminate(workspace)
 
 
-def test_a_job_that_is_killed_leaves_its_journal(place):
-    place.start_locally()
-    place.hit("kill -9 of the job", place.kill_worker)
-    assert place.wait() == 1
-    assert place.parts()
+def test_killed_job_leaves_its_journal(workspace):
+    workspace.start_locally()
+    workspace.inject_fault("kill -9 of the job", workspace.kill_worker)
+    assert workspace.wait() == 1
+    assert workspace.journal_parts()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
-def test_a_job_that_is_asked_to_stop_writes_everything_down(place, number):
-    place.start_locally()
-    place.hit(number.name, lambda: place.kill_worker(number))
-    assert place.wait() == 1
-    assert f"stopped by {number.name}" in place.said()
+def test_stop_signal_stores_all_outputs(workspace, number):
+    workspace.start_locally()
+    workspace.inject_fault(number.name, lambda: workspace.kill_worker(number))
+    assert workspace.wait() == 1
+    assert f"stopped by {number.name}" in workspace.output()
 
 
-def test_a_second_person_in_the_same_folder_is_told_that_it_is_locked_and_harms_nothing(place):
-    place.start_locally()
-    place.until_held()
-    first, place.process = place.process, None
-    place.start_locally()
-    assert place.wait() == 1
-    assert "Directory cannot be locked" in place.said()
-    place.process = first
+def test_second_run_in_a_locked_directory_fails_without_effect(workspace):
+    workspace.start_locally()
+    workspace.wait_until_held()
+    first_process, workspace.process = workspace.process, None
+    workspace.start_locally()
+    assert workspace.wait() == 1
+    assert "Directory cannot be locked" in workspace.output()
+    workspace.process = first_process
 
 
-def test_snakemake_and_its_job_killed_leave_a_lock_and_a_journal(place):
-    place.hit("kill -9 of Snakemake and the job", place.kill_snakemake, place.kill_worker)
-    place.start_locally("--unlock")
-    assert place.wait() == 0
+def test_killing_snakemake_and_its_job_leaves_a_lock_and_a_journal(workspace):
+    workspace.inject_fault("kill -9 of Snakemake and the job", workspace.kill_snakemake, workspace.kill_worker)
+    workspace.start_locally("--unlock")
+    assert workspace.wait() == 0
 
 
-def test_a_torn_part_is_dropped(place):
-    place.start_locally()
-    place.kill_worker()
-    assert place.wait() == 1
-    last = max(place.parts(), key=lambda part: part.name)
-    last.write_bytes(last.read_bytes()[:-1])
-    place.hit("a torn journal part", but=last)
+def test_truncated_journal_part_is_dropped(workspace):
+    workspace.start_locally()
+    workspace.kill_worker()
+    assert workspace.wait() == 1
+    last_part = max(workspace.journal_parts(), key=lambda part: part.name)
+    last_part.write_bytes(last_part.read_bytes()[:-1])
+    workspace.inject_fault("a torn journal part", exclude=last_part)
 
 
-def test_a_store_that_is_lost_is_made_again(place):
-    place.let_go()
-    known = set(place.finished())
-    place.start_locally(pause=0.1)
-    place.until(lambda: set(place.finished()) - known, "an evaluation that is finished")
-    lost = place.folder / "lost"  # at once, or a part that is written in between is in the way
-    place.hit("the store lost in the middle", lambda: (place.folder / "results" / "store").rename(lost))
-    place.faults[-1] = (*place.faults[-1][:2], 0.0)  # nothing was kept
-    assert place.wait() == 1
-    # the second where it was lost between the making of a folder and the writing of a file there
-    assert re.search("outputs not found in results/store|the store cannot be written", place.said())
-    shutil.rmtree(lost)
+def test_lost_store_is_recreated(workspace):
+    workspace.release()
+    known_files = set(workspace.finished_files())
+    workspace.start_locally(pause=0.1)
+    workspace.wait_until(lambda: set(workspace.finished_files()) - known_files, "a finished evaluation")
+    moved_store = workspace.directory / "lost"  # renamed atomically: parts may be written meanwhile
+    workspace.inject_fault(
+        "the store lost in the middle", lambda: (workspace.directory / "results" / "store").rename(moved_store)
+    )
+    workspace.faults[-1] = (*workspace.faults[-1][:2], 0.0)  # nothing is stored
+    assert workspace.wait() == 1
+    # the second message if the store was lost between the creation of a directory and of a file in it
+    assert re.search("outputs not found in results/store|the store cannot be written", workspace.output())
+    shutil.rmtree(moved_store)
 
 
-def test_after_all_this_the_tables_are_those_of_an_uninterrupted_run(place, whole, capsys):
-    place.finish()
-    assert place.differs_from(whole) == []
-    assert {batch for _, batch in place.batches()} == {batch for _, batch in whole.batches()}
-    redone = place.redone()
-    assert redone["SIGTERM"] == redone["SIGUSR1"] == 0
-    assert redone["a torn journal part"] > 0, "the test has torn something"
+def test_final_tables_equal_those_of_an_uninterrupted_run(workspace, reference_run, capsys):
+    workspace.finish()
+    assert workspace.differing_tables(reference_run) == []
+    assert {batch for _, batch in workspace.batches()} == {batch for _, batch in reference_run.batches()}
+    recomputed = workspace.recomputed()
+    assert recomputed["SIGTERM"] == recomputed["SIGUSR1"] == 0
+    assert recomputed["a torn journal part"] > 0, "the truncation had an effect"
     with capsys.disabled():
-        print("\n" + table(place, whole))
+        print("\n" + fault_table(workspace, reference_run))
 
 
-def mount(folder, *options: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "vernacular", str(folder)]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"cannot mount: {tried.stderr.strip()}")
+def mount(directory, *options: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "vernacular", str(directory)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        pytest.skip(f"cannot mount: {result.stderr.strip()}")
 
 
 @pytest.fixture
-def full(ready, tmp_path):
-    place = Place(ready, tmp_path / "run")
-    store = place.folder / "results" / "store"
+def limited_store(prepared_directory, tmp_path):
+    workspace = WatchedWorkspace(prepared_directory, tmp_path / "run")
+    store = workspace.directory / "results" / "store"
     mount(store, "size=10m", "ro")
-    yield place
-    end(place)
+    yield workspace
+    terminate(workspace)
     subprocess.run(["umount", store], check=True)
 
 
-def test_a_store_that_cannot_be_written_ends_the_job_at_once_with_a_sentence(full, whole, capsys):
-    store = str(full.folder / "results" / "store")
-    full.start_locally(ASKED)
-    assert full.wait() == 1
-    assert f"the store cannot be written at {store.removeprefix(str(full.folder) + '/')}" in full.said()
-    assert "Read-only file system" in full.said()
-    full.hit("a store that may only be read")
+def test_unwritable_store_stops_the_job_immediately_with_an_error(limited_store, reference_run, capsys):
+    store = str(limited_store.directory / "results" / "store")
+    limited_store.start_locally(STATUS_FILE)
+    assert limited_store.wait() == 1
+    assert (
+        f"the store cannot be written at {store.removeprefix(str(limited_store.directory) + '/')}"
+        in limited_store.output()
+    )
+    assert "Read-only file system" in limited_store.output()
+    limited_store.inject_fault("a store that may only be read")
 
     subprocess.run(["mount", "-o", "remount,rw,size=12k", store], check=True)
-    full.start_locally(ASKED)
-    assert full.wait() == 1
-    assert "No space left on device" in full.said()
-    assert len(full.batches()) < len(whole.batches()), "what cannot be kept is not asked"
-    full.hit("a full disk")
+    limited_store.start_locally(STATUS_FILE)
+    assert limited_store.wait() == 1
+    assert "No space left on device" in limited_store.output()
+    assert len(limited_store.batches()) < len(reference_run.batches()), "outputs that cannot be stored are not computed"
+    limited_store.inject_fault("a full disk")
 
     subprocess.run(["mount", "-o", "remount,size=10m", store], check=True)
-    full.finish()
-    assert full.differs_from(whole) == []
+    limited_store.finish()
+    assert limited_store.differing_tables(reference_run) == []
     with capsys.disabled():
-        print("\n" + table(full, whole))
+        print("\n" + fault_table(limited_store, reference_run))

@@ -1,8 +1,8 @@
-"""Runs that are killed at random moments, drawn from a seed, until one comes to its end: its tables are as if nothing was.
+"""Runs killed at random times, drawn from a seed, until one finishes: its tables equal those of an uninterrupted run.
 
-A moment is a share of the time that an undisturbed run takes, so that kills meet every stage: planning, inference, and the
-tables after it. What is killed is the job that runs then, Snakemake alone (its job lives on, and the next run starts a
-second one in the same directory), or both.
+Times are fractions of the duration of an uninterrupted run, so that kills hit every stage: planning, inference, and the
+tables after it. Killed is the running job, Snakemake alone (its job continues, and the next run starts a second one in the
+same directory), or both.
 """
 
 import os
@@ -12,106 +12,113 @@ import time
 from collections import Counter
 
 import pytest
-from support.faults import Place, alive, end, session
+from support.faults import WatchedWorkspace, is_alive, session_commands, terminate
 
-pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
-TARGET = "results/summary/results.csv"
-PAUSE = 0.1  # seconds after each batch: half of an undisturbed run is inference
-KINDS = ("the job", "snakemake", "both")
+RESULT_FILE = "results/summary/results.csv"
+PAUSE = 0.1  # seconds after each batch: half of an uninterrupted run is inference
+TARGETS = ("the job", "snakemake", "both")
 
 
 class Killer:
-    """Kills runs of a place; `figures` counts kills by what was killed and what ran then."""
+    """Kills runs of a workspace; `counts` has the number of kills by target and running commands."""
 
     def __init__(self, seed: int, seconds: float):
-        self.draw, self.seconds, self.figures = random.Random(seed), seconds, Counter()
+        self.rng, self.seconds, self.counts = random.Random(seed), seconds, Counter()
 
-    def run_and_kill(self, place: Place, kind: str) -> bool:
-        """Start snakemake and kill at a random moment; False where the run came to its end before."""
-        place.start_locally("--unlock")
-        place.wait()
-        place.start_locally(TARGET, pause=PAUSE)
-        moment = time.monotonic() + self.draw.uniform(0, self.seconds)
-        while time.monotonic() < moment or (kind == "the job" and not jobs_of(place)):
-            if place.process.poll() is not None:
-                assert place.process.returncode == 0, place.said()
+    def run_and_kill(self, workspace: WatchedWorkspace, target: str) -> bool:
+        """Start snakemake and kill at a random time; return False if the run finished before."""
+        workspace.start_locally("--unlock")
+        workspace.wait()
+        workspace.start_locally(RESULT_FILE, pause=PAUSE)
+        deadline = time.monotonic() + self.rng.uniform(0, self.seconds)
+        while time.monotonic() < deadline or (target == "the job" and not running_commands(workspace)):
+            if workspace.process.poll() is not None:
+                assert workspace.process.returncode == 0, workspace.output()
                 return False
             time.sleep(0.02)
-        running = jobs_of(place)
-        self.figures[kind, *sorted(set(running.values()))] += 1
-        if kind == "both":
-            os.killpg(place.process.pid, signal.SIGKILL)
-        elif kind == "snakemake":
-            place.process.send_signal(signal.SIGKILL)
+        commands = running_commands(workspace)
+        self.counts[target, *sorted(set(commands.values()))] += 1
+        if target == "both":
+            os.killpg(workspace.process.pid, signal.SIGKILL)
+        elif target == "snakemake":
+            workspace.process.send_signal(signal.SIGKILL)
         else:
-            for pid in running:
-                if alive(pid):
+            for pid in commands:
+                if is_alive(pid):
                     os.kill(pid, signal.SIGKILL)
-        place.wait()
+        workspace.wait()
         return True
 
 
-def jobs_of(place: Place) -> dict[int, str]:
-    """The commands of the package that run, by pid."""
-    words = {pid: command.split() for pid, command in session(place.process.pid).items()}
-    found = {
-        pid: each[each.index("vernacular") + 1] for pid, each in words.items() if each[1:3] == ["-m", "vernacular"]
+def running_commands(workspace: WatchedWorkspace) -> dict[int, str]:
+    """Return the running commands of the package, by pid."""
+    arguments = {pid: command.split() for pid, command in session_commands(workspace.process.pid).items()}
+    commands = {
+        pid: words[words.index("vernacular") + 1]
+        for pid, words in arguments.items()
+        if words[1:3] == ["-m", "vernacular"]
     }
-    return {pid: name for pid, name in found.items() if name != "timings"}
+    return {pid: name for pid, name in commands.items() if name != "timings"}
 
 
-def story(ready, folder, whole, killer: Killer, kinds: list[str]) -> int:
-    """Kill runs in a copy of the prepared directory, in turn, until one ends; returns how many were killed."""
-    place, killed, sessions = Place(ready, folder), 0, []
+def kill_repeatedly(prepared_directory, directory, reference_run, killer: Killer, targets: list[str]) -> int:
+    """Kill successive runs in a copy of the prepared directory until one finishes; return the number of kills."""
+    workspace, n_kills, sessions = WatchedWorkspace(prepared_directory, directory), 0, []
     try:
-        for kind in kinds:
-            ended = not killer.run_and_kill(place, kind)
-            sessions.append(place.process.pid)
-            if ended:
+        for target in targets:
+            finished = not killer.run_and_kill(workspace, target)
+            sessions.append(workspace.process.pid)
+            if finished:
                 break
-            killed += 1
-        place.start_locally("--unlock")
-        place.wait()
-        place.finish()
-        # what a killed Snakemake left running would write into the tables that are compared
-        place.until(lambda: not any(session(each) for each in sessions), "the end of what was left running")
-        assert place.differs_from(whole) == []
-        assert not place.parts(), "no journal of a finished evaluation is left"
+            n_kills += 1
+        workspace.start_locally("--unlock")
+        workspace.wait()
+        workspace.finish()
+        # processes left by a killed Snakemake would still write to the compared tables
+        workspace.wait_until(
+            lambda: not any(session_commands(leader) for leader in sessions), "the end of leftover processes"
+        )
+        assert workspace.differing_tables(reference_run) == []
+        assert not workspace.journal_parts(), "journals of finished evaluations are removed"
     finally:
-        for each in sessions:
-            if session(each):
-                os.killpg(each, signal.SIGKILL)
-        end(place)
-    return killed
+        for leader in sessions:
+            if session_commands(leader):
+                os.killpg(leader, signal.SIGKILL)
+        terminate(workspace)
+    return n_kills
 
 
 @pytest.fixture(scope="module")
-def seconds(ready, tmp_path_factory) -> float:
-    """How long an undisturbed run takes here."""
-    place, started = Place(ready, tmp_path_factory.mktemp("timed") / "run"), time.monotonic()
-    place.start_locally(TARGET, pause=PAUSE)
-    assert place.wait() == 0, place.said()
+def seconds(prepared_directory, tmp_path_factory) -> float:
+    """Duration of an uninterrupted run on this machine."""
+    workspace = WatchedWorkspace(prepared_directory, tmp_path_factory.mktemp("timed") / "run")
+    started = time.monotonic()
+    workspace.start_locally(RESULT_FILE, pause=PAUSE)
+    assert workspace.wait() == 0, workspace.output()
     return time.monotonic() - started
 
 
-def test_a_run_that_is_killed_up_to_three_times_ends_with_the_tables_of_an_undisturbed_one(
-    ready, whole, seconds, tmp_path
+def test_run_killed_up_to_three_times_yields_the_tables_of_an_uninterrupted_run(
+    prepared_directory, reference_run, seconds, tmp_path
 ):
     killer = Killer(seed=1, seconds=seconds / 2)
-    assert story(ready, tmp_path / "run", whole, killer, list(KINDS)) >= 1, "a run may end before its moment has come"
+    assert kill_repeatedly(prepared_directory, tmp_path / "run", reference_run, killer, list(TARGETS)) >= 1, (
+        "a run may finish before it is killed"
+    )
 
 
 @pytest.mark.soak
-def test_runs_that_are_killed_twenty_times_end_with_the_tables_of_an_undisturbed_one(
-    ready, whole, seconds, tmp_path, capsys
+def test_runs_killed_twenty_times_yield_the_tables_of_an_uninterrupted_run(
+    prepared_directory, reference_run, seconds, tmp_path, capsys
 ):
-    killer, killed, stories = Killer(seed=20, seconds=seconds), 0, 0
-    while killed < 20:
-        stories += 1
-        kinds = [killer.draw.choice(KINDS) for _ in range(min(5, 20 - killed))]
-        killed += story(ready, tmp_path / f"run{stories}", whole, killer, kinds)
+    killer, n_kills, n_runs = Killer(seed=20, seconds=seconds), 0, 0
+    while n_kills < 20:
+        n_runs += 1
+        targets = [killer.rng.choice(TARGETS) for _ in range(min(5, 20 - n_kills))]
+        n_kills += kill_repeatedly(prepared_directory, tmp_path / f"run{n_runs}", reference_run, killer, targets)
     with capsys.disabled():
-        print(f"\n{killed} kills in {stories} directories; an undisturbed run takes {seconds:.0f} s")
-        for what, count in sorted(killer.figures.items()):
-            print(f"{count} x {what[0]} during {', '.join(what[1:]) or 'no job'}")
+        print(f"\n{n_kills} kills in {n_runs} directories; an uninterrupted run takes {seconds:.0f} s")
+        for event, count in sorted(killer.counts.items()):
+            print(f"{count} x {event[0]} during {', '.join(event[1:]) or 'no job'}")

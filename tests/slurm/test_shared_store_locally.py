@@ -1,75 +1,79 @@
-"""Two whole runs at a time, in two directories, on one store: each ends with the tables of a run that was alone."""
+"""Two simultaneous runs in two directories with one store: each yields the tables of a single run."""
 
 import os
 import signal
 
 import pytest
-from support.faults import Place, end, parent_of
+from support.faults import WatchedWorkspace, parent_of, terminate
 
-pytestmark = [pytest.mark.usefixtures("heard_signals"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
 
 @pytest.fixture
-def places(ready, tmp_path):
-    places = [Place(ready, tmp_path / name) for name in ("one", "two")]
-    for place in places:
-        place.share(tmp_path / "lab")
-    yield places
-    for place in places:
-        end(place)
+def workspaces(prepared_directory, tmp_path):
+    workspaces = [WatchedWorkspace(prepared_directory, tmp_path / name) for name in ("one", "two")]
+    for workspace in workspaces:
+        workspace.use_store(tmp_path / "lab")
+    yield workspaces
+    for workspace in workspaces:
+        terminate(workspace)
 
 
-def finish_both(places) -> None:
-    for place in places:
-        place.let_go()
-    assert [place.wait() for place in places] == [0] * len(places), [place.said() for place in places]
+def finish_both(workspaces) -> None:
+    for workspace in workspaces:
+        workspace.release()
+    assert [workspace.wait() for workspace in workspaces] == [0] * len(workspaces), [
+        workspace.output() for workspace in workspaces
+    ]
 
 
-def start_both(places) -> list[int]:
-    """Both are in the middle of the same evaluation: each has journaled a part, and has more that it has not."""
-    for place in places:
-        place.hold()
-        place.start_locally("results/summary/results.csv", pause=0.15)  # long enough for a part
-    return [place.until_held() for place in places]
+def start_both(workspaces) -> list[int]:
+    """Start both runs and hold them in the same evaluation, each with journaled and unjournaled outputs."""
+    for workspace in workspaces:
+        workspace.hold()
+        workspace.start_locally("results/summary/results.csv", pause=0.15)  # long enough for a part
+    return [workspace.wait_until_held() for workspace in workspaces]
 
 
-def test_two_runs_at_a_time_on_one_store_end_with_the_tables_of_one_that_was_alone(places, whole, ready, tmp_path):
-    start_both(places)
-    assert len(places[0].parts()) >= 2
-    finish_both(places)
-    for place in places:
-        assert place.differs_from(whole) == []
-        assert place.batches(), "both computed"
-        assert not (place.folder / "results" / "store").exists()
-    assert not list(places[0].store.rglob("*.part"))
-    assert not list(places[0].store.rglob("*.tmp"))
+def test_two_simultaneous_runs_with_one_store_yield_the_tables_of_a_single_run(
+    workspaces, reference_run, prepared_directory, tmp_path
+):
+    start_both(workspaces)
+    assert len(workspaces[0].journal_parts()) >= 2
+    finish_both(workspaces)
+    for workspace in workspaces:
+        assert workspace.differing_tables(reference_run) == []
+        assert workspace.batches(), "both computed"
+        assert not (workspace.directory / "results" / "store").exists()
+    assert not list(workspaces[0].store.rglob("*.part"))
+    assert not list(workspaces[0].store.rglob("*.tmp"))
 
-    third = Place(ready, tmp_path / "three")
-    third.share(places[0].store)
-    third.finish()
-    assert third.differs_from(whole) == []
-    assert not third.batches(), "what others have computed is not computed again"
+    third_run = WatchedWorkspace(prepared_directory, tmp_path / "three")
+    third_run.use_store(workspaces[0].store)
+    third_run.finish()
+    assert third_run.differing_tables(reference_run) == []
+    assert not third_run.batches(), "stored outputs of other runs are not recomputed"
 
 
-def test_a_run_whose_neighbor_is_killed_goes_on_from_what_both_have_journaled(places, whole):
-    pids = start_both(places)
+def test_killed_run_resumes_from_the_shared_store(workspaces, reference_run):
+    pids = start_both(workspaces)
     os.kill(parent_of(pids[0]), signal.SIGKILL)
-    assert places[0].wait() == 1
-    finish_both([places[1]])
-    assert places[1].differs_from(whole) == []
-    answered = len(places[0].batches())
-    places[0].finish()
-    assert places[0].differs_from(whole) == []
-    assert len(places[0].batches()) == answered, "the neighbor has finished it all"
+    assert workspaces[0].wait() == 1
+    finish_both([workspaces[1]])
+    assert workspaces[1].differing_tables(reference_run) == []
+    n_computed = len(workspaces[0].batches())
+    workspaces[0].finish()
+    assert workspaces[0].differing_tables(reference_run) == []
+    assert len(workspaces[0].batches()) == n_computed, "the other run has computed everything"
 
 
-def test_another_path_of_the_store_reruns_nothing(places):
-    place = places[0]
-    place.finish()
-    known = len(place.batches())
-    place.share(place.folder / "elsewhere")
-    place.start_locally("results/summary/results.csv", pause=0)
-    assert place.wait() == 0
-    assert "Nothing to be done" in place.said()
-    assert len(place.batches()) == known
-    assert not (place.folder / "elsewhere").exists()
+def test_changing_the_store_path_reruns_nothing(workspaces):
+    workspace = workspaces[0]
+    workspace.finish()
+    n_computed = len(workspace.batches())
+    workspace.use_store(workspace.directory / "elsewhere")
+    workspace.start_locally("results/summary/results.csv", pause=0)
+    assert workspace.wait() == 0
+    assert "Nothing to be done" in workspace.output()
+    assert len(workspace.batches()) == n_computed
+    assert not (workspace.directory / "elsewhere").exists()

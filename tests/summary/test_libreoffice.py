@@ -1,4 +1,4 @@
-"""Another program opens the workbooks: LibreOffice, without a screen, reads the same numbers and runs nothing."""
+"""Workbooks in headless LibreOffice: it reads the same values and evaluates no formula."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ SOFFICE = shutil.which("soffice") or shutil.which("libreoffice")
 
 
 @pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed")
-def test_libreoffice_reads_the_same_numbers_and_no_formula(
+def test_libreoffice_reads_same_values_without_formulas(
     metrics_table, ranking_row, comparison_row, overall_row, tmp_path
 ):
     names = ["=1+1", "نموذج", "#N/A", "a\x00b"]
@@ -41,18 +41,18 @@ def test_libreoffice_reads_the_same_numbers_and_no_formula(
         "--outdir",
         tmp_path / "out",
     ]
-    done = subprocess.run([*command, path], capture_output=True, text=True, timeout=300)
-    again = tmp_path / "out" / "leaderboard.xlsx"
-    assert again.exists(), done.stderr
-    assert "error" not in done.stderr.casefold()
-    before, after = openpyxl.load_workbook(path), openpyxl.load_workbook(again)
+    process = subprocess.run([*command, path], capture_output=True, text=True, timeout=300)
+    converted = tmp_path / "out" / "leaderboard.xlsx"
+    assert converted.exists(), process.stderr
+    assert "error" not in process.stderr.casefold()
+    before, after = openpyxl.load_workbook(path), openpyxl.load_workbook(converted)
     assert after.sheetnames == before.sheetnames
     assert not [
         cell.coordinate for sheet in after for row in sheet.iter_rows() for cell in row if cell.data_type == "f"
     ]
     for name in before.sheetnames:
         pd.testing.assert_frame_equal(
-            pd.read_excel(again, sheet_name=name, header=None),
+            pd.read_excel(converted, sheet_name=name, header=None),
             pd.read_excel(path, sheet_name=name, header=None),
             check_dtype=False,
             rtol=1e-14,

@@ -1,54 +1,54 @@
-"""The sheets that are lists: comparisons of pairs, and models across tasks."""
+"""Sheets with a row per comparison or per model: comparisons and aggregates over tasks."""
 
 import openpyxl
 import pandas as pd
 import pytest
 from vernacular.summary.grid import collect
-from vernacular.summary.lists import in_words
+from vernacular.summary.lists import describe_comparison
 from vernacular.summary.workbook import write_leaderboard
 
 
 @pytest.fixture
 def leaderboard(metrics_table, tmp_path):
-    """Write a leaderboard with what is given beside the results and open it again."""
+    """Return a function that writes a leaderboard of rows and keyword arguments and loads it."""
 
-    def book(*rows, **extra):
+    def write(*rows, **extra):
         path = write_leaderboard(tmp_path / "book.xlsx", collect([metrics_table(*(rows or [{}]))]), {}, **extra)
         return openpyxl.load_workbook(path), path
 
-    return book
+    return write
 
 
-def test_lists_stand_between_overview_and_languages_and_only_where_given(leaderboard, comparison_row, overall_row):
-    book, _ = leaderboard({"language": "Comparisons"}, overall=[overall_row()], comparisons=[comparison_row()])
-    assert book.sheetnames == ["overview", "overall", "comparisons", "Comparisons (2)", "provenance"]
-    book, _ = leaderboard()
-    assert book.sheetnames == ["overview", "gl", "provenance"]
+def test_list_sheets_follow_overview_and_are_optional(leaderboard, comparison_row, overall_row):
+    workbook, _ = leaderboard({"language": "Comparisons"}, overall=[overall_row()], comparisons=[comparison_row()])
+    assert workbook.sheetnames == ["overview", "overall", "comparisons", "Comparisons (2)", "provenance"]
+    workbook, _ = leaderboard()
+    assert workbook.sheetnames == ["overview", "gl", "provenance"]
 
 
-def test_comparisons_are_the_headline_rows_over_all_items(leaderboard, comparison_row):
+def test_comparisons_sheet_contains_headline_rows_over_all_items(leaderboard, comparison_row):
     rows = [
         comparison_row(),
         comparison_row(task="cola", metric="mcc", unit="score", better=None, significant=False, p_holm=0.6),
         comparison_row(metric="detail", headline=False),
         comparison_row(category="verbs"),
     ]
-    book, path = leaderboard(comparisons=rows)
-    again = pd.read_excel(path, sheet_name="comparisons")
-    assert again["metric"].tolist() == ["accuracy (share ↑)", "mcc (score ↑)"]
+    workbook, path = leaderboard(comparisons=rows)
+    table = pd.read_excel(path, sheet_name="comparisons")
+    assert table["metric"].tolist() == ["Accuracy (% ↑)", "MCC (↑)"]
     assert (
-        again[["baseline value", "candidate value", "difference", "low", "high"]].to_numpy().tolist()
+        table[["baseline value", "candidate value", "difference", "low", "high"]].to_numpy().tolist()
         == [[0.5, 0.531, 0.031, 0.012, 0.05]] * 2
     )
-    assert again["p (Holm)"].tolist() == [0.004, 0.6]
-    assert again["significant"].tolist() == ["yes", "no"]
-    assert again["net gain"].tolist() == [15, 15]
-    formats = [book["comparisons"].cell(row, 13).number_format for row in (2, 3)]
+    assert table["p (Holm)"].tolist() == [0.004, 0.6]
+    assert table["significant"].tolist() == ["yes", "no"]
+    assert table["net gain"].tolist() == [15, 15]
+    formats = [workbook["comparisons"].cell(row, 13).number_format for row in (2, 3)]
     assert formats == ["+0.0%;-0.0%;0.0%", "+0.000;-0.000;0.000"]
-    assert [book["comparisons"].cell(row, 13).font.bold for row in (2, 3)] == [True, False]
+    assert [workbook["comparisons"].cell(row, 13).font.bold for row in (2, 3)] == [True, False]
 
 
-def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboard, comparison_row, overall_row):
+def test_missing_values_are_empty_cells_and_formula_names_are_text(leaderboard, comparison_row, overall_row):
     missing = dict.fromkeys(["difference", "ci_low", "ci_high", "p_value", "p_holm", "significant", "better"])
     counts = dict.fromkeys(
         [
@@ -61,21 +61,21 @@ def test_missing_figures_leave_cells_empty_and_hostile_names_are_text(leaderboar
         ]
     )
     row = comparison_row(baseline="=1+1", candidate="@x", n=0, note="no items in common", **missing, **counts)
-    book, _ = leaderboard(comparisons=[row], overall=[overall_row(model="-m", mean=None, rank=None, win_rate=None)])
-    sheet = book["comparisons"]
+    workbook, _ = leaderboard(comparisons=[row], overall=[overall_row(model="-m", mean=None, rank=None, win_rate=None)])
+    sheet = workbook["comparisons"]
     assert [(sheet[at].value, sheet[at].data_type) for at in ("A2", "B2")] == [("=1+1", "s"), ("@x", "s")]
     assert [sheet.cell(2, column).value for column in range(13, 20)] == [None] * 7
     assert sheet.cell(2, 10).value == "Not comparable: no items in common."
-    assert book["overall"]["C2"].data_type == "s"
+    assert workbook["overall"]["C2"].data_type == "s"
 
 
-def test_nothing_compared_is_said(leaderboard, comparison_row):
-    book, _ = leaderboard(comparisons=[comparison_row(headline=False)], overall=[])
-    assert book["comparisons"]["A1"].value == "No comparisons of headline metrics."
-    assert book["overall"]["A1"].value == "No aggregates over tasks."
+def test_empty_list_sheets_contain_message(leaderboard, comparison_row):
+    workbook, _ = leaderboard(comparisons=[comparison_row(headline=False)], overall=[])
+    assert workbook["comparisons"]["A1"].value == "No comparisons of headline metrics."
+    assert workbook["overall"]["A1"].value == "No aggregates over tasks."
 
 
-def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall_row):
+def test_overall_sheet_orders_by_scope_then_rank(leaderboard, overall_row):
     rows = [
         overall_row(scope="gl", model="b"),
         overall_row(model="a", rank=2, mean=0.2),
@@ -83,18 +83,18 @@ def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall
         overall_row(model="b", mean=0.4),
     ]
     _, path = leaderboard(overall=rows)
-    again = pd.read_excel(path, sheet_name="overall")
-    assert list(zip(again["scope"], again["rank"], again["model"], strict=True)) == [
+    table = pd.read_excel(path, sheet_name="overall")
+    assert list(zip(table["scope"], table["rank"], table["model"], strict=True)) == [
         ("all", 1, "b"),
         ("all", 1, "c"),
         ("all", 2, "a"),
         ("gl", 1, "b"),
     ]
-    assert again["mean above chance"].tolist()[1] == 1 / 3
+    assert table["mean above chance"].tolist()[1] == 1 / 3
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({}, "mine is better than base by 3.1 points (95 % interval +1.2 points to +5.0 points)."),
         (
@@ -121,5 +121,5 @@ def test_across_tasks_all_languages_come_first_then_by_rank(leaderboard, overall
         ({"difference": float("nan")}, "Not comparable: no item has a value for both models."),
     ],
 )
-def test_a_comparison_in_words(comparison_row, changes, said):
-    assert in_words(comparison_row(**changes)) == said
+def test_describe_comparison(comparison_row, changes, expected):
+    assert describe_comparison(comparison_row(**changes)) == expected

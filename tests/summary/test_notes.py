@@ -1,7 +1,7 @@
-"""Notes: what no number says is said."""
+"""Notes on missing, dropped, flagged and fallback results, and sources of the datasets."""
 
 import pandas as pd
-from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
+from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
 
 DATASET = {
     "task": "cola",
@@ -19,7 +19,7 @@ DATASET = {
     "rows": {"read": 12, "taken": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
     "warnings": ["cola (gl): 12 rows, expected 14"],
 }
-TOLD = {
+METADATA = {
     "model": "mine",
     "evaluations": {
         "cola.gl.acceptability.0shot": {
@@ -35,14 +35,16 @@ TOLD = {
 }
 
 
-def test_everything_that_went_otherwise_is_a_note():
-    found = [(row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in notes_of(TOLD)]
-    assert found == [
+def test_collect_notes_covers_all_note_types():
+    notes = [
+        (row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in collect_notes(METADATA)
+    ]
+    assert notes == [
         ("cola", "unavailable", "cosine not computed: e5: gone.", None),
         ("cola", "dropped", "empty sentence", 3),
         ("cola", "repaired", "trailing full stop", 1),
         ("cola", "rows", "cola (gl): 12 rows, expected 14", None),
-        ("cola", "not asked", "no gap", 2),
+        ("cola", "skipped", "no gap", 2),
         ("cola", "flagged", "truncated", 2),
         ("cola", "fallback", "tree: disagrees with plain by 0.3", None),
         ("lost", "unavailable", "lost: gated.", None),
@@ -50,20 +52,23 @@ def test_everything_that_went_otherwise_is_a_note():
     ]
 
 
-def test_an_evaluation_without_a_hitch_has_no_notes():
-    quiet = {"model": "mine", "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "skipped": {}}}}
-    assert notes_of(quiet) == []
-    assert list(as_frame([]).columns) == ["model", "evaluation", "kind", "note", "count"]
+def test_collect_notes_is_empty_without_issues():
+    metadata = {
+        "model": "mine",
+        "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "skipped": {}}},
+    }
+    assert collect_notes(metadata) == []
+    assert list(notes_to_frame([]).columns) == ["model", "evaluation", "kind", "note", "count"]
 
 
-def test_counts_stay_whole_numbers_where_some_are_missing():
-    frame = as_frame(notes_of(TOLD))
+def test_note_counts_are_nullable_integers():
+    frame = notes_to_frame(collect_notes(METADATA))
     assert frame["count"].dtype == pd.Int64Dtype()
     assert frame["count"].isna().sum() == 5
 
 
-def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
-    assert data_sets_of(TOLD) == [
+def test_dataset_sources_lists_each_dataset_once():
+    assert dataset_sources(METADATA) == [
         {
             "task": "cola",
             "language": "gl",
@@ -81,29 +86,34 @@ def test_each_data_set_is_listed_once_with_commit_hash_licence_and_citation():
     ]
 
 
-def test_code_that_was_trusted_and_weights_without_a_place_are_said_once_a_model():
+def test_trusted_code_and_unused_weights_are_noted_once_per_model():
     model = {"remote_code": True, "unused_weights": {"count": 2, "first": "mtp.weight"}}
-    told = {"model": "mine", "evaluations": {name: {"inference": {"model": model}} for name in ("x", "y")}}
-    assert [(row["evaluation"], row["kind"], row["count"]) for row in notes_of(told)] == [
+    metadata = {"model": "mine", "evaluations": {name: {"inference": {"model": model}} for name in ("x", "y")}}
+    assert [(row["evaluation"], row["kind"], row["count"]) for row in collect_notes(metadata)] == [
         (None, "trusted code", None),
         (None, "unused weights", 2),
     ]
 
 
-def computed_by(model: str, version: str, *evaluations: str) -> dict:
+def metadata_of(model: str, version: str, *evaluations: str) -> dict:
     libraries = {"torch": "2.13.0", "transformers": version}
-    facts = {"inference": {"engine": {"version": f"of-{version}"}, "model": libraries}}
-    return {"model": model, "evaluations": dict.fromkeys(evaluations, facts) | {"lost": {"unavailable": "gone"}}}
+    evaluation_metadata = {"inference": {"engine": {"version": f"of-{version}"}, "model": libraries}}
+    return {
+        "model": model,
+        "evaluations": dict.fromkeys(evaluations, evaluation_metadata) | {"lost": {"unavailable": "gone"}},
+    }
 
 
-def test_models_of_one_version_need_no_note():
-    assert mixed_engines([computed_by("a", "5.1", "x", "y"), computed_by("b", "5.1", "x", "y")]) == []
-    assert mixed_engines([computed_by("a", "5.1", "x"), computed_by("b", "5.2", "y")]) == [], "nothing is compared"
+def test_no_note_for_models_of_one_version():
+    assert mixed_version_notes([metadata_of("a", "5.1", "x", "y"), metadata_of("b", "5.1", "x", "y")]) == []
+    assert mixed_version_notes([metadata_of("a", "5.1", "x"), metadata_of("b", "5.2", "y")]) == [], (
+        "nothing is compared"
+    )
 
 
-def test_models_of_different_versions_are_noted_once_with_the_number_of_evaluations():
-    models = [computed_by("a", "5.1", "x", "y"), computed_by("b", "5.2", "x", "y"), computed_by("c", "5.1", "x", "y")]
-    [note] = mixed_engines(models)
+def test_mixed_versions_are_one_note_with_evaluation_count():
+    models = [metadata_of("a", "5.1", "x", "y"), metadata_of("b", "5.2", "x", "y"), metadata_of("c", "5.1", "x", "y")]
+    [note] = mixed_version_notes(models)
     assert (note["kind"], note["count"], note["model"]) == ("mixed versions", 2, None)
     assert "a, c: torch 2.13.0, transformers 5.1" in note["note"]
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]

@@ -1,4 +1,4 @@
-"""The page on tables describes what is written."""
+"""The documentation of tables covers all columns."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from vernacular.metrics.schema import METRICS
 PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text("utf-8")
 
 
-def test_every_column_of_the_results_is_explained():
+def test_docs_describe_every_results_column():
     table = PAGE.split("## The columns of `results.csv`")[1].split("\n## ")[0]
-    named = [name for row in re.findall(r"^\| (`.+?`) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(named) == sorted(METRICS.schema.names)
+    documented = [name for row in re.findall(r"^\| (`.+?`) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(documented) == sorted(METRICS.schema.names)

@@ -1,4 +1,4 @@
-"""Items, the results of this project for them, and files of results that other tools wrote."""
+"""Items, Vernacular's results for them, and result files as written by other tools."""
 
 import json
 
@@ -18,28 +18,28 @@ def item(item_id, question="", choices=(), gold=0, context=""):
     return {"item_id": item_id, "context": context, "question": question, "choices": list(choices), "gold": [gold]}
 
 
-ITEMS = [item(name, *of) for name, of in QUESTIONS.items()]
+ITEMS = [item(name, *fields) for name, fields in QUESTIONS.items()]
 
 
 def reference(protocol="options", shots=0, items=ITEMS, order=None):
-    """Our results of the items; `order`: in which the options are shown, others than in the data set."""
+    """Return Vernacular's results of the items; `order` is the order of the options in the prompt, if not the dataset's."""
     rows = []
-    for each in items:
-        places = order or range(len(each["choices"]))
+    for entry in items:
+        indices = order or range(len(entry["choices"]))
         rows.append(
             row(
-                each["item_id"],
-                True if each["choices"] else None,
-                choices=[each["choices"][i] for i in places],
-                gold=[list(places).index(each["gold"][0])] if each["choices"] else [],
-                prompt=f"Pregunta: {each['context']}{each['question']}\nResposta:",
+                entry["item_id"],
+                True if entry["choices"] else None,
+                choices=[entry["choices"][i] for i in indices],
+                gold=[list(indices).index(entry["gold"][0])] if entry["choices"] else [],
+                prompt=f"Pregunta: {entry['context']}{entry['question']}\nResposta:",
             )
         )
     return Reference(protocol, shots, as_table(rows), items)
 
 
-def sample(question, choices, logliks, acc, **more):
-    """A line of lm-eval 0.4's samples_*.jsonl of a multiple-choice task."""
+def sample(question, choices, logliks, acc, **fields):
+    """Return a line of lm-eval 0.4's samples_*.jsonl of a multiple-choice task."""
     context = f"Question: {question}\nAnswer:"
     return {
         "doc_id": 0,
@@ -53,7 +53,7 @@ def sample(question, choices, logliks, acc, **more):
         "doc_hash": "ba95",
         "acc": acc,
         "acc_norm": acc,
-    } | more  # fmt: skip
+    } | fields  # fmt: skip
 
 
 def write_jsonl(path, lines):
@@ -63,10 +63,10 @@ def write_jsonl(path, lines):
 
 
 def by_id(table):
-    return {each["item_id"]: each | {"metrics": dict(each["metrics"])} for each in table.to_pylist()}
+    return {entry["item_id"]: entry | {"metrics": dict(entry["metrics"])} for entry in table.to_pylist()}
 
 
-LOGLIKS = {"r1": [-5.0, -2.0, -9.0], "r2": [-1.0, -4.0, -4.0], "r3": [-3.0, -3.0, -8.0]}  # right, right, a tie
+LOGLIKS = {"r1": [-5.0, -2.0, -9.0], "r2": [-1.0, -4.0, -4.0], "r3": [-3.0, -3.0, -8.0]}  # correct, correct, a tie
 
 SAMPLES = [sample(*QUESTIONS[name][:2], LOGLIKS[name], 1.0) for name in QUESTIONS]
 

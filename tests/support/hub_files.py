@@ -28,14 +28,14 @@ def question(number: int, **changes) -> dict:
 
 
 def task_file(
-    folder,
+    directory,
     name: str,
     source: dict,
     *,
     columns="{id: id, question: question_stem, choices: choices, gold: answerKey, gold_format: letter}",
 ):
-    """A task file of one language, gl, for a set in the layout of OpenBookQA."""
-    path = folder / f"{name}.yaml"
+    """Write a task file with one language, gl, for a dataset in the format of OpenBookQA."""
+    path = directory / f"{name}.yaml"
     path.write_text(
         f"task: {name}\ntitle: T\ncitation: C\nprotocols: [options]\nitem_type: question\ncolumns: {columns}\n"
         f"languages:\n  gl: {{source: {json.dumps(source)}}}\n"

@@ -1,7 +1,7 @@
-"""A small Hugging Face Hub on 127.0.0.1: data sets and models, commits, files, access, and the ways a network fails.
+"""A small Hugging Face Hub on 127.0.0.1: datasets and models, commits, files, access control, and network failures.
 
-It speaks the part of the Hub's HTTP API that `huggingface_hub` uses for downloads, so that the real client runs against
-it (HF_ENDPOINT). `Client` is that client: a Python process of its own, because HF_ENDPOINT is read at import.
+It implements the part of the Hub's HTTP API that `huggingface_hub` uses for downloads, so that the real client runs against
+it (HF_ENDPOINT). `Client` runs it in a separate Python process, because HF_ENDPOINT is read at import.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 
 class Repository:
-    """A repository: every `push` is a commit; `token` is asked for where set."""
+    """A repository: every `push` is a commit; private and gated repositories require the token."""
 
     def __init__(self, files: dict, *, private: bool = False, gated: bool = False):
         self.private, self.gated = private, gated
@@ -27,7 +27,7 @@ class Repository:
         self.push(files)
 
     def push(self, files: dict, branch: str = "main") -> str:
-        """Make `files` (path: bytes, text or file on disk) the state of `branch`; returns the commit."""
+        """Commit `files` (path: bytes, text or file on disk) to `branch`; return the commit."""
         files = {path: content.encode() if isinstance(content, str) else content for path, content in files.items()}
         names = "".join(
             f"{path} {hashlib.sha1(_bytes(content)).hexdigest()}\n" for path, content in sorted(files.items())
@@ -43,16 +43,16 @@ class HubServer:
 
     def __init__(self):
         self.repositories: dict[str, Repository] = {}
-        self.plain: dict[str, bytes] = {}  # files beside the Hub, by path: /files/x.json
+        self.web_files: dict[str, bytes] = {}  # files outside repositories, by path: /files/x.json
         self.token = "hf_rightrightright"
-        self.drops: dict[str, int] = {}  # path: how many times its download breaks off half way
-        self.slow: set[str] = set()  # ends of paths whose files come 64 bytes at a time, ten times a second
-        self.errors: dict[str, list[int]] = {}  # path: statuses to answer with before answering rightly
-        self.moved: str | None = None  # the server that all is to be asked of instead
-        self.stored: dict[str, str] = {}  # start of a path: the server that holds its files, as the Hub's own are held
-        self.signature = ""  # query that such a server is to be asked with, as ?X-Amz-Signature=…
+        self.drops: dict[str, int] = {}  # path: number of downloads that break off halfway
+        self.slow_paths: set[str] = set()  # path suffixes of files sent 64 bytes at a time, ten times a second
+        self.errors: dict[str, list[int]] = {}  # path: error statuses to send before the file
+        self.redirect_to: str | None = None  # address that all requests are redirected to
+        self.storage_servers: dict[str, str] = {}  # path prefix: address of the server that stores its files
+        self.signature = ""  # query string of redirects to a storage server, such as ?X-Amz-Signature=…
         self.log: list[tuple[str, str, str | None]] = []
-        self.heard: list[bytes] = []  # every request as it came, headers and all
+        self.raw_requests: list[bytes] = []  # every request with its headers
         server = self
 
         class Handler(_Handler):
@@ -64,7 +64,7 @@ class HubServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def stop(self):
-        """End it; a second call does nothing."""
+        """Stop the server; a second call does nothing."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -74,8 +74,8 @@ class HubServer:
         self.repositories[name] = Repository(files, **access)
         return self.repositories[name]
 
-    def fetched(self, ending: str) -> int:
-        """How many times files whose path ends so were downloaded."""
+    def download_count(self, ending: str) -> int:
+        """Return the number of downloads of files whose path ends with `ending`."""
         return sum(method == "GET" and "/resolve/" in path and path.endswith(ending) for method, path, _ in self.log)
 
 
@@ -87,39 +87,39 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_HEAD(self):
-        self._answer()
+        self._respond()
 
     def do_GET(self):
-        self._answer()
+        self._respond()
 
-    def do_CONNECT(self):  # as a proxy is asked for https
-        self.hub.heard.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
+    def do_CONNECT(self):  # sent to a proxy for https
+        self.hub.raw_requests.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
         self._send(502)
 
-    def _answer(self):
+    def _respond(self):
         path = unquote(urlsplit(self.path).path)
-        sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
-        self.hub.log.append((self.command, path, sent))
-        self.hub.heard.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
-        if self.hub.moved:
-            return self._send(302, {"Location": self.hub.moved + self.path})
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        self.hub.log.append((self.command, path, token))
+        self.hub.raw_requests.append(self.requestline.encode() + b"\n" + self.headers.as_bytes())
+        if self.hub.redirect_to:
+            return self._send(302, {"Location": self.hub.redirect_to + self.path})
         if statuses := self.hub.errors.get(path):
             return self._send(statuses.pop(0))
-        if path in self.hub.plain:
-            return self._file(self.hub.plain[path], path, {})
+        if path in self.hub.web_files:
+            return self._file(self.hub.web_files[path], path, {})
         api = re.fullmatch(r"/api/(?:datasets|models)/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
         resolve = re.fullmatch(r"/(?:datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        if sent == "hf_expired":
+        if token == "hf_expired":
             return self._send(401, {"X-Error-Message": "Invalid credentials in Authorization header"})
         if not api and not resolve:
             return self._send(404)
         name = (api or resolve)[1]
         repository = self.hub.repositories.get(name)
-        # the Hub does not tell a private repository from one that does not exist
-        if repository is None or (repository.private and sent != self.hub.token):
-            return self._send(404 if sent == self.hub.token else 401, {"X-Error-Code": "RepoNotFound"})
-        if resolve and repository.gated and sent != self.hub.token:
-            return self._send(403 if sent else 401, {"X-Error-Code": "GatedRepo"})
+        # the Hub does not distinguish a private repository from a missing one
+        if repository is None or (repository.private and token != self.hub.token):
+            return self._send(404 if token == self.hub.token else 401, {"X-Error-Code": "RepoNotFound"})
+        if resolve and repository.gated and token != self.hub.token:
+            return self._send(403 if token else 401, {"X-Error-Code": "GatedRepo"})
         revision = (api[3] or "main") if api else resolve[2]
         commit = repository.refs.get(revision, revision)
         if commit not in repository.commits:
@@ -139,9 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self, content, path: str, headers: dict):
         content = _bytes(content)
         etag = f'"{hashlib.sha1(content).hexdigest()}"'
-        if elsewhere := next((to for start, to in self.hub.stored.items() if path.startswith(start)), None):
+        if storage := next((to for start, to in self.hub.storage_servers.items() if path.startswith(start)), None):
             linked = {"X-Linked-Etag": etag, "X-Linked-Size": str(len(content))}
-            return self._send(302, {**headers, **linked, "Location": elsewhere + self.path + self.hub.signature})
+            return self._send(302, {**headers, **linked, "Location": storage + self.path + self.hub.signature})
         start = int(re.sub(r"\D.*", "", (self.headers.get("Range") or "bytes=0").removeprefix("bytes=")) or 0)
         headers = {**headers, "ETag": etag, "Accept-Ranges": "bytes"}
         if start:
@@ -155,10 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._head(206 if start else 200, len(body), headers)
         while self.command == "GET" and body:
-            slow = path.endswith(tuple(self.hub.slow))
+            slow = path.endswith(tuple(self.hub.slow_paths))
             try:
                 self.wfile.write(body[:64] if slow else body)
-            except ConnectionError:  # who asked has gone
+            except ConnectionError:  # the client has disconnected
                 return
             body = body[64:] if slow else b""
             time.sleep(0.1 if slow else 0)
@@ -181,20 +181,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def environment(address: str, home: Path, **more: str) -> dict[str, str]:
-    """Variables of a process that takes the server at `address` for the Hub, and `home` for its cache.
+def environment(address: str, home: Path, **variables: str) -> dict[str, str]:
+    """Return the environment of a process that uses the server at `address` as the Hub and `home` as its cache.
 
-    The machine's own token, proxy and cache are left out.
+    The token, proxy and cache of this machine are removed.
     """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and not k.lower().endswith("_proxy")}
     quiet = {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    return {**kept, **quiet, "HF_ENDPOINT": address, "HF_HOME": str(home), **more}
+    return {**inherited, **quiet, "HF_ENDPOINT": address, "HF_HOME": str(home), **variables}
 
 
 class Client:
     """A Python process that loads items from the server; its cache is under `home`."""
 
-    def __init__(self, server: HubServer | str, home: Path, **more):
+    def __init__(self, server: HubServer | str, home: Path, **variables):
         address = server if isinstance(server, str) else server.address
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CLIENT],
@@ -202,30 +202,30 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(address, home, HF_HUB_DISABLE_PROGRESS_BARS="1", **more),
+            env=environment(address, home, HF_HUB_DISABLE_PROGRESS_BARS="1", **variables),
         )
-        self.said = ""  # everything it wrote to stderr, once closed
+        self.stderr = ""  # set by `close`
 
     def load(self, task_file, language: str, **options) -> tuple[list[dict], dict]:
-        """What `load_items` returns; raises AssertionError with the sentence where that raises DataError."""
-        answer = self._ask({"task": str(task_file), "language": language, "options": options})
-        if "error" in answer:
-            raise AssertionError(answer["error"])
-        return answer["rows"], answer["metadata"]
+        """Return the result of `load_items`; raise AssertionError with the message if that raises DataError."""
+        response = self._query({"task": str(task_file), "language": language, "options": options})
+        if "error" in response:
+            raise AssertionError(response["error"])
+        return response["rows"], response["metadata"]
 
-    def complaint(self, task_file, language: str, **options) -> str:
-        """The sentence of the DataError that `load_items` raises."""
-        answer = self._ask({"task": str(task_file), "language": language, "options": options})
-        return answer["error"]
+    def error_message(self, task_file, language: str, **options) -> str:
+        """Return the message of the DataError that `load_items` raises."""
+        response = self._query({"task": str(task_file), "language": language, "options": options})
+        return response["error"]
 
     def set_environment(self, **environment):
-        self._ask({"environment": environment})
+        self._query({"environment": environment})
 
     def close(self):
-        _, self.said = self._process.communicate()
+        _, self.stderr = self._process.communicate()
 
-    def _ask(self, question: dict) -> dict:
-        self._process.stdin.write(json.dumps(question) + "\n")
+    def _query(self, request: dict) -> dict:
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, self._process.communicate()[1]
@@ -235,20 +235,20 @@ class Client:
 _CLIENT = """
 import json, os, sys
 for line in sys.stdin:
-    asked = json.loads(line)
-    if "environment" in asked:
-        os.environ.update(asked["environment"])
-        answer = {}
+    request = json.loads(line)
+    if "environment" in request:
+        os.environ.update(request["environment"])
+        response = {}
     else:
         from vernacular.data.load import load_items
         from vernacular.data.tasks import load_task
         from vernacular.core.errors import DataError
         try:
-            rows, metadata = load_items(load_task(asked["task"]), asked["language"], **asked["options"])
-            answer = {"rows": rows, "metadata": metadata}
+            rows, metadata = load_items(load_task(request["task"]), request["language"], **request["options"])
+            response = {"rows": rows, "metadata": metadata}
         except DataError as error:
-            answer = {"error": str(error)}
-    print(json.dumps(answer), flush=True)
+            response = {"error": str(error)}
+    print(json.dumps(response), flush=True)
 """
 
 

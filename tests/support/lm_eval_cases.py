@@ -1,6 +1,6 @@
-"""Task files and rows written for this project in the shapes that lm-eval's own have, for tests against that tool.
+"""Task files and rows of this project in the formats of lm-eval, for tests against that tool.
 
-`write(folder)` lays them out; `tests/data/lm_eval_golden/make.py` has lm-eval itself run them.
+`write(directory)` writes them; `tests/data/lm_eval_golden/make.py` has lm-eval itself run them.
 """
 
 import json
@@ -101,7 +101,7 @@ TASKS: dict[str, tuple[str, dict[str, list[dict]]]] = {
           - {metric: acc, aggregation: mean, higher_is_better: true}
           - {metric: acc_norm, aggregation: mean, higher_is_better: true}
         """,
-        {"test": [{"one": one, "other": other, "label": label} for one, other, label in NLI]},
+        {"test": [{"one": premise, "other": hypothesis, "label": label} for premise, hypothesis, label in NLI]},
     ),
     "contexts": (
         r"""
@@ -214,7 +214,7 @@ TASKS: dict[str, tuple[str, dict[str, list[dict]]]] = {
     ),
 }  # fmt: skip
 
-OTHERS = {
+SUPPORT_FILES = {
     "_letters_template_yaml": r"""
         dataset_path: json
         fewshot_config: {sampler: first_n}
@@ -267,19 +267,19 @@ OTHERS = {
 PROTOCOL = {"last": "last_word", "written": "generation"}
 
 
-def write(folder: Path, *, harness: bool = False) -> None:
-    """Every file into `folder`. `harness`: as lm-eval must have it, which imports what its modules import."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in OTHERS.items():
+def write(directory: Path, *, for_lm_eval: bool = False) -> None:
+    """Write every file to `directory`; `for_lm_eval` drops imports of missing packages, which lm-eval would execute."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in SUPPORT_FILES.items():
         text = _flush(text)
-        if harness:
+        if for_lm_eval:
             text = "\n".join(line for line in text.split("\n") if "no_such_package" not in line)
-        (folder / name).write_text(text, "utf-8")
+        (directory / name).write_text(text, "utf-8")
     for name, (content, splits) in TASKS.items():
-        (folder / f"{name}.yaml").write_text(_flush(content), "utf-8")
+        (directory / f"{name}.yaml").write_text(_flush(content), "utf-8")
         for split, rows in splits.items():
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (folder / f"{name}.{split}.jsonl").write_text(lines, "utf-8")
+            (directory / f"{name}.{split}.jsonl").write_text(lines, "utf-8")
 
 
 def _flush(text: str) -> str:

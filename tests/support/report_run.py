@@ -1,4 +1,4 @@
-"""A small run to draw a page of: three models with awkward names, three evaluations, hostile texts, one comparison."""
+"""A small run for report tests: three models with unusual names, three evaluations, hostile texts, one comparison."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
 
 MODELS = ["plain", "=cmd()", "__proto__"]
-OPTIONS, SENTENCES, WRITING = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"
-GONE = "gone.gl.letters.0shot"  # its data set could not be had
-EVALUATIONS = [OPTIONS, SENTENCES, WRITING, GONE]
-N = 260  # items of OPTIONS: more than one block
+OPTIONS, SENTENCES, GENERATION = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"
+UNAVAILABLE = "gone.gl.letters.0shot"  # its dataset is unavailable
+EVALUATIONS = [OPTIONS, SENTENCES, GENERATION, UNAVAILABLE]
+N = 260  # items of OPTIONS: more than one data file
 HOSTILE = {
     "i3": "</script><script>window.pwned = 1</script>",
     "i4": '<img src=x onerror="window.pwned = 2"> & "quotes" \'single\' ]]> {{x}} ${y}',
@@ -24,25 +24,26 @@ ARABIC = "أضف أوراق النعناع إلى الإبريق"
 
 
 def write_run(root: Path) -> dict:
-    """Write the run's artifacts below `root`; returns the arguments of `page.build` but `out`."""
+    """Write the run's artifacts below `root`; return the arguments of `page.build` except `out`."""
     results = root / "results"
-    _requests(results)
-    long = []
-    for number, model in enumerate(MODELS):
-        _options(results / model, number)
-        _sentences(results / model, number)
-        _writing(results / model, number)
-        _write(results / model / "tasks" / f"{GONE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
-        long += _long(model, number)
-    notes = [{"model": MODELS[0], "evaluation": WRITING, "kind": "flagged", "note": "truncated", "count": 2}]
+    _write_all_requests(results)
+    metric_rows = []
+    for model_index, model in enumerate(MODELS):
+        _write_options(results / model, model_index)
+        _write_sentences(results / model, model_index)
+        _write_generations(results / model, model_index)
+        _write(results / model / "tasks" / f"{UNAVAILABLE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
+        metric_rows += _metric_rows(model, model_index)
+    notes = [{"model": MODELS[0], "evaluation": GENERATION, "kind": "flagged", "note": "truncated", "count": 2}]
     notes.append(
         {"model": "elsewhere", "evaluation": None, "kind": "external results", "note": "9 of 10 matched", "count": None}
     )
     notes += [
-        {"model": m, "evaluation": GONE, "kind": "unavailable", "note": "<b>gated</b>", "count": None} for m in MODELS
+        {"model": m, "evaluation": UNAVAILABLE, "kind": "unavailable", "note": "<b>gated</b>", "count": None}
+        for m in MODELS
     ]
-    _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": notes})
-    changes = _comparison(results)
+    _write(results / "summary" / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": notes})
+    changes = _write_comparison(results)
     jobs = root / "benchmarks" / "infer"
     jobs.mkdir(parents=True)
     (jobs / "plain.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n12.5\t0:00:12\t-\t11.0\n")
@@ -60,24 +61,24 @@ def prompt_of(i: int) -> str:
     return HOSTILE.get(f"i{i}", f"Pregunta número {i}")
 
 
-def correct(number: int, i: int) -> bool:
-    return i % (number + 2) != 0
+def correct(model_index: int, i: int) -> bool:
+    return i % (model_index + 2) != 0
 
 
-def _requests(results: Path) -> None:
-    asked = []
+def _write_all_requests(results: Path) -> None:
+    option_requests = []
     for i in range(N):
         for choice, option in enumerate(_choices(i)):
-            asked.append(_asked(f"i{i}", f"choice:{choice}", "", prompt_of(i), " " + option))
-    _ask(results, OPTIONS, asked)
-    _ask(results, SENTENCES, [_asked(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
-    written = [
-        _asked(f"w{i}", "response", "Пример: да\n\n", f"Питање {i}:", None)
+            option_requests.append(_request(f"i{i}", f"choice:{choice}", "", prompt_of(i), " " + option))
+    _write_requests(results, OPTIONS, option_requests)
+    _write_requests(results, SENTENCES, [_request(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
+    generation_requests = [
+        _request(f"w{i}", "response", "Пример: да\n\n", f"Питање {i}:", None)
         | {"messages": [{"role": "user", "content": f"Питање {i}:"}]}
         for i in range(3)
     ]
-    _ask(results, WRITING, written)
-    _ask(results, GONE, [])
+    _write_requests(results, GENERATION, generation_requests)
+    _write_requests(results, UNAVAILABLE, [])
 
 
 def _choices(i: int) -> list[str]:
@@ -88,21 +89,21 @@ def _sentence(i: int) -> str:
     return f"{ARABIC} {'😀' * i}".strip()
 
 
-def _asked(item: str, role: str, prefix: str, before: str, span: str | None) -> dict:
-    start = len(prefix + before)
+def _request(item: str, role: str, prefix: str, text_before: str, span: str | None) -> dict:
+    start = len(prefix + text_before)
     return {
         "request_id": f"{item}/{role}",
         "item_id": item,
         "role": role,
         "kind": "generate" if span is None else "score",
         "prefix": prefix,
-        "text": before + (span or ""),
+        "text": text_before + (span or ""),
         "span_start": None if span is None else start,
         "span_end": None if span is None else start + len(span),
     }
 
 
-def _ask(results: Path, evaluation: str, rows: list[dict]) -> None:
+def _write_requests(results: Path, evaluation: str, rows: list[dict]) -> None:
     _write(results / "requests" / f"{evaluation}.parquet", REQUESTS, rows, _setting(evaluation))
 
 
@@ -113,82 +114,82 @@ def _setting(evaluation: str) -> dict:
     }
 
 
-def _scored(item: str, role: str, start: int, lengths: list[int], nats: list[float]) -> dict:
-    edges, at = [], start
+def _score(item: str, role: str, start: int, lengths: list[int], surprisals: list[float]) -> dict:
+    offsets, position = [], start
     for length in lengths:
-        edges.append([at, at + length])
-        at += length
+        offsets.append([position, position + length])
+        position += length
     return {
         "request_id": f"{item}/{role}",
         "item_id": item,
         "role": role,
         "tokens": ["?"] * len(lengths),
-        "offsets": edges,
-        "logprobs": [-x for x in nats],
+        "offsets": offsets,
+        "logprobs": [-x for x in surprisals],
     }
 
 
-def _options(folder: Path, number: int) -> None:
+def _write_options(directory: Path, model_index: int) -> None:
     rows, scores = [], []
     for i in range(N):
-        good = correct(number, i)
-        values = {"accuracy": float(good)}
+        is_correct = correct(model_index, i)
+        values = {"accuracy": float(is_correct)}
         rows.append(
             _row(f"i{i}", prompt_of(i), "even" if i % 2 == 0 else "odd", values)
             | {
                 "choices": _choices(i),
                 "gold": [0],
-                "option_scores": [-2.0, -3.0 - i / 100] if good else [-3.0 - i / 100, -2.0],
-                "prediction": _choices(i)[0 if good else 1],
-                "predicted_indices": [0 if good else 1],
-                "correct": good,
+                "option_scores": [-2.0, -3.0 - i / 100] if is_correct else [-3.0 - i / 100, -2.0],
+                "prediction": _choices(i)[0 if is_correct else 1],
+                "predicted_indices": [0 if is_correct else 1],
+                "correct": is_correct,
                 "tie": False,
                 "flags": "boundary" if i == 9 else None,
             }
         )
-        scores += [_scored(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
-    _results(folder, OPTIONS, rows)
-    _write(folder / "scores" / f"{OPTIONS}.parquet", SCORES, scores, {})
+        scores += [_score(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
+    _write_task_results(directory, OPTIONS, rows)
+    _write(directory / "scores" / f"{OPTIONS}.parquet", SCORES, scores, {})
 
 
-def _sentences(folder: Path, number: int) -> None:
+def _write_sentences(directory: Path, model_index: int) -> None:
     rows, scores = [], []
     for i in range(4):
         text = _sentence(i)
-        rows.append(_row(f"s{i}", text, None, {"surprisal_token": 2.0 + i + number, "label": float(i % 2)}))
-        scores.append(_scored(f"s{i}", "sentence", 0, [3, len(text) - 3], [4.5, 1.0 + i]))
-    _results(folder, SENTENCES, rows)
-    _write(folder / "scores" / f"{SENTENCES}.parquet", SCORES, scores, {})
+        rows.append(_row(f"s{i}", text, None, {"surprisal_token": 2.0 + i + model_index, "label": float(i % 2)}))
+        scores.append(_score(f"s{i}", "sentence", 0, [3, len(text) - 3], [4.5, 1.0 + i]))
+    _write_task_results(directory, SENTENCES, rows)
+    _write(directory / "scores" / f"{SENTENCES}.parquet", SCORES, scores, {})
 
 
-def _writing(folder: Path, number: int) -> None:
-    rows, written = [], []
+def _write_generations(directory: Path, model_index: int) -> None:
+    rows, generations = [], []
     for i in range(3):
         rows.append(
-            _row(f"w{i}", f"Питање {i}:", None, {"chrf": 10.0 * i}) | {"prediction": f"<i>одговор</i> {number}"}
+            _row(f"w{i}", f"Питање {i}:", None, {"chrf": 10.0 * i}) | {"prediction": f"<i>одговор</i> {model_index}"}
         )
         rendered = f"<|user|>\nПитање {i}:<|end|>"
-        written.append(
+        generations.append(
             {
                 "request_id": f"w{i}",
                 "item_id": f"w{i}",
                 "role": "response",
                 "raw_output": "<i>одговор</i> \n more",
-                "output": f"<i>одговор</i> {number}",
+                "output": f"<i>одговор</i> {model_index}",
                 "finish_reason": "stop",
                 "n_tokens": 4,
-                "rendered": rendered if number == 0 else None,
+                "rendered": rendered if model_index == 0 else None,
             }
         )
-    _results(folder, WRITING, rows)
-    _write(folder / "generations" / f"{WRITING}.parquet", GENERATIONS, written, {})
+    _write_task_results(directory, GENERATION, rows)
+    _write(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
 
 
 def _row(item: str, prompt: str, category: str | None, values: dict) -> dict:
     return {"item_id": item, "category": category, "prompt": prompt, "choices": [], "gold": [], "metrics": values}
 
 
-def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
+def _write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> None:
     dataset = {
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
@@ -196,16 +197,16 @@ def _results(folder: Path, evaluation: str, rows: list[dict]) -> None:
         "rows": {"read": len(rows), "taken": len(rows), "dropped": {}, "repaired": {}},
     }
     inference = {
-        "engine": {"strategy": "tree", "strategy_asked": "auto", "fallback": []},
+        "engine": {"strategy": "tree", "strategy_requested": "auto", "fallback": []},
         "model": {"dtype": "float32", "device": "cpu", "remote_code": True, "torch": "2", "transformers": "5"},
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
-    facts = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
-    _write(folder / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, facts)
+    metadata = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
+    _write(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata)
 
 
-def _long(model: str, number: int) -> list[dict]:
-    share = sum(correct(number, i) for i in range(N)) / N
+def _metric_rows(model: str, model_index: int) -> list[dict]:
+    share = sum(correct(model_index, i) for i in range(N)) / N
     common = {
         "model": model,
         "n_flagged": 1,
@@ -221,26 +222,26 @@ def _long(model: str, number: int) -> list[dict]:
         "higher_is_better": True,
         "signature": "accuracy|v",
     }
-    found = [
+    accuracy_rows = [
         common | accuracy | {"value": share, "ci_low": share - 0.05, "ci_high": share + 0.05, "n": N},
         *(
             common | accuracy | {"category": name, "value": share, "ci_low": 0.1, "ci_high": 0.9, "n": N // 2}
             for name in ("even", "odd")
         ),
     ]
-    found = [row | _setting(OPTIONS) | {"evaluation": OPTIONS} for row in found]
+    accuracy_rows = [row | _setting(OPTIONS) | {"evaluation": OPTIONS} for row in accuracy_rows]
     auc = accuracy | {"metric": "auc", "value": 0.5, "ci_low": 0.2, "ci_high": 0.8, "n": 4}
-    chrf = {"metric": "chrf", "unit": "score", "value": 10.0 + number, "n": 3, "higher_is_better": True}
-    chrf |= {"ci_low": 8.0 + number, "ci_high": 12.0 + number}
+    chrf = {"metric": "chrf", "unit": "score", "value": 10.0 + model_index, "n": 3, "higher_is_better": True}
+    chrf |= {"ci_low": 8.0 + model_index, "ci_high": 12.0 + model_index}
     return [
-        *found,
+        *accuracy_rows,
         common | auc | _setting(SENTENCES) | {"evaluation": SENTENCES},
-        common | chrf | _setting(WRITING) | {"evaluation": WRITING},
+        common | chrf | _setting(GENERATION) | {"evaluation": GENERATION},
     ]
 
 
-def _comparison(results: Path) -> Path:
-    """`plain` is the best; `=cmd()` shares its place; the two are compared on OPTIONS."""
+def _write_comparison(results: Path) -> Path:
+    """Write a comparison on OPTIONS in which `plain` is the best and `=cmd()` shares its rank."""
     setting = {"evaluation": OPTIONS, **_setting(OPTIONS), "metric": "accuracy"}
     row = setting | {
         "baseline": MODELS[0],
@@ -265,10 +266,12 @@ def _comparison(results: Path) -> Path:
         "test": "exact McNemar, mid-p",
     }
     _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row], {})
-    marks = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
+    ranking_values = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
     best = {"best": MODELS[0]}
-    places = [setting | best | {"model": m, "in_best_group": s, "rank": p, "difference": d} for m, s, p, d in marks]
-    _write(results / "summary" / "rankings.parquet", RANKINGS, places, {})
+    rankings = [
+        setting | best | {"model": m, "in_best_group": s, "rank": p, "difference": d} for m, s, p, d in ranking_values
+    ]
+    _write(results / "summary" / "rankings.parquet", RANKINGS, rankings, {})
     overall = [
         {"model": m, "scope": scope, "n_evaluations": 2, "n_excluded": 1, "mean": 0.3 - i / 10, "rank": i + 1}
         for i, m in enumerate(MODELS)
@@ -279,18 +282,18 @@ def _comparison(results: Path) -> Path:
         {
             "item_id": f"i{i}",
             "change": change,
-            "margin_change": by,
+            "margin_change": margin_change,
             "prompt": prompt_of(i),
             "choices": _choices(i),
             "gold": [0],
         }
         | {"evaluation": OPTIONS, "baseline_prediction": "wrong", "candidate_prediction": "right"}
-        for i, change, by in ((4, "regressed", -2.5), (2, "improved", 1.5), (8, "improved", 3.0))
+        for i, change, margin_change in ((4, "regressed", -2.5), (2, "improved", 1.5), (8, "improved", 3.0))
     ]
     path = results / "comparisons" / "plain" / "changes.parquet"
     _write(path, CHANGES, changes, {})
     return path
 
 
-def _write(path: Path, kind, rows: list[dict], note: dict) -> None:
-    artifacts.write(path, kind, rows, {**note, "fingerprint": "x"})
+def _write(path: Path, kind, rows: list[dict], metadata_fields: dict) -> None:
+    artifacts.write(path, kind, rows, {**metadata_fields, "fingerprint": "x"})

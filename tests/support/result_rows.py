@@ -1,10 +1,10 @@
-"""Per-item results made by hand, for the tests of this folder, and two of them compared."""
+"""Hand-made per-item results, and the comparison of two of them."""
 
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import with_families
+from vernacular.comparison.compare import add_significance
 from vernacular.comparison.pairwise import compare_sides
 
-FACTS = {
+EVALUATION = {
     "evaluation": "t.gl.options.0shot",
     "task": "t",
     "language": "gl",
@@ -15,14 +15,14 @@ FACTS = {
 }
 
 
-def row(item_id, right=None, *, scores=None, choices=("yes", "no"), gold=(0,), prompt=None, **values):
-    """A row per TASK_RESULTS; `right` is its accuracy too, `values` are further per-item values."""
-    chosen = None
+def row(item_id, correct=None, *, scores=None, choices=("yes", "no"), gold=(0,), prompt=None, **values):
+    """Return a row of TASK_RESULTS; `correct` also sets its accuracy, `values` are further per-item values."""
+    predicted = None
     if scores:
         top = max(scores)
-        chosen = [i for i, score in enumerate(scores) if score == top]
-    elif right is not None:
-        chosen = [gold[0]] if right else [next(i for i in range(len(choices)) if i not in gold)]
+        predicted = [i for i, score in enumerate(scores) if score == top]
+    elif correct is not None:
+        predicted = [gold[0]] if correct else [next(i for i in range(len(choices)) if i not in gold)]
     return {
         "item_id": item_id,
         "cluster_id": values.pop("cluster", None),
@@ -31,21 +31,21 @@ def row(item_id, right=None, *, scores=None, choices=("yes", "no"), gold=(0,), p
         "choices": list(choices),
         "gold": list(gold),
         "option_scores": scores,
-        "prediction": " | ".join(choices[i] for i in chosen) if chosen else None,
-        "predicted_indices": chosen,
-        "correct": None if right is None else bool(right),
-        "tie": None if chosen is None else len(chosen) > 1,
-        "metrics": ({} if right is None else {"accuracy": float(right)}) | values,
+        "prediction": " | ".join(choices[i] for i in predicted) if predicted else None,
+        "predicted_indices": predicted,
+        "correct": None if correct is None else bool(correct),
+        "tie": None if predicted is None else len(predicted) > 1,
+        "metrics": ({} if correct is None else {"accuracy": float(correct)}) | values,
         "flags": None,
     }
 
 
-def rows(rights, **same):
-    """One row per entry of `rights`; ids i00, i01, …"""
-    return [row(f"i{number:02}", right, **same) for number, right in enumerate(rights)]
+def rows(outcomes, **shared):
+    """Return one row per entry of `outcomes`, with ids i00, i01, …"""
+    return [row(f"i{number:02}", correct, **shared) for number, correct in enumerate(outcomes)]
 
 
-def compare(baseline, candidate, metrics, facts, *, names=("baseline", "candidate"), **given):
-    """Rows per COMPARISONS of two lists of rows, the one evaluation a family of its own; `given` as in compare_sides."""
-    items, sides = align({names[0]: baseline, names[1]: candidate})
-    return with_families(compare_sides(items, sides, [names], metrics, facts, **given))
+def compare(baseline, candidate, metrics, evaluation, *, names=("baseline", "candidate"), **options):
+    """Return the rows of COMPARISONS of two lists of rows, as a family of one evaluation; `options` as in compare_sides."""
+    items, results = align({names[0]: baseline, names[1]: candidate})
+    return add_significance(compare_sides(items, results, [names], metrics, evaluation, **options))

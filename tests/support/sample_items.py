@@ -1,8 +1,8 @@
-"""Rows of ITEMS, for the tests of what is asked of them and of what is made of the answers."""
+"""Rows of ITEMS for tests of requests and metrics."""
 
 
-def item(item_id="i1", context="", question="", choices=(), gold=(), target=None, **rest):
-    """An item; `rest` sets any other column."""
+def item(item_id="i1", context="", question="", choices=(), gold=(), target=None, **columns):
+    """Return an item; `columns` sets any other column."""
     return {
         "item_id": item_id,
         "few_shot": False,
@@ -15,4 +15,4 @@ def item(item_id="i1", context="", question="", choices=(), gold=(), target=None
         "category": None,
         "source_row": 0,
         "extra": [],
-    } | rest
+    } | columns

@@ -1,10 +1,10 @@
-"""Every key of a schema, wrong in every way: the cases come from the schema itself, so that a new key is covered."""
+"""Invalid values for every key of a schema; the cases are derived from the schema, so that new keys are covered."""
 
 import copy
 from collections.abc import Iterator
 
-# What a careless hand, a merge conflict or a hostile file puts in a value's place.
-ODD = [
+# Values that a typo, a merge conflict or a hostile file may contain.
+UNUSUAL_VALUES = [
     None, True, False, 0, -1, 1, 0.5, 5.0, 10**30, -(10**30), float("nan"), float("inf"), float("-inf"),
     "", " ", "no", "x", "5", "nan", "-rf", "..", "../../x", "/", "~nobody/x", "a/b", "a b", "a\nb", "a\n", "\t", "\0", "\x1b[31m",
     "\u202etxt", "né", "ne\u0301", "🙂", "\ud800", "{x}", "{{x}}", "{input}", "$(id)", "'; id", "%s", "*", "[", "x" * 300, "x" * 200_000,
@@ -14,49 +14,49 @@ ODD = [
 
 
 def resolved(schema: dict, root: dict) -> dict:
-    """A schema with its $ref (one of `#/…`) put in, its own keys first."""
+    """Return the schema with its $ref (one of `#/…`) resolved; its own keys take precedence."""
     while "$ref" in schema:
-        found = root
+        target = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+            target = target[part]
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
     return schema
 
 
-def keys(schema: dict, root: dict, value, at: tuple = ()) -> Iterator[tuple[tuple, dict]]:
-    """(path, schema) of every key and entry that the schema knows, along what `value` has and what it lacks."""
+def schema_keys(schema: dict, root: dict, value, path: tuple = ()) -> Iterator[tuple[tuple, dict]]:
+    """Yield (path, schema) of every key and entry that the schema defines, present in `value` or not."""
     schema = resolved(schema, root)
-    yield at, schema
+    yield path, schema
     if value is None or isinstance(value, dict):
         for key, inner in schema.get("properties", {}).items():
-            yield from keys(inner, root, value.get(key) if isinstance(value, dict) else None, (*at, key))
-    others = schema.get("additionalProperties")
-    if isinstance(others, dict) and isinstance(value, dict):
+            yield from schema_keys(inner, root, value.get(key) if isinstance(value, dict) else None, (*path, key))
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict) and isinstance(value, dict):
         for key in value:
             if key not in schema.get("properties", {}):
-                yield from keys(others, root, value[key], (*at, key))
+                yield from schema_keys(additional, root, value[key], (*path, key))
     if isinstance(value, list) and "items" in schema:
         for i, entry in enumerate(value):
-            yield from keys(schema["items"], root, entry, (*at, i))
+            yield from schema_keys(schema["items"], root, entry, (*path, i))
 
 
-def put(value, at: tuple, new):
-    """A copy of `value` with `new` at a path; None where the path leads nowhere."""
-    if not at:
+def replace_at(value, path: tuple, new):
+    """Return a copy of `value` with `new` at `path`."""
+    if not path:
         return new
     copied = copy.deepcopy(value)
     inner = copied
-    for step in at[:-1]:
+    for step in path[:-1]:
         if isinstance(inner, dict) and step not in inner:
             inner[step] = {}
         inner = inner[step]
-    inner[at[-1]] = new
+    inner[path[-1]] = new
     return copied
 
 
-def mappings(value, at: tuple = ()) -> Iterator[tuple[tuple, dict]]:
-    """(path, mapping) of every mapping in `value`."""
+def mappings(value, path: tuple = ()) -> Iterator[tuple[tuple, dict]]:
+    """Yield (path, mapping) of every mapping in `value`."""
     if isinstance(value, dict):
-        yield at, value
+        yield path, value
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from mappings(inner, (*at, key))
+        yield from mappings(inner, (*path, key))

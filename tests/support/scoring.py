@@ -1,18 +1,18 @@
-"""Scores made by hand, for the tests of this folder."""
+"""Hand-made scores for metric tests."""
 
 from vernacular.protocols.build import build
 
 from support.sample_items import item as item
 
 
-def ask(items, layout, protocol, **options):
-    task = {"task": "t", "item_type": layout, "protocols": [protocol]}
-    given = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": "default"}
-    return build(items, task, **given, options=options)[0]
+def build_requests(items, item_type, protocol, **options):
+    task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
+    settings = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": "default"}
+    return build(items, task, **settings, options=options)[0]
 
 
-def score(request, logprobs, **extra):
-    """A row of the scores file; `logprobs` is a number (one token) or a list of them."""
+def score(request, logprobs, **fields):
+    """Return a row of a scores file; `logprobs` is a number (one token) or a list of them."""
     logprobs = logprobs if isinstance(logprobs, list) else [logprobs]
     empty = dict.fromkeys(("entropy", "topk_entropy", "rank", "word_end_logprobs", "rendered", "flags"))
     return (
@@ -27,10 +27,10 @@ def score(request, logprobs, **extra):
             "n_prompt_tokens": 1,
         }
         | empty
-        | extra
+        | fields
     )
 
 
-def scored(requests, by_role):
-    """Scores of one item's requests from {role: logprobs}; a role that is not named gets -10."""
+def score_rows(requests, by_role):
+    """Return the scores of one item's requests from {role: logprobs}; other roles get -10."""
     return [score(request, by_role.get(request["role"], -10.0)) for request in requests]

@@ -1,4 +1,4 @@
-"""Tiny random encoders with real tokenizers, saved as a person's folders would be."""
+"""Tiny random encoders with real tokenizers, saved to directories like user-provided encoders."""
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
@@ -23,18 +23,18 @@ LINES = [
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
 
 
-def record(folder, name="tiny", **more) -> dict:
-    """An encoder record as the model verb writes it."""
-    return {"name": name, "folder": str(folder), "fingerprint": "f" * 64, "revision": None, "layer": None} | more
+def record(directory, name="tiny", **fields) -> dict:
+    """Return an encoder record as the `encoder` command writes it."""
+    return {"name": name, "folder": str(directory), "fingerprint": "f" * 64, "revision": None, "layer": None} | fields
 
 
 def requests(generations: list[dict]) -> list[dict]:
-    """The requests that generations answer."""
-    asked = {"kind": "generate", "prefix": "", "text": "Pregunta: x\nResposta:"}
-    return [asked | {"item_id": row["item_id"], "role": row["role"]} for row in generations]
+    """Return the requests of the generations."""
+    request = {"kind": "generate", "prefix": "", "text": "Pregunta: x\nResposta:"}
+    return [request | {"item_id": row["item_id"], "role": row["role"]} for row in generations]
 
 
-def bert(folder, *, lower_case=False, max_tokens=64):
+def bert(directory, *, lower_case=False, max_tokens=64):
     """A cased (or not) BERT with WordPiece: "##" marks the rest of a word."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
@@ -46,12 +46,12 @@ def bert(folder, *, lower_case=False, max_tokens=64):
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_tokens, **names).save_pretrained(folder)
-    _save(BertModel, BertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=64, **SIZES), folder)
-    return folder
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_tokens, **names).save_pretrained(directory)
+    _save(BertModel, BertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=64, **SIZES), directory)
+    return directory
 
 
-def roberta(folder):
+def roberta(directory):
     """A RoBERTa with byte-level BPE, whose positions start after the padding index."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -59,21 +59,21 @@ def roberta(folder):
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(LINES * 5, trainer)
-    vocabulary, merges = tokenizer.model.save(str(folder))
-    RobertaTokenizerFast(vocab=vocabulary, merges=merges, model_max_length=62).save_pretrained(folder)
+    vocabulary, merges = tokenizer.model.save(str(directory))
+    RobertaTokenizerFast(vocab=vocabulary, merges=merges, model_max_length=62).save_pretrained(directory)
     sizes = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 64, "pad_token_id": 1}
-    _save(RobertaModel, RobertaConfig(**sizes, **SIZES), folder)
-    return folder
+    _save(RobertaModel, RobertaConfig(**sizes, **SIZES), directory)
+    return directory
 
 
-def modern_bert(folder):
+def modern_bert(directory):
     """A pre-norm encoder: its last hidden state is normed, the others are not."""
-    bert(folder)
+    bert(directory)
     ids = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
-    _save(ModernBertModel, ModernBertConfig(vocab_size=200, max_position_embeddings=64, **ids, **SIZES), folder)
-    return folder
+    _save(ModernBertModel, ModernBertConfig(vocab_size=200, max_position_embeddings=64, **ids, **SIZES), directory)
+    return directory
 
 
-def _save(architecture, config, folder):
+def _save(architecture, config, directory):
     torch.manual_seed(0)
-    architecture(config).eval().save_pretrained(folder)
+    architecture(config).eval().save_pretrained(directory)

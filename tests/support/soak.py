@@ -1,6 +1,6 @@
-"""How many examples property tests try, and from which seed: few and always the same in `make test`.
+"""Number of examples and seed of property tests: few and always the same in `make test`.
 
-In `make soak` they are twenty times as many, and others each time; SOAK_SEED repeats a soak.
+`make soak` uses twenty times as many, different each time; SOAK_SEED repeats a soak.
 """
 
 import os
@@ -10,10 +10,10 @@ TIMES = 20
 
 
 def examples(count: int) -> int:
-    """The number of examples of a test that tries `count` of them in `make test`."""
+    """Return the number of examples of a test that tries `count` of them in `make test`."""
     return count if SEED is None else TIMES * count
 
 
-def seed(own: int) -> int:
-    """The seed of a test that makes its own random numbers; `own` in `make test`, and in a soak another per test."""
-    return own if SEED is None else 1_000_003 * SEED + own
+def seed(default: int) -> int:
+    """Return the seed of a test that draws random numbers: `default` in `make test`; derived from SOAK_SEED in a soak."""
+    return default if SEED is None else 1_000_003 * SEED + default

@@ -1,4 +1,4 @@
-"""The commands of a whole run in this process, with the arguments that the rules give them."""
+"""Run all commands of the workflow in this process, with the arguments of the rules."""
 
 import json
 
@@ -22,15 +22,15 @@ OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
 
 
 class Run:
-    """The commands in the folder they are called in, with the arguments that the rules give them."""
+    """Runs commands in the current directory, with the arguments of the rules."""
 
-    def __init__(self, read: config.Config):
-        self.config = read
+    def __init__(self, loaded_config: config.Config):
+        self.config = loaded_config
 
     def __call__(self, command: str, model: str = "one") -> int:
         return cli.main([command, *getattr(self, command)(model)])
 
-    def everything(self) -> None:
+    def run_all(self) -> None:
         assert self("items") == self("requests") == 0
         for model in self.config.models:
             for command in ("model", "infer", "collect", "similarity", "metrics"):
@@ -40,64 +40,68 @@ class Run:
         for command in ("compare", "summary", "report", "verify"):
             assert self(command) == 0
 
-    def _given(self, protocol=None) -> list[str]:
-        return [f"results/requests/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol != protocol]
+    def _request_paths(self, excluded_protocol=None) -> list[str]:
+        return [
+            f"results/requests/{e.id}.parquet"
+            for e in self.config.evaluations.values()
+            if e.protocol != excluded_protocol
+        ]
 
     def items(self, _: str) -> list[str]:
-        return ["--spec", _spec(specs.of_items(self.config)), "--out", "resources/items"]
+        return ["--spec", _spec(specs.items_spec(self.config)), "--out", "resources/items"]
 
     def requests(self, _: str) -> list[str]:
         files = ["--items-dir", "resources/items", "--out", "results/requests"]
-        return ["--spec", _spec(specs.of_requests(self.config)), *files]
+        return ["--spec", _spec(specs.requests_spec(self.config)), *files]
 
     def model(self, name: str) -> list[str]:
-        return ["--spec", _spec(specs.of_model(self.config, name)), "--out", f"resources/models/{name}.json"]
+        return ["--spec", _spec(specs.model_spec(self.config, name)), "--out", f"resources/models/{name}.json"]
 
     def encoder(self, _: str) -> list[str]:
         [name] = self.config.encoders
-        return ["--spec", _spec(specs.of_encoder(self.config, name)), "--out", f"resources/encoders/{name}.json"]
+        return ["--spec", _spec(specs.encoder_spec(self.config, name)), "--out", f"resources/encoders/{name}.json"]
 
     def infer(self, name: str) -> list[str]:
-        asked = ["--models", f"resources/models/{name}.json", "--requests", *self._given()]
-        where = ["--out", f"results/inference_status/{name}/1of1.json", "--store", "results/store"]
-        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+        inputs = ["--models", f"resources/models/{name}.json", "--requests", *self._request_paths()]
+        outputs = ["--out", f"results/inference_status/{name}/1of1.json", "--store", "results/store"]
+        return ["--spec", _spec(specs.inference_spec(self.config, [name])), *inputs, *outputs]
 
     def collect(self, name: str) -> list[str]:
-        asked = ["--model", f"resources/models/{name}.json", "--requests", *self._given()]
-        asked += ["--status", f"results/inference_status/{name}/1of1.json"]
-        where = ["--out", f"results/{name}", "--store", "results/store"]
-        return ["--spec", _spec(specs.of_inference(self.config, [name])), *asked, *where]
+        inputs = ["--model", f"resources/models/{name}.json", "--requests", *self._request_paths()]
+        inputs += ["--status", f"results/inference_status/{name}/1of1.json"]
+        outputs = ["--out", f"results/{name}", "--store", "results/store"]
+        return ["--spec", _spec(specs.inference_spec(self.config, [name])), *inputs, *outputs]
 
     def similarity(self, name: str) -> list[str]:
-        generations = [path.replace("requests", f"{name}/generations") for path in self._given("options")]
+        generations = [path.replace("requests", f"{name}/generations") for path in self._request_paths("options")]
         encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
         files = ["--encoders", *encoders, "--model", f"resources/models/{name}.json", "--generations", *generations]
-        files += [*_FOLDERS, "--out", f"results/{name}/similarity"]
-        return ["--spec", _spec(specs.of_similarity(self.config)), *files]
+        files += [*_DIRECTORIES, "--out", f"results/{name}/similarity"]
+        return ["--spec", _spec(specs.similarity_spec(self.config)), *files]
 
     def metrics(self, name: str) -> list[str]:
-        files = ["--model", f"resources/models/{name}.json", *_FOLDERS, "--out", f"results/{name}"]
-        return ["--spec", _spec(specs.of_metrics(self.config, name)), *files]
+        files = ["--model", f"resources/models/{name}.json", *_DIRECTORIES, "--out", f"results/{name}"]
+        return ["--spec", _spec(specs.metrics_spec(self.config, name)), *files]
 
     def compare(self, _: str) -> list[str]:
         files = ["--results", "results", "--items-dir", "resources/items", "--out", "results/summary"]
-        return ["--spec", _spec(specs.of_comparisons(self.config)), *files, "--changes", "results/comparisons"]
+        return ["--spec", _spec(specs.comparisons_spec(self.config)), *files, "--changes", "results/comparisons"]
 
     def summary(self, _: str) -> list[str]:
         metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
-        return ["--spec", _spec(specs.of_summary(self.config)), "--metrics", *metrics, "--out", "results/summary"]
+        return ["--spec", _spec(specs.summary_spec(self.config)), "--metrics", *metrics, "--out", "results/summary"]
 
     def report(self, _: str) -> list[str]:
         files = ["--models", *(f"resources/models/{name}.json" for name in self.config.models)]
         files += ["--results", "results", "--changes", "results/comparisons", "--out", "results/report"]
-        return ["--spec", _spec(specs.of_report(self.config)), *files]
+        return ["--spec", _spec(specs.report_spec(self.config)), *files]
 
     def verify(self, _: str) -> list[str]:
         return ["--notes", "results/summary/notes.csv", "--out", "results/summary/complete.txt"]
 
 
-_FOLDERS = ["--items-dir", "resources/items", "--requests-dir", "results/requests"]
+_DIRECTORIES = ["--items-dir", "resources/items", "--requests-dir", "results/requests"]
 
 
-def _spec(of: dict) -> str:
-    return json.dumps(of)
+def _spec(spec: dict) -> str:
+    return json.dumps(spec)

@@ -6,10 +6,10 @@ from vernacular.metrics.schema import METRICS
 
 @pytest.fixture
 def metrics_row():
-    """One row of a metrics table, right in every column, with what a test changes."""
+    """Return a function that builds a valid row of a metrics table, with optional changes."""
 
     def row(**changes) -> dict:
-        given = {
+        values = {
             "model": "m",
             "adapter": None,
             "base": None,
@@ -37,15 +37,15 @@ def metrics_row():
             "model_revision": "abc",
             "dataset_revision": "def",
         } | changes
-        evaluation = "{task}.{language}.{protocol}.{shots}shot".format(**given)
-        return {"evaluation": evaluation} | given
+        evaluation = "{task}.{language}.{protocol}.{shots}shot".format(**values)
+        return {"evaluation": evaluation} | values
 
     return row
 
 
 @pytest.fixture
 def metrics_table(metrics_row):
-    """A metrics table of rows, each given as what differs from `metrics_row`."""
+    """Return a function that builds a metrics table from differences from `metrics_row`."""
 
     def table(*changes: dict) -> pa.Table:
         return pa.Table.from_pylist([metrics_row(**change) for change in changes], schema=METRICS.schema)
@@ -67,11 +67,11 @@ _EVALUATION = {
 
 @pytest.fixture
 def ranking_row():
-    """A row of the rankings, right in every column, with what a test changes."""
+    """Return a function that builds a valid row of the rankings, with optional changes."""
 
     def row(**changes) -> dict:
-        given = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
-        row = _EVALUATION | given | {"in_best_group": True, "rank": 1} | changes
+        values = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
+        row = _EVALUATION | values | {"in_best_group": True, "rank": 1} | changes
         assert set(row) == set(RANKINGS.schema.names)
         return row
 
@@ -80,10 +80,10 @@ def ranking_row():
 
 @pytest.fixture
 def comparison_row():
-    """A row of the comparisons, right in every column, with what a test changes."""
+    """Return a function that builds a valid row of the comparisons, with optional changes."""
 
     def row(**changes) -> dict:
-        given = {
+        values = {
             "baseline": "base",
             "candidate": "mine",
             "category": "",
@@ -113,7 +113,7 @@ def comparison_row():
             "note": None,
             "signature": "accuracy|v1",
         }
-        row = _EVALUATION | given | changes
+        row = _EVALUATION | values | changes
         assert set(row) == set(COMPARISONS.schema.names)
         return row
 
@@ -122,10 +122,10 @@ def comparison_row():
 
 @pytest.fixture
 def overall_row():
-    """A row across tasks, right in every column, with what a test changes."""
+    """Return a function that builds a valid row of the overall table, with optional changes."""
 
     def row(**changes) -> dict:
-        given = {
+        values = {
             "model": "m",
             "scope": "all",
             "n_evaluations": 3,
@@ -136,7 +136,7 @@ def overall_row():
             "rank": 1,
             "win_rate": 0.75,
         }
-        row = given | changes
+        row = values | changes
         assert set(row) == set(OVERALL.schema.names)
         return row
 

@@ -1,6 +1,6 @@
-"""Tiny random models and tokenizers, made in memory, for tests: two or three layers, a few dozen hidden units.
+"""Tiny random models and tokenizers, created in memory for tests: two or three layers, a few dozen hidden units.
 
-`loaded("llama")` is a LoadedModel ready for scoring; `save("llama", folder)` writes one to disk and returns its record.
+`load_model("llama")` is a LoadedModel ready for scoring; `save("llama", directory)` writes one to disk and returns its record.
 Weights are drawn wide (standard deviation 0.3), so that a wrong mask or position moves log-probabilities by far more
 than float noise.
 """
@@ -15,7 +15,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.model.load import LoadedModel, wrap
 from vernacular.protocols.schema import REQUESTS
 
-tf.logging.set_verbosity_error()  # remarks on token ids that tiny vocabularies lack
+tf.logging.set_verbosity_error()  # warnings about token ids missing from tiny vocabularies
 
 LINES = [
     "O gato dorme no tellado e a cadela ladra na rúa.",
@@ -79,7 +79,7 @@ MASKED = {"bert", "roberta", "deberta"}
 
 @functools.cache
 def tokenizer(kind: str = "bytes") -> tf.PreTrainedTokenizerFast:
-    """A small trained tokenizer.
+    """Return a small trained tokenizer.
 
     "bytes": byte-level BPE without BOS in its output (GPT-2, SmolLM2); "bytes-bos": the same, adding one (Llama 3);
     "prepend": BPE over ▁ with byte fallback, a Prepend normalizer and a BOS (Llama 2); "metaspace": Unigram over ▁ with
@@ -125,12 +125,12 @@ def tokenizer(kind: str = "bytes") -> tf.PreTrainedTokenizerFast:
 
 
 def _with_specials(core: Tokenizer, kind: str) -> tf.PreTrainedTokenizerFast:
-    around = {"bytes-bos": ("<bos>", None), "prepend": ("<s>", None), "metaspace": ("<s>", "</s>"),
+    template = {"bytes-bos": ("<bos>", None), "prepend": ("<s>", None), "metaspace": ("<s>", "</s>"),
               "wordpiece": ("[CLS]", "[SEP]")}.get(kind)  # fmt: skip
-    if around:
-        parts = [name for name in (around[0], "$A", around[1]) if name]
+    if template:
+        parts = [name for name in (template[0], "$A", template[1]) if name]
         core.post_processor = processors.TemplateProcessing(
-            single=parts, special_tokens=[(t, core.token_to_id(t)) for t in around if t]
+            single=parts, special_tokens=[(t, core.token_to_id(t)) for t in template if t]
         )
     names = {
         "bytes": {"bos_token": "<bos>", "eos_token": "<eos>"},
@@ -146,7 +146,7 @@ def _with_specials(core: Tokenizer, kind: str) -> tf.PreTrainedTokenizerFast:
 
 
 def model(arch: str, vocabulary: int, *, seed: int = 0):
-    """A random model of an architecture in CONFIGS, float32, eval mode."""
+    """Return a random model of an architecture in CONFIGS, float32, eval mode."""
     config = CONFIGS[arch](vocabulary)
     config.bos_token_id = config.eos_token_id = None
     config.pad_token_id = 1 if arch in ("roberta", "opt") else None if arch not in MASKED else 0
@@ -156,19 +156,19 @@ def model(arch: str, vocabulary: int, *, seed: int = 0):
 
 
 def default_tokenizer(arch: str) -> str:
-    """The kind of tokenizer that models of this architecture have."""
-    own = {
+    """Return the kind of tokenizer of an architecture."""
+    kinds = {
         "bert": "wordpiece",
         "deberta": "metaspace",
         "roberta": "metaspace",
         "llama": "prepend",
         "mistral": "prepend",
     }
-    return {**own, "gemma2": "bytes-bos", "gemma3": "bytes-bos"}.get(arch, "bytes")
+    return {**kinds, "gemma2": "bytes-bos", "gemma3": "bytes-bos"}.get(arch, "bytes")
 
 
 def record(arch: str, **options) -> dict:
-    """The record that the model step would write for a tiny model."""
+    """Return the record that the `model` command would write for a tiny model."""
     return {
         "name": f"tiny-{arch}", "folder": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
         "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
@@ -177,22 +177,22 @@ def record(arch: str, **options) -> dict:
     }  # fmt: skip
 
 
-def loaded(arch: str = "llama", *, tokens: str | None = None, seed: int = 0, **options) -> LoadedModel:
-    """A tiny LoadedModel in memory; `options` are record options such as bos="never" or max_length=64."""
+def load_model(arch: str = "llama", *, tokens: str | None = None, seed: int = 0, **options) -> LoadedModel:
+    """Return a tiny LoadedModel; `options` are record options such as bos="never" or max_length=64."""
     tok = tokenizer(tokens or default_tokenizer(arch))
     return wrap(model(arch, len(tok), seed=seed), tok, record(arch, **options))
 
 
-def save(arch: str, folder, *, tokens: str | None = None, **options) -> dict:
-    """Write a tiny model and its tokenizer to `folder` and return the record to load it with."""
+def save(arch: str, directory, *, tokens: str | None = None, **options) -> dict:
+    """Write a tiny model and its tokenizer to `directory` and return the record to load it with."""
     tok = tokenizer(tokens or default_tokenizer(arch))
-    model(arch, len(tok)).save_pretrained(folder)
-    tok.save_pretrained(folder)
-    return record(arch, folder=str(folder), **options)
+    model(arch, len(tok)).save_pretrained(directory)
+    tok.save_pretrained(directory)
+    return record(arch, directory=str(directory), **options)
 
 
 def score_requests(texts, *, extras=(), item="i") -> pa.Table:
-    """Score requests from (text, span start, span end) or (prefix, text, span start, span end); ids by content."""
+    """Build score requests from (text, span start, span end) or (prefix, text, span start, span end); ids by content."""
     rows = []
     for number, (*prefix, text, start, end) in enumerate(texts):
         content = {

@@ -1,4 +1,4 @@
-"""Whatever a model or dataset does costs its own values: the others are in the summary, and the next run tries again."""
+"""Failures of a model or dataset affect only its own values; the summary has the others, and the next run retries."""
 
 import json
 from pathlib import Path
@@ -6,96 +6,96 @@ from pathlib import Path
 import pytest
 import yaml
 from support import tiny
-from support.workplace import ROOT, Workplace, said
+from support.workspace import ROOT, Workspace, output_tail
 
-pytestmark = pytest.mark.usefixtures("heard_signals")
+pytestmark = pytest.mark.usefixtures("default_signals")
 
 SENTENCES, OPTIONS = "cola.gl.acceptability.0shot", "openbookqa.gl.options.0shot"
 LOST = "lost.gl.acceptability.0shot"
 
-# code of a model's own, which runs in its forward pass or while it is loaded
+# custom model code that runs in the forward pass or during loading
 CODE = """
 import os, signal
 from transformers import LlamaConfig, LlamaForCausalLM
 
 class PanicException(BaseException):
-    "What a panic of a library in Rust is for Python."
+    "A Rust panic, as seen by Python."
 
     __module__ = "pyo3_runtime"
 
-class Own(LlamaForCausalLM):
-    def __init__(self, *given, **named):
-        super().__init__(*given, **named)
+class CustomModel(LlamaForCausalLM):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         {loading}
 
-    def forward(self, *given, **named):
+    def forward(self, *args, **kwargs):
         {forward}
-        return super().forward(*given, **named)
+        return super().forward(*args, **kwargs)
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def with_code(folder: Path, *, loading: str = "pass", forward: str = "pass") -> None:
-    tiny.save("llama", folder)
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForCausalLM": "own.Own"}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "own.py").write_text(CODE.format(loading=loading, forward=forward))
+def save_model_with_code(directory: Path, *, loading: str = "pass", forward: str = "pass") -> None:
+    tiny.save("llama", directory)
+    config = json.loads((directory / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "own.CustomModel"}
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "own.py").write_text(CODE.format(loading=loading, forward=forward))
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = Workplace(tmp_path_factory.mktemp("contained"), [])
-    place.config["evaluations"] = [
+def workspace(tmp_path_factory):
+    workspace = Workspace(tmp_path_factory.mktemp("contained"), [])
+    workspace.config["evaluations"] = [
         {"task": "cola", "languages": ["gl"], "limit": 4},
         {"task": "openbookqa", "languages": ["gl"], "protocols": ["options"], "limit": 4},
         {"task": "lost", "data": "hub"},
     ]
-    with_code(place.folder / "killed", forward=KILL)
-    with_code(place.folder / "killed-loading", loading=KILL)
-    with_code(place.folder / "panics", forward="raise PanicException('a regex too many')")
+    save_model_with_code(workspace.directory / "killed", forward=KILL)
+    save_model_with_code(workspace.directory / "killed-loading", loading=KILL)
+    save_model_with_code(workspace.directory / "panics", forward="raise PanicException('a regex too many')")
     for name in ("killed", "killed-loading", "panics"):
-        place.config["models"][name] = {"source": f"./{name}", "dtype": "float32", "trust_remote_code": True}
+        workspace.config["models"][name] = {"source": f"./{name}", "dtype": "float32", "trust_remote_code": True}
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     task |= {"task": "lost", "languages": {"gl": {"source": {"file": "absent.jsonl"}}}}
-    (place.folder / "mine").mkdir()
-    (place.folder / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
-    place.config["tasks"] = ["mine"]
-    return place
+    (workspace.directory / "mine").mkdir()
+    (workspace.directory / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
+    workspace.config["tasks"] = ["mine"]
+    return workspace
 
 
-def test_what_dies_panics_or_is_missing_costs_its_own_values_alone(place):
-    run = place.run()
-    assert run.returncode == 1, said(run)
-    assert set(place.results()["model"]) == {"tiny"}
-    assert set(place.results()["evaluation"]) == {SENTENCES, OPTIONS}
-    notes = place.notes().query("kind == 'unavailable'")
-    why = {(row.model, row.evaluation): row.note for row in notes.itertuples()}
+def test_killed_panicking_and_missing_inputs_affect_only_their_own_values(workspace):
+    run = workspace.run()
+    assert run.returncode == 1, output_tail(run)
+    assert set(workspace.results()["model"]) == {"tiny"}
+    assert set(workspace.results()["evaluation"]) == {SENTENCES, OPTIONS}
+    notes = workspace.notes().query("kind == 'unavailable'")
+    reasons = {(row.model, row.evaluation): row.note for row in notes.itertuples()}
     models = ("tiny", "killed", "killed-loading", "panics")
-    assert set(why) == {(m, e) for m in models for e in (SENTENCES, OPTIONS, LOST)} - {
+    assert set(reasons) == {(m, e) for m in models for e in (SENTENCES, OPTIONS, LOST)} - {
         ("tiny", SENTENCES), ("tiny", OPTIONS)
     }  # fmt: skip
-    assert all("absent.jsonl" in why[model, LOST] for model in models)
+    assert all("absent.jsonl" in reasons[model, LOST] for model in models)
     for evaluation in (SENTENCES, OPTIONS):
-        assert "SIGKILL (probable cause: out of memory)" in why["killed", evaluation]
-        assert "SIGKILL (probable cause: out of memory)" in why["killed-loading", evaluation]
-        assert "a regex too many" in why["panics", evaluation]
+        assert "SIGKILL (probable cause: out of memory)" in reasons["killed", evaluation]
+        assert "SIGKILL (probable cause: out of memory)" in reasons["killed-loading", evaluation]
+        assert "a regex too many" in reasons["panics", evaluation]
 
 
-def test_the_next_plan_tries_again_what_failed_and_nothing_else(place):
-    planned = place.planned()
+def test_next_plan_retries_only_failed_steps(workspace):
+    planned = workspace.planned_jobs()
     assert planned["items"] == planned["requests"] == 1
     assert "model" not in planned
 
 
 @pytest.mark.slow
-def test_a_model_and_a_file_that_are_mended_are_evaluated_by_the_next_run(place):
+def test_fixed_models_and_files_are_evaluated_by_the_next_run(workspace):
     for name in ("killed", "killed-loading", "panics"):
-        tiny.save("llama", place.folder / name)
+        tiny.save("llama", workspace.directory / name)
     rows = [{"sentence": f"O gato número {i} durme.", "label": i % 2} for i in range(4)]
-    (place.folder / "mine" / "absent.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = place.run()
-    assert run.returncode == 0, said(run)
-    assert set(place.results()["model"]) == {"tiny", "killed", "killed-loading", "panics"}
-    assert place.notes().query("kind == 'unavailable'").empty
-    assert place.planned() == {}
+    (workspace.directory / "mine" / "absent.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    assert set(workspace.results()["model"]) == {"tiny", "killed", "killed-loading", "panics"}
+    assert workspace.notes().query("kind == 'unavailable'").empty
+    assert workspace.planned_jobs() == {}

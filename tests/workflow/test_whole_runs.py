@@ -1,6 +1,6 @@
-"""Whole runs of the workflow on a tiny model with random weights, made here: the main job, and what a second run does.
+"""Complete runs of the workflow with a tiny random model: the first run, and later runs after changes.
 
-The runs share one folder and stand in the order of the story: a first run, the same again, a model more, a task more.
+The runs share one directory and depend on each other: a first run, a second run, then an added model and an added task.
 """
 
 import copy
@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support import adapting
-from support.workplace import ROOT, Workplace, said
+from support import lora_training
+from support.workspace import ROOT, Workspace, output_tail
 from vernacular.core import artifacts
 
 EVALUATIONS = [
@@ -27,7 +27,7 @@ EVALUATIONS = [
 ]
 
 
-ASKED = {
+EVALUATION_IDS = {
     *(f"openbookqa.gl.{p}.{k}shot" for p in ("generation", "options", "letters") for k in (0, 2)),
     "veritasqa.ca.generation.0shot", "veritasqa.ca.generation.0shot.simil-eval", "cola.es.acceptability.0shot",
     "calame.gl.last_word.0shot", "xstorycloze.gl.minimal_pair.0shot", "palmx_culture.ar.letters.0shot",
@@ -36,19 +36,19 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = Workplace(tmp_path_factory.mktemp("run"), EVALUATIONS)
-    first = place.run()
-    assert first.returncode == 0, said(first)
-    place.said = first.stdout + first.stderr
-    return place
+def workspace(tmp_path_factory):
+    workspace = Workspace(tmp_path_factory.mktemp("run"), EVALUATIONS)
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    workspace.first_output = run.stdout + run.stderr
+    return workspace
 
 
-def test_the_first_run_makes_every_artifact_of_the_contract(place):
+def test_first_run_writes_every_documented_artifact(workspace):
     for evaluation in ("openbookqa.gl.generation.2shot", "openbookqa.gl.letters.0shot", "serbian_cloze.sr.cloze.0shot"):
-        assert (place.folder / "results" / "requests" / f"{evaluation}.parquet").exists()
-        assert (place.folder / "results" / "tiny" / "tasks" / f"{evaluation}.parquet").exists()
-    names = {path.name for path in (place.folder / "results" / "summary").iterdir()}
+        assert (workspace.directory / "results" / "requests" / f"{evaluation}.parquet").exists()
+        assert (workspace.directory / "results" / "tiny" / "tasks" / f"{evaluation}.parquet").exists()
+    names = {path.name for path in (workspace.directory / "results" / "summary").iterdir()}
     assert names == {
         "results.parquet",
         "results.csv",
@@ -62,85 +62,92 @@ def test_the_first_run_makes_every_artifact_of_the_contract(place):
         "every_eval_ever",
         *(f"{name}.{kind}" for name in ("comparisons", "rankings", "overall") for kind in ("parquet", "csv")),
     }
-    assert len(list((place.folder / "results" / "summary" / "lm_eval").glob("*.json"))) == 1
-    written = {path.name for path in (place.folder / "results" / "exports" / "tiny").rglob("*.*")}
-    assert {"predictions.csv", "scores.txt", "outputs_log.csv", "results.jsonl"} <= written
+    assert len(list((workspace.directory / "results" / "summary" / "lm_eval").glob("*.json"))) == 1
+    exports = {path.name for path in (workspace.directory / "results" / "exports" / "tiny").rglob("*.*")}
+    assert {"predictions.csv", "scores.txt", "outputs_log.csv", "results.jsonl"} <= exports
 
 
-def test_every_artifact_names_what_it_was_made_of(place):
-    paths = [*place.folder.glob("resources/**/*.parquet"), *place.folder.glob("results/[!s]*/**/*.parquet")]
+def test_every_artifact_has_a_unique_input_fingerprint(workspace):
+    paths = [
+        *workspace.directory.glob("resources/**/*.parquet"),
+        *workspace.directory.glob("results/[!s]*/**/*.parquet"),
+    ]
     fingerprints = {path: artifacts.metadata(path)["fingerprint"] for path in paths}
     assert len(fingerprints) > 50
     assert len(set(fingerprints.values())) == len(fingerprints)
 
 
-def test_every_evaluation_has_values_and_every_value_its_provenance(place):
-    results = place.results()
+def test_every_evaluation_has_values_and_every_value_has_its_provenance(workspace):
+    results = workspace.results()
     assert set(results["evaluation"]) == {
-        path.stem for path in (place.folder / "results" / "requests").glob("*.parquet")
+        path.stem for path in (workspace.directory / "results" / "requests").glob("*.parquet")
     }
     assert results["signature"].notna().all()
     assert results["model_revision"].notna().all()
     assert results["dataset_revision"].notna().all()
     assert set(results.query("task == 'openbookqa'")["shots"]) == {0, 2}
-    encoders = results.query("metric == 'cosine_accuracy' and category == ''").set_index("style")["signature"]
-    assert encoders["default"].str.contains("encoder").all()
-    assert "tiny" in encoders["simil-eval"], "that tool measures with the evaluated model itself"
+    signatures = results.query("metric == 'cosine_accuracy' and category == ''").set_index("style")["signature"]
+    assert signatures["default"].str.contains("encoder").all()
+    assert "tiny" in signatures["simil-eval"], "Simil-Eval uses the evaluated model as encoder"
 
 
-def test_the_workbooks_hold_the_numbers_of_the_long_table(place):
-    results = place.results()
-    book = openpyxl.load_workbook(place.folder / "results" / "summary" / "surprisal_summary.xlsx")
+def test_workbooks_contain_the_values_of_the_results_table(workspace):
+    results = workspace.results()
+    book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "surprisal_summary.xlsx")
     assert {"gl", "es", "ar", "sr", "en"} <= set(book.sheetnames)
     cells = {cell.value for row in book["sr"].iter_rows() for cell in row}
-    wanted = results.query("language == 'sr' and metric == 'accuracy' and category == ''")["value"].iloc[0]
-    assert any(isinstance(cell, float | int) and cell == pytest.approx(wanted) for cell in cells)
+    expected = results.query("language == 'sr' and metric == 'accuracy' and category == ''")["value"].iloc[0]
+    assert any(isinstance(cell, float | int) and cell == pytest.approx(expected) for cell in cells)
 
 
-def test_the_run_says_what_it_made_how_long_it_took_and_where_the_results_lie(place):
+def test_run_reports_its_stages_durations_and_output_directory(workspace):
     for stage in ("items", "requests", "model", "encoder", "infer", "collect", "similarity", "metrics", "summary"):
-        assert re.search(rf"^{stage}: ", place.said, re.MULTILINE), stage
-        assert re.search(rf"^{stage} +\d+ +[\d.]+", place.said, re.MULTILINE), stage
-        assert list((place.folder / "logs" / stage).iterdir())
-    assert "Results in results/summary:" in place.said
+        assert re.search(rf"^{stage}: ", workspace.first_output, re.MULTILINE), stage
+        assert re.search(rf"^{stage} +\d+ +[\d.]+", workspace.first_output, re.MULTILINE), stage
+        assert list((workspace.directory / "logs" / stage).iterdir())
+    assert "Results in results/summary:" in workspace.first_output
 
 
-def test_a_job_loads_its_model_once_and_says_so(place):
-    scored = [place.answered("tiny", path.stem) for path in place.folder.glob("results/tiny/scores/*.parquet")]
-    assert sum(note["counters"]["loads"] for note in scored) == 1
+def test_job_loads_its_model_once_and_reports_it(workspace):
+    metadata = [
+        workspace.score_metadata("tiny", path.stem)
+        for path in workspace.directory.glob("results/tiny/scores/*.parquet")
+    ]
+    assert sum(entry["counters"]["loads"] for entry in metadata) == 1
 
 
-def test_a_second_run_has_nothing_to_do(place):
-    again = place.run()
-    assert again.returncode == 0
-    assert "Nothing to be done" in again.stdout + again.stderr
+def test_second_run_has_nothing_to_do(workspace):
+    run = workspace.run()
+    assert run.returncode == 0
+    assert "Nothing to be done" in run.stdout + run.stderr
 
 
-def test_touching_a_model_reruns_nothing(place):
-    """The workflow's own files are touched in test_what_reruns, in a copy."""
-    for path in place.folder.glob("causal/*"):
+def test_touching_a_model_reruns_nothing(workspace):
+    """Touching the files of the workflow is tested in test_what_reruns, with a clone."""
+    for path in workspace.directory.glob("causal/*"):
         path.touch()
-    assert place.planned() == {}
+    assert workspace.planned_jobs() == {}
 
 
 @pytest.mark.slow
-def test_a_deleted_result_is_laid_out_again_without_loading_the_model(place):
-    gone = [
-        place.folder / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet" for kind in ("scores", "tasks")
+def test_deleted_result_is_rewritten_without_loading_the_model(workspace):
+    deleted_paths = [
+        workspace.directory / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet"
+        for kind in ("scores", "tasks")
     ]
-    before = [artifacts.metadata(path) for path in gone]
-    for path in gone:
+    previous = [artifacts.metadata(path) for path in deleted_paths]
+    for path in deleted_paths:
         path.unlink()
-    assert "infer" not in place.planned()
-    assert place.run().returncode == 0
-    assert [artifacts.metadata(path) for path in gone] == before
+    assert "infer" not in workspace.planned_jobs()
+    assert workspace.run().returncode == 0
+    assert [artifacts.metadata(path) for path in deleted_paths] == previous
 
 
-def test_one_model_more_runs_that_model_and_nothing_else(place):
-    place.config["models"]["masked"] = {"source": "./masked"}
-    run = place.run("-n")
+def test_added_model_runs_only_that_model(workspace):
+    workspace.config["models"]["masked"] = {"source": "./masked"}
+    run = workspace.run("-n")
     assert "masked" in run.stdout
-    planned = place.jobs(run)
+    planned = workspace.jobs(run)
     assert {rule: n for rule, n in planned.items() if n == 1} == planned
     assert set(planned) == {
         "model",
@@ -157,28 +164,28 @@ def test_one_model_more_runs_that_model_and_nothing_else(place):
     }
 
 
-def test_an_adapter_is_asked_in_the_job_of_its_base_and_compared_with_it(place):
-    """In one run with the masked model of the test before."""
-    adapting.train(place.folder / "causal", place.folder / "lora", steps=2)
-    place.config["models"]["tuned"] = {"base": "tiny", "adapter": "./lora"}
-    run = place.run()
-    assert run.returncode == 0, said(run)
-    log = (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
-    assert f"{len(ASKED)} evaluations computed, {len(ASKED)} evaluations found in the store" in log
-    results = place.results()
+def test_adapter_runs_in_the_job_of_its_base_and_is_compared_with_it(workspace):
+    """The run includes the masked model of the previous test."""
+    lora_training.train(workspace.directory / "causal", workspace.directory / "lora", steps=2)
+    workspace.config["models"]["tuned"] = {"base": "tiny", "adapter": "./lora"}
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    log = (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    assert f"{len(EVALUATION_IDS)} evaluations computed, {len(EVALUATION_IDS)} evaluations found in the store" in log
+    results = workspace.results()
     assert set(results["model"]) == {"tiny", "masked", "tuned"}
     assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
     assert results.query("model == 'tiny'")["adapter"].isna().all()
-    compared = pd.read_parquet(place.folder / "results" / "summary" / "comparisons.parquet")
-    assert set(zip(compared["baseline"], compared["candidate"], strict=True)) == {("tiny", "tuned")}
-    assert set(compared["evaluation"]) == ASKED
+    comparisons = pd.read_parquet(workspace.directory / "results" / "summary" / "comparisons.parquet")
+    assert set(zip(comparisons["baseline"], comparisons["candidate"], strict=True)) == {("tiny", "tuned")}
+    assert set(comparisons["evaluation"]) == EVALUATION_IDS
 
 
-def test_what_does_not_apply_to_a_masked_model_is_named(place):
-    results = place.results()
-    notes = place.notes()
-    refused = notes.query("model == 'masked' and kind == 'not applicable'")
-    assert "letters requires a causal model, and masked is a masked model" in set(refused["note"])
+def test_protocols_not_applicable_to_a_masked_model_are_noted(workspace):
+    results = workspace.results()
+    notes = workspace.notes()
+    not_applicable = notes.query("model == 'masked' and kind == 'not applicable'")
+    assert "letters requires a causal model, and masked is a masked model" in set(not_applicable["note"])
     assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
 
 
@@ -187,34 +194,34 @@ def _content(path) -> tuple[list[dict], dict]:
 
 
 @pytest.mark.slow
-def test_one_task_more_computes_that_task_alone(place):
-    place.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
-    before = {p: _content(p) for p in place.folder.glob("results/tiny/tasks/*.parquet")}
-    assert place.run().returncode == 0
-    assert "2 evaluations computed" in (place.folder / "logs" / "infer" / "tiny.1of1.log").read_text()
-    assert before
-    assert {path: _content(path) for path in before} == before
+def test_added_task_computes_only_that_task(workspace):
+    workspace.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
+    previous = {p: _content(p) for p in workspace.directory.glob("results/tiny/tasks/*.parquet")}
+    assert workspace.run().returncode == 0
+    assert "2 evaluations computed" in (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    assert previous
+    assert {path: _content(path) for path in previous} == previous
 
 
 @pytest.mark.slow
-def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
+def test_unavailable_dataset_is_reported_and_the_run_continues(workspace):
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     task |= {"task": "lost", "languages": {"gl": {"source": {"hub": "nobody/nothing", "split": "test"}}}}
-    (place.folder / "mine").mkdir()
-    (place.folder / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
-    place.config["tasks"] = ["mine"]
-    place.config["evaluations"].append({"task": "lost", "data": "hub"})
-    run = place.run()
+    (workspace.directory / "mine").mkdir()
+    (workspace.directory / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
+    workspace.config["tasks"] = ["mine"]
+    workspace.config["evaluations"].append({"task": "lost", "data": "hub"})
+    run = workspace.run()
     assert run.returncode == 1
     assert "nobody/nothing" in run.stdout + run.stderr
-    notes = place.notes()
+    notes = workspace.notes()
     assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
-    assert set(place.results()["model"]) == {"tiny", "masked", "tuned"}, "the summary of the rest is there"
-    assert place.planned()["items"] == 1, "the next run tries again"
+    assert set(workspace.results()["model"]) == {"tiny", "masked", "tuned"}, "the summary has the other results"
+    assert workspace.planned_jobs()["items"] == 1, "the next run retries"
 
 
 @pytest.mark.parametrize(
-    ("break_it", "parts"),
+    ("break_config", "fragments"),
     [
         (lambda c: c["evaluations"][0].update(langauges=["gl"]), ["evaluations[0]", "langauges", "languages"]),
         (lambda c: c["evaluations"][0].update(task="openbook"), ["evaluations[0]", '"openbook"', '"openbookqa"']),
@@ -224,16 +231,16 @@ def test_a_set_that_cannot_be_had_is_named_and_the_rest_goes_on(place):
     ],
     ids=["key", "task", "language", "missing key", "value"],
 )
-def test_an_error_in_the_config_stops_the_run_in_one_line_with_its_place(place, break_it, parts):
-    kept = copy.deepcopy(place.config)
+def test_config_error_stops_the_run_with_its_location_in_one_line(workspace, break_config, fragments):
+    original = copy.deepcopy(workspace.config)
     try:
-        break_it(place.config)
-        run = place.run()
+        break_config(workspace.config)
+        run = workspace.run()
     finally:
-        place.config = kept
+        workspace.config = original
     assert run.returncode == 1
     assert "Traceback" not in run.stdout + run.stderr
     lines = [line for line in run.stderr.splitlines() if line and not line.startswith("Using ")]
     assert len(lines) <= 2
     assert lines[0].startswith("config.yaml, line ")
-    assert [part for part in parts if part not in run.stderr] == []
+    assert [fragment for fragment in fragments if fragment not in run.stderr] == []

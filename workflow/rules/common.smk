@@ -41,54 +41,54 @@ envvars:
     "VERNACULAR_RETRIES",
 
 
-def attempt_of(wildcards, attempt):
+def attempt_label(wildcards, attempt):
     return f"{attempt}of{int(os.environ['VERNACULAR_RETRIES']) + 1}"
 
 
 # Everything that the result of a rule depends on in addition to its input files, as one string, because Snakemake stores
 # separate params as a set. The code is that of the rule's command and its imports, with the versions of the libraries.
 def spec(command, **values):
-    return json.dumps({**code_of(f"vernacular.commands.{command}"), **values}, sort_keys=True, ensure_ascii=False)
+    return json.dumps({**code_version(f"vernacular.commands.{command}"), **values}, sort_keys=True, ensure_ascii=False)
 
 
 @functools.cache
-def code_of(command):
+def code_version(command):
     return {"code": code_fingerprint(command), "libraries": libraries(command)}
 
 
 # One file per evaluation; a {{wildcard}} in the pattern remains a wildcard
-def of_each(pattern, protocols=None):
-    chosen = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
-    return expand(pattern, evaluation=chosen)
+def expand_evaluations(pattern, protocols=None):
+    selected = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
+    return expand(pattern, evaluation=selected)
 
 
-def items_of(protocols=None):
-    chosen = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
-    return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(chosen)))
+def items_files(protocols=None):
+    selected = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
+    return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(selected)))
 
 
 # The directory this many levels above the first output of a rule
-def above_output(levels):
+def output_parent(levels):
     return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
 
 
 # The settings of a base, and the records of the base and its adapters
-def settings_of(wildcards):
+def base_settings(wildcards):
     return CONFIG.models[wildcards.base]
 
 
-def records_of(wildcards):
+def record_files(wildcards):
     return expand("resources/models/{model}.json", model=CONFIG.bases[wildcards.base])
 
 
 # The record of an adapter's base; empty for other models
-def base_of(wildcards):
+def base_record(wildcards):
     base = CONFIG.models[wildcards.model].get("base")
     return {"base": f"resources/models/{base}.json"} if base else {}
 
 
 # The status files of all inference jobs of a model
-def shards_of(wildcards):
+def status_files(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)
     count = CONFIG.models[base]["shards"]
     return [f"results/inference_status/{base}/{k}of{count}.json" for k in range(1, count + 1)]

@@ -10,7 +10,7 @@ continue. Rule `verify` fails at the end, and the next run tries the dataset aga
 # a language reads only that language
 rule items:
     output:
-        update(items_of()),
+        update(items_files()),
     log:
         "logs/items/items.log",
     benchmark:
@@ -19,13 +19,13 @@ rule items:
     conda:
         "../../envs/tables.yaml"
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("items", **specs.of_items(CONFIG)),
-        folder=above_output(1),
+        spec=lambda wildcards: spec("items", **specs.items_spec(CONFIG)),
+        out_dir=output_parent(1),
     message:
         "items: read the datasets"
     shell:
-        "python -m vernacular items --spec - --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular items --spec - --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

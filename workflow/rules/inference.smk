@@ -11,7 +11,7 @@ config, results/store by default), loads the model only if an output is missing,
 # fetch the files of one model, pinned to a revision, and record its properties
 rule model:
     input:
-        unpack(base_of),
+        unpack(base_record),
     output:
         "resources/models/{model}.json",
     log:
@@ -22,11 +22,11 @@ rule model:
     conda:
         "../../envs/models.yaml"
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("fetch", **specs.of_model(CONFIG, wildcards.model)),
+        spec=lambda wildcards: spec("fetch", **specs.model_spec(CONFIG, wildcards.model)),
         base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
     message:
         "model: fetch {wildcards.model} and record its properties"
@@ -37,8 +37,8 @@ rule model:
 # run all evaluations of one base and its adapters, with the base loaded once
 rule infer:
     input:
-        models=records_of,
-        requests=of_each("results/requests/{evaluation}.parquet"),
+        models=record_files,
+        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
     output:
         "results/inference_status/{base}/{shard}.json",
     log:
@@ -49,14 +49,14 @@ rule infer:
         "../../envs/models.yaml"
     threads: 64
     resources:
-        try_number=attempt_of,
-        mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(input.models[0], settings_of(wildcards), attempt),
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(input.models[0], base_settings(wildcards), attempt),
         runtime=lambda wildcards, input, attempt: estimates.minutes(
-            input.models, input.requests, settings_of(wildcards), attempt
+            input.models, input.requests, base_settings(wildcards), attempt
         ),
-        gpu=lambda wildcards, input: estimates.gpus(input.models[0], settings_of(wildcards), CONFIG.gpu_memory_gb),
+        gpu=lambda wildcards, input: estimates.gpus(input.models[0], base_settings(wildcards), CONFIG.gpu_memory_gb),
     params:
-        spec=lambda wildcards: spec("infer", libraries={}, **specs.of_inference(CONFIG, CONFIG.bases[wildcards.base])),
+        spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, CONFIG.bases[wildcards.base])),
     message:
         "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
@@ -69,11 +69,11 @@ rule infer:
 rule collect:
     input:
         model="resources/models/{model}.json",
-        requests=of_each("results/requests/{evaluation}.parquet"),
-        status=shards_of,
+        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
+        status=status_files,
     output:
-        of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
-        of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+        expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
+        expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
     log:
         "logs/collect/{model}.log",
     benchmark:
@@ -85,10 +85,10 @@ rule collect:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("collect", **specs.of_inference(CONFIG, [wildcards.model])),
-        folder=above_output(2),
+        spec=lambda wildcards: spec("collect", **specs.inference_spec(CONFIG, [wildcards.model])),
+        out_dir=output_parent(2),
     message:
         "collect: write the outputs of {wildcards.model}"
     shell:
         "python -m vernacular collect --spec - --model {input.model:q} --requests {input.requests:q}"
-        ' --status {input.status:q} --store "$VERNACULAR_STORE" --out {params.folder:q} --log {log:q} <<< {params.spec:q}'
+        ' --status {input.status:q} --store "$VERNACULAR_STORE" --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'

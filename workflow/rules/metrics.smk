@@ -17,11 +17,11 @@ rule encoder:
     conda:
         "../../envs/models.yaml"
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("fetch", **specs.of_encoder(CONFIG, wildcards.encoder)),
+        spec=lambda wildcards: spec("fetch", **specs.encoder_spec(CONFIG, wildcards.encoder)),
     message:
         "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
@@ -33,11 +33,11 @@ rule similarity:
     input:
         model="resources/models/{model}.json",
         encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
-        data=items_of(settings.GENERATED),
-        requests=of_each("results/requests/{evaluation}.parquet", settings.GENERATED),
-        generations=of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+        data=items_files(settings.GENERATED),
+        requests=expand_evaluations("results/requests/{evaluation}.parquet", settings.GENERATED),
+        generations=expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
     output:
-        of_each("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+        expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
     log:
         "logs/similarity/{model}.log",
     benchmark:
@@ -46,13 +46,13 @@ rule similarity:
         "../../envs/models.yaml"
     threads: 64
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 6000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
-        spec=spec("similarity", **specs.of_similarity(CONFIG)),
-        folder=above_output(1),
+        spec=spec("similarity", **specs.similarity_spec(CONFIG)),
+        out_dir=output_parent(1),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
@@ -60,22 +60,22 @@ rule similarity:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
         " --items-dir resources/items --requests-dir results/requests"
-        " --generations {input.generations:q} --out {params.folder:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        " --generations {input.generations:q} --out {params.out_dir:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # compute the result of every item of one model, and the aggregated values
 rule metrics:
     input:
         model="resources/models/{model}.json",
-        data=items_of(),
-        requests=of_each("results/requests/{evaluation}.parquet"),
+        data=items_files(),
+        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
         answers=[
-            *of_each("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
-            *of_each("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
-            *of_each("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+            *expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
+            *expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+            *expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
         ],
     output:
-        of_each("results/{{model}}/tasks/{evaluation}.parquet"),
+        expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"),
         metrics="results/{model}/metrics.parquet",
     log:
         "logs/metrics/{model}.log",
@@ -85,27 +85,27 @@ rule metrics:
     conda:
         "../../envs/models.yaml"
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("metrics", **specs.of_metrics(CONFIG, wildcards.model)),
-        folder=above_output(2),
+        spec=lambda wildcards: spec("metrics", **specs.metrics_spec(CONFIG, wildcards.model)),
+        out_dir=output_parent(2),
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
         "python -m vernacular metrics --spec - --model {input.model:q}"
-        " --items-dir resources/items --requests-dir results/requests --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        " --items-dir resources/items --requests-dir results/requests --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # export the results of one model in the formats of the PalmX, Serbian cloze and Grew-TSE scripts
 rule export:
     input:
-        data=items_of(settings.EXPORTED),
-        tasks=of_each("results/{{model}}/tasks/{evaluation}.parquet", settings.EXPORTED),
+        data=items_files(settings.EXPORTED),
+        tasks=expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet", settings.EXPORTED),
     output:
         # one directory per evaluation, because Snakemake empties an output directory: those of other configs are kept
-        directory(of_each("results/exports/{{model}}/{evaluation}", settings.EXPORTED)),
+        directory(expand_evaluations("results/exports/{{model}}/{evaluation}", settings.EXPORTED)),
     log:
         "logs/export/{model}.log",
     benchmark:
@@ -117,10 +117,10 @@ rule export:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        spec=spec("export", **specs.of_export(CONFIG)),
-        folder=above_output(1),
+        spec=spec("export", **specs.export_spec(CONFIG)),
+        out_dir=output_parent(1),
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
         "python -m vernacular export --spec - --items-dir resources/items --tasks {input.tasks:q}"
-        " --out {params.folder:q} --log {log:q} <<< {params.spec:q}"
+        " --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

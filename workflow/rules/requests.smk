@@ -5,9 +5,9 @@
 # are up to date are kept
 rule requests:
     input:
-        items_of(),
+        items_files(),
     output:
-        update(of_each("results/requests/{evaluation}.parquet")),
+        update(expand_evaluations("results/requests/{evaluation}.parquet")),
     log:
         "logs/requests/requests.log",
     benchmark:
@@ -16,13 +16,13 @@ rule requests:
     conda:
         "../../envs/tables.yaml"
     resources:
-        try_number=attempt_of,
+        try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("requests", **specs.of_requests(CONFIG)),
-        folder=above_output(1),
+        spec=lambda wildcards: spec("requests", **specs.requests_spec(CONFIG)),
+        out_dir=output_parent(1),
     message:
         "requests: write the prompts of all evaluations"
     shell:
-        "python -m vernacular requests --spec - --items-dir resources/items --out {params.folder:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular requests --spec - --items-dir resources/items --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -7,7 +7,7 @@ results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summar
 rule compare:
     input:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
-        tasks=expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
+        tasks=expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
     output:
         multiext("results/summary/rankings", ".parquet", ".csv"),
         "results/summary/comparisons.parquet",
@@ -27,7 +27,7 @@ rule compare:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=spec("compare", **specs.of_comparisons(CONFIG)),
+        spec=spec("compare", **specs.comparisons_spec(CONFIG)),
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
@@ -60,7 +60,7 @@ rule summary:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=30,
     params:
-        spec=spec("summary", **specs.of_summary(CONFIG)),
+        spec=spec("summary", **specs.summary_spec(CONFIG)),
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
@@ -72,7 +72,7 @@ rule report:
     input:
         "results/summary/results.parquet",
         expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
-        expand(of_each("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
+        expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
         changes="results/comparisons",
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
@@ -95,7 +95,7 @@ rule report:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=spec("report", **specs.of_report(CONFIG)),
+        spec=spec("report", **specs.report_spec(CONFIG)),
     message:
         "report: write the HTML report"
     shell:

@@ -14,15 +14,17 @@ import time
 from pathlib import Path
 
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, first_line, is_contained, log_to, refusal
+from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, log_to
 
 log = logging.getLogger("vernacular")
 
-_MOST_DEATHS = 4  # of the process of one command, each in another evaluation
-_ATTEMPT = "attempt and number of attempts: 1of3; the last one writes why results are missing and exits with status 0"
+_MAX_DEATHS = 4  # of the process of one command, each in another evaluation
+_ATTEMPT_HELP = (
+    "attempt and number of attempts: 1of3; the last one writes why results are missing and exits with status 0"
+)
 # the rules pass it on standard input: Linux limits arguments to 128 KB, which a few hundred evaluations exceed
-_ABOUT = "Run one stage of the workflow without Snakemake; the rules of the workflow run the same commands."
-_SPEC = "specification of the outputs as JSON (vernacular.config.dependencies); - reads it from standard input"
+_DESCRIPTION = "Run one stage of the workflow without Snakemake; the rules of the workflow run the same commands."
+_SPEC_HELP = "specification of the outputs as JSON (vernacular.config.dependencies); - reads it from standard input"
 
 
 def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
@@ -39,18 +41,18 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if not (supervised and args.contained):
         return _run(args)
-    for _ in range(_MOST_DEATHS):
-        status = processes.in_child()
+    for _ in range(_MAX_DEATHS):
+        status = processes.fork_child()
         if status is None:
             return _run(args)
-        if (reason := processes.death(status)) is None:
+        if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log)
         if not _is_last(args):
             print(f"{args.command}: {reason}. The next attempt runs it again.", file=sys.stderr)
             return 128 - status
-        died = getattr(_module(args.run), "died", None)
-        if died is None or not died(args, reason):
+        record_death = getattr(_module(args.run), "record_death", None)
+        if record_death is None or not record_death(args, reason):
             break
         args.restarted = True
     return _give_up(args, reason)
@@ -60,7 +62,7 @@ def _run(args) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log)
-        line = _command(args.run)(args)
+        summary = _command(args.run)(args)
     except MachineError as error:
         if args.contained and _is_last(args):
             return _give_up(args, str(error))
@@ -71,18 +73,18 @@ def _run(args) -> int:
         print(f"{args.command}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
     except BaseException as error:
-        if refused := refusal(error):
-            return _fail(args, refused)
+        if write_error := as_write_error(error):
+            return _fail(args, write_error)
         if not is_contained(error):
             raise
         log.exception("unexpected")
         if not args.contained:
             raise
         return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
-    if line:
-        line = f"{line} ({time.perf_counter() - started:.1f} s)"
-        log.info(line)  # at the end of the log, if there is one
-        print(line, flush=True)
+    if summary:
+        summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
+        log.info(summary)  # at the end of the log, if there is one
+        print(summary, flush=True)
     return 0
 
 
@@ -95,23 +97,25 @@ def _fail(args, error: UserError) -> int:
 
 def _give_up(args, reason: str) -> int:
     """Write files that state why the results of a command are missing; return its exit status."""
-    line = _module(args.run).give_up(args, reason)
-    log.error(line)
-    print(line, file=sys.stderr, flush=True)
+    summary = _module(args.run).give_up(args, reason)
+    log.error(summary)
+    print(summary, file=sys.stderr, flush=True)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m vernacular", description=_ABOUT)
+    parser = argparse.ArgumentParser(prog="python -m vernacular", description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    def add(name: str, run: str, about: str, *, spec: bool = True, contained: bool = False) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=about, description=about)
+    def add(
+        name: str, run: str, help_text: str, *, spec: bool = True, contained: bool = False
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help_text, description=help_text)
         command.set_defaults(run=run, contained=contained)
         if contained:
-            command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT)
+            command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT_HELP)
         if spec:
-            command.add_argument("--spec", type=_json, required=True, help=_SPEC)
+            command.add_argument("--spec", type=_json, required=True, help=_SPEC_HELP)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 

@@ -1,9 +1,9 @@
-"""Write golden.json anew: what lm-evaluation-harness itself asks and answers on the tasks of tests/lm_eval_cases.py.
+"""Regenerate golden.json: requests, responses and metrics of lm-evaluation-harness on tests/support/lm_eval_cases.py.
 
     .venv/bin/python tests/data/lm_eval_golden/make.py PYTHON
 
-PYTHON is an interpreter with lm_eval 0.4.13 and torch in it (an environment of its own). The model is the tiny random
-Llama of tests/tiny.py, seeded, with two kinds of tokenizer; nothing is downloaded.
+PYTHON is an interpreter of a separate environment with lm_eval 0.4.13 and torch. The model is the seeded tiny random
+Llama of tests/support/tiny.py with several tokenizers; nothing is downloaded.
 """
 
 import json
@@ -13,11 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).parent
-SHOTS = {"truth": [0]}  # it has no rows of which one could be shown
-KINDS = ["bytes", "bytes-bos", "prepend"]
+DIRECTORY = Path(__file__).parent
+SHOTS = {"truth": [0]}  # has no rows for few-shot examples
+TOKENIZERS = ["bytes", "bytes-bos", "prepend"]
 
-ORACLE = """
+SCRIPT = """
 import json, sys
 import lm_eval
 from lm_eval.models.huggingface import HFLM
@@ -25,49 +25,49 @@ from lm_eval.tasks import TaskManager
 from lm_eval.evaluator import simple_evaluate
 
 models, tasks, shots = json.loads(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
-found = {"lm_eval": lm_eval.__version__, "requests": {}, "answers": {}}
+golden = {"lm_eval": lm_eval.__version__, "requests": {}, "answers": {}}
 manager = TaskManager(include_path=".", include_defaults=False)
-for kind, folder in models.items():
-    model = HFLM(pretrained=folder, dtype="float32", device="cpu", batch_size=1)
+for tokenizer, path in models.items():
+    model = HFLM(pretrained=path, dtype="float32", device="cpu", batch_size=1)
     for task in tasks:
         for k in shots.get(task, [0, 3]):
             name = f"{task}.{k}shot"
             loaded = manager.load([task])["tasks"][task]
             loaded.set_config("num_fewshot", k)
-            made = simple_evaluate(model=model, tasks=[loaded], task_manager=manager,
-                                   bootstrap_iters=0, log_samples=True, cache_requests=False)
-            samples = sorted(made["samples"][task], key=lambda sample: sample["doc_id"])
-            found["requests"][name] = [[list(a) for a in sample["arguments"]] for sample in samples]
-            metrics = {k.split(",")[0]: v for k, v in made["results"][task].items()
+            output = simple_evaluate(model=model, tasks=[loaded], task_manager=manager,
+                                     bootstrap_iters=0, log_samples=True, cache_requests=False)
+            samples = sorted(output["samples"][task], key=lambda sample: sample["doc_id"])
+            golden["requests"][name] = [[list(a) for a in sample["arguments"]] for sample in samples]
+            metrics = {k.split(",")[0]: v for k, v in output["results"][task].items()
                        if isinstance(v, float) and "stderr" not in k}
-            per = [{m: s[m] for m in s["metrics"] if isinstance(s[m], (int, float))} for s in samples]
-            found["answers"][f"{kind}.{name}"] = {
-                "metrics": metrics, "answers": [s["filtered_resps"] for s in samples], "items": per}
-print("GOLDEN" + json.dumps(found, ensure_ascii=False))
+            item_metrics = [{m: s[m] for m in s["metrics"] if isinstance(s[m], (int, float))} for s in samples]
+            golden["answers"][f"{tokenizer}.{name}"] = {
+                "metrics": metrics, "answers": [s["filtered_resps"] for s in samples], "items": item_metrics}
+print("GOLDEN" + json.dumps(golden, ensure_ascii=False))
 """
 
 
 def main(python: str) -> None:
-    sys.path.insert(0, str(HERE.parents[1]))
+    sys.path.insert(0, str(DIRECTORY.parents[1]))
     from support import lm_eval_cases, tiny
 
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        lm_eval_cases.write(folder / "tasks", harness=True)
-        models = {kind: str(folder / kind) for kind in KINDS}
-        for kind, where in models.items():
-            tiny.save("llama", where, tokens=kind)
+    with tempfile.TemporaryDirectory() as directory:
+        directory = Path(directory)
+        lm_eval_cases.write(directory / "tasks", for_lm_eval=True)
+        models = {tokenizer: str(directory / tokenizer) for tokenizer in TOKENIZERS}
+        for tokenizer, path in models.items():
+            tiny.save("llama", path, tokens=tokenizer)
         run = subprocess.run(
-            [python, "-c", ORACLE, *map(json.dumps, (models, list(lm_eval_cases.TASKS), SHOTS))],
-            cwd=folder / "tasks", env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
-                                       "HF_DATASETS_CACHE": str(folder / "cache")},
+            [python, "-c", SCRIPT, *map(json.dumps, (models, list(lm_eval_cases.TASKS), SHOTS))],
+            cwd=directory / "tasks", env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
+                                       "HF_DATASETS_CACHE": str(directory / "cache")},
             capture_output=True, text=True,
         )  # fmt: skip
     lines = [line for line in run.stdout.split("\n") if line.startswith("GOLDEN")]
     if not lines:
         sys.exit(run.stderr[-4000:] + run.stdout[-2000:])
     golden = json.loads(lines[0].removeprefix("GOLDEN"))
-    (HERE / "golden.json").write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n", "utf-8")
+    (DIRECTORY / "golden.json").write_text(json.dumps(golden, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -9,26 +9,26 @@ vernacular.cells = (() => {
     return cell.chance === null || number === null || cell.chance >= 1 ? null : (number - cell.chance) / (1 - cell.chance);
   }
 
-  // {shown, low, high, unit, heat: -1…1 (negative: worse than the baseline or chance), signed}
-  function scaled(cell, facts, scale, spread, reference) {
+  // {value, low, high, unit, heat: -1…1 (negative: worse than the baseline or chance), signed}
+  function scaled(cell, info, scale, spread, reference) {
     if (scale === "chance") {
-      const shown = facts.unit === "share" ? aboveChance(cell, cell.value) : null;
-      return { shown, low: shown === null ? null : aboveChance(cell, cell.low), high: shown === null ? null : aboveChance(cell, cell.high), unit: "share", heat: clamp(shown ?? 0), signed: true };
+      const value = info.unit === "share" ? aboveChance(cell, cell.value) : null;
+      return { value, low: value === null ? null : aboveChance(cell, cell.low), high: value === null ? null : aboveChance(cell, cell.high), unit: "share", heat: clamp(value ?? 0), signed: true };
     }
-    if (scale === "baseline") return against(cell, facts, spread, reference);
-    const [low, high] = facts.unit === "share" ? [0, 1] : spread;
+    if (scale === "baseline") return against(cell, info, spread, reference);
+    const [low, high] = info.unit === "share" ? [0, 1] : spread;
     const part = high > low ? (cell.value - low) / (high - low) : 0;
-    const heat = cell.value === null || facts.higher === null ? 0 : facts.higher ? part : 1 - part;
-    return { shown: cell.value, low: cell.low, high: cell.high, unit: facts.unit, heat: clamp(heat), signed: false };
+    const heat = cell.value === null || info.higher === null ? 0 : info.higher ? part : 1 - part;
+    return { value: cell.value, low: cell.low, high: cell.high, unit: info.unit, heat: clamp(heat), signed: false };
   }
 
-  function against(cell, facts, spread, reference) {
-    if (!reference || reference.value === null || cell.value === null) return { shown: null, low: null, high: null, unit: facts.unit, heat: 0, signed: true, against: true };
+  function against(cell, info, spread, reference) {
+    if (!reference || reference.value === null || cell.value === null) return { value: null, low: null, high: null, unit: info.unit, heat: 0, signed: true, against: true };
     const paired = reference.paired?.(cell) ?? null;
-    const shown = paired ? paired.difference : cell.value - reference.value;
-    const width = facts.unit === "share" ? 0.3 : Math.max(spread[1] - spread[0], 1e-9);
-    const heat = facts.higher === null ? 0 : clamp((facts.higher ? shown : -shown) / width);
-    return { shown, low: paired?.low ?? null, high: paired?.high ?? null, unit: facts.unit, heat, signed: true, significant: paired?.significant ?? null, against: true };
+    const value = paired ? paired.difference : cell.value - reference.value;
+    const width = info.unit === "share" ? 0.3 : Math.max(spread[1] - spread[0], 1e-9);
+    const heat = info.higher === null ? 0 : clamp((info.higher ? value : -value) / width);
+    return { value, low: paired?.low ?? null, high: paired?.high ?? null, unit: info.unit, heat, signed: true, significant: paired?.significant ?? null, against: true };
   }
 
   const clamp = (x) => Math.max(-1, Math.min(1, x));
@@ -38,40 +38,40 @@ vernacular.cells = (() => {
   }
 
   // text for screen readers and tooltips
-  function description(cell, facts, look) {
-    const parts = [`${names.metric(facts)}: ${look.signed ? format.signed(look.shown, look.unit) : format.value(look.shown, look.unit)}${look.unit === "share" ? " %" : ` ${format.unit(look.unit)}`}`];
-    if (look.low !== null) parts.push(`95 % interval ${format.interval(look.low, look.high, look.unit)}`);
+  function description(cell, info, display) {
+    const parts = [`${names.metric(info)}: ${display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit)}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
+    if (display.low !== null) parts.push(`95 % interval ${format.interval(display.low, display.high, display.unit)}`);
     parts.push(format.counted(cell.n, "item"));
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);
     if (cell.ties) parts.push(format.counted(cell.ties, "tie"));
-    if (cell.chance !== null) parts.push(`chance ${format.value(cell.chance, facts.unit)}`);
+    if (cell.chance !== null) parts.push(`chance ${format.value(cell.chance, info.unit)}`);
     if (cell.mark === BEST) parts.push("best of its column");
     else if (cell.mark) parts.push("not significantly different from the best");
-    if (nearChance(cell) && !look.against) parts.push("not distinguishable from chance");
+    if (nearChance(cell) && !display.against) parts.push("not distinguishable from chance");
     return parts.join(", ");
   }
 
-  function draw(cell, facts, look, address) {
-    const mark = look.shown === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
-    const shown = look.signed ? format.signed(look.shown, look.unit) : format.value(look.shown, look.unit);
+  function draw(cell, info, display, address) {
+    const mark = display.value === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
+    const text = display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit);
     const small = [`n\u2009${format.count(cell.n)}`, cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null];
     return el(
       "a",
-      { href: address, title: description(cell, facts, look) },
-      el("span", { class: "value" }, shown, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " not significantly different from the best") : null),
-      el("span", { class: "interval" }, look.low === null ? "\u00a0" : format.interval(look.low, look.high, look.unit)),
+      { href: address, title: description(cell, info, display) },
+      el("span", { class: "value" }, text, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " not significantly different from the best") : null),
+      el("span", { class: "interval" }, display.low === null ? "\u00a0" : format.interval(display.low, display.high, display.unit)),
       el("span", { class: "n" }, small),
     );
   }
 
-  function dress(element, cell, look) {
+  function style(element, cell, display) {
     element.classList.add("heat");
-    element.classList.toggle("cold", look.heat < 0);
+    element.classList.toggle("cold", display.heat < 0);
     element.classList.toggle("best", cell.mark === BEST);
-    element.classList.toggle("near-chance", nearChance(cell) && !look.against);
-    element.classList.toggle("significant", look.significant === true);
-    element.style.setProperty("--heat", `${Math.round(100 * Math.abs(look.heat))}%`);
+    element.classList.toggle("near-chance", nearChance(cell) && !display.against);
+    element.classList.toggle("significant", display.significant === true);
+    element.style.setProperty("--heat", `${Math.round(100 * Math.abs(display.heat))}%`);
   }
 
-  return { scaled, draw, dress, nearChance };
+  return { scaled, draw, style, nearChance };
 })();

@@ -7,13 +7,13 @@
   views.set("comparison", async (index, route) => {
     if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No models are compared. Specify pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
     const [left, right] = [index.modelNumber.get(route.parts[0]), index.modelNumber.get(route.parts[1])];
-    const wanted = index.pairs.findIndex(([baseline, candidate]) => baseline === left && candidate === right);
-    if (route.parts.length >= 2 && wanted < 0) return vernacular.nothing(`The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`);
-    const number = Math.max(wanted, 0);
+    const requested = index.pairs.findIndex(([baseline, candidate]) => baseline === left && candidate === right);
+    if (route.parts.length >= 2 && requested < 0) return vernacular.notFound(`The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`);
+    const number = Math.max(requested, 0);
     const pair = await load(`p${number}`);
     const [baseline, candidate] = index.pairs[number].map((side) => index.models[side]);
-    const place = { number, pair, baseline, candidate };
-    return route.parts[2] === undefined ? overview(index, place) : changed(index, place, route);
+    const context = { number, pair, baseline, candidate };
+    return route.parts[2] === undefined ? overview(index, context) : changed(index, context, route);
   });
 
   function top(index, { number, baseline, candidate }, more) {
@@ -30,13 +30,13 @@
 
   const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significantly different");
 
-  function overview(index, place) {
-    const { pair, baseline, candidate } = place;
-    const whole = pair.rows.filter((row) => row.category === "");
-    const headline = whole.filter((row) => row.headline && row.difference !== null);
+  function overview(index, context) {
+    const { pair, baseline, candidate } = context;
+    const rows = pair.rows.filter((row) => row.category === "");
+    const headline = rows.filter((row) => row.headline && row.difference !== null);
     const counts = new Map(pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]));
     const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair).")));
-    const element = el("section", null, top(index, place), figure, differences(index, place, whole, counts), byCategory(index, place));
+    const element = el("section", null, top(index, context), figure, differences(index, context, rows, counts), byCategory(index, context));
     const after = async () => {
       if (!headline.length) return;
       for (const [unit, rows] of Map.groupBy ? Map.groupBy(headline, (row) => index.metrics[row.metric].unit) : grouped(headline, index)) {
@@ -61,12 +61,12 @@
   }
 
   function grouped(rows, index) {
-    const found = new Map();
+    const byUnit = new Map();
     for (const row of rows) {
       const unit = index.metrics[row.metric].unit;
-      found.set(unit, [...(found.get(unit) ?? []), row]);
+      byUnit.set(unit, [...(byUnit.get(unit) ?? []), row]);
     }
-    return found;
+    return byUnit;
   }
 
   function differences(index, { baseline, candidate }, rows, counts) {
@@ -86,9 +86,9 @@
       { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.regressed ?? null, cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE) },
     ];
     const headline = rows.filter((row) => row.headline);
-    const made = table.make(columns, headline.length ? headline : rows, { class: "numbers", page: 100, label: "Differences", caption: el("span", { class: "visually-hidden" }, "Differences by evaluation") });
+    const built = table.make(columns, headline.length ? headline : rows, { class: "numbers", page: 100, label: "Differences", caption: el("span", { class: "visually-hidden" }, "Differences by evaluation") });
     const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
-    return el("div", null, el("h2", null, "Table of differences"), made.element, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
+    return el("div", null, el("h2", null, "Table of differences"), built.element, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
       el("p", { class: "note" }, "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items."));
   }
 
@@ -117,16 +117,16 @@
   }
 
   // The improved and regressed items of one evaluation.
-  async function changed(index, place, route) {
-    const { number, pair, baseline, candidate } = place;
+  async function changed(index, context, route) {
+    const { number, pair, baseline, candidate } = context;
     const evaluation = index.evaluationNumber.get(route.parts[2]);
-    if (!pair.changes.some(([each]) => each === evaluation)) return vernacular.nothing(`No improved or regressed items in “${route.parts[2]}”.`);
+    if (!pair.changes.some(([number]) => number === evaluation)) return vernacular.notFound(`No improved or regressed items in “${route.parts[2]}”.`);
     const rows = await load(`p${number}/e${evaluation}`);
     const setting = index.evaluations[evaluation];
     const task = setting ? await load(`e${evaluation}/task`) : null;
     for (const row of rows) row[7] ??= (await load(`e${evaluation}/i${Math.floor(row[0] / task.block)}`))[row[0] % task.block];
     const show = route.query.get("show") ?? "";
-    const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.asked_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
+    const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.n_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
     const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(row[i] || "(empty)", 120)) : data(format.beginning(row[i] ?? format.NONE, 120)));
     const columns = [
       { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "improved" ? "correct" : "incorrect"}` }, r[1] === "improved" ? "▲ improved" : "▼ regressed") },
@@ -136,17 +136,17 @@
       { title: data(candidate), class: "answer", key: (r) => r[4], cell: (r) => answer(r, 4, candidate) },
       { title: "Margin change", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },
     ];
-    const made = table.make(columns, rows, { class: "items", page: 50, label: "Improved and regressed items", caption: el("span", { class: "visually-hidden" }, "Improved and regressed items, worst first") });
-    const find = table.finder(made.grid, (r) => `${r[7][0]} ${r[7][2]} ${r[7][3].join(" ")} ${r[3]} ${r[4]}`, { id: "find" });
-    made.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
-    made.grid.draw();
+    const built = table.make(columns, rows, { class: "items", page: 50, label: "Improved and regressed items", caption: el("span", { class: "visually-hidden" }, "Improved and regressed items, worst first") });
+    const find = table.finder(built.grid, (r) => `${r[7][0]} ${r[7][2]} ${r[7][3].join(" ")} ${r[3]} ${r[4]}`, { id: "find" });
+    built.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
+    built.grid.draw();
     const go = (event) => { location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show: event.target.value }); };
     const kinds = [["", "improved and regressed"], ["improved", "improved"], ["regressed", "regressed"]];
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"), " › ", data(route.parts[2])),
-      top(index, place, [el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: go }, kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)))), el("label", { for: "find" }, "Find", find)]),
+      top(index, context, [el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: go }, kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)))), el("label", { for: "find" }, "Find", find)]),
       el("p", { class: "note" }, "Margin change: how much the score of the correct option rose (improved) or fell (regressed) relative to the best incorrect option."),
-      made.element);
+      built.element);
     return { title: `Improved and regressed items in ${route.parts[2]}`, section: "comparison", element };
   }
 })();

@@ -35,9 +35,9 @@ vernacular.format = (() => {
     return { share: "%", percent: "%" }[name] ?? name;
   }
 
-  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const integer = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   function count(number) {
-    return number === null || number === undefined ? NONE : whole.format(number);
+    return number === null || number === undefined ? NONE : integer.format(number);
   }
 
   // "1 item", "2 items"

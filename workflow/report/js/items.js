@@ -5,8 +5,8 @@
   const SHOWN = { "": "all", incorrect: "incorrect", correct: "correct", tie: "tie", flagged: "flagged" };
 
   // A row of one model; `item` is set when the data file of its block has been loaded.
-  function row([place, outcome, badness, measured, flagged, chosen]) {
-    return { place, outcome, badness, measured, flagged, chosen, item: null };
+  function row([position, outcome, badness, measured, flagged, chosen]) {
+    return { position, outcome, badness, measured, flagged, chosen, item: null };
   }
 
   // A model's selected options or generated text, as text.
@@ -25,7 +25,7 @@
 
   // Worst first: by badness, missing values last; also the order of the links "worse" and "better".
   function worstFirst(rows) {
-    return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.place - b.place);
+    return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.position - b.position);
   }
 
   vernacular.items = { row, answer, gold, badge, worstFirst };
@@ -34,43 +34,43 @@
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     const model = index.modelNumber.get(route.parts[1]);
-    if (!setting || model === undefined) return vernacular.nothing(`Items of “${route.parts.join("”, model “")}” not found.`);
+    if (!setting || model === undefined) return vernacular.notFound(`Items of “${route.parts.join("”, model “")}” not found.`);
     const task = await load(`e${number}/task`);
-    if (!task.models.includes(model)) return vernacular.nothing(`${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`);
-    const own = await load(`e${number}/m${model}`);
-    const rows = worstFirst(own.rows.map(row));
-    const made = list(index, task, setting, model, own);
+    if (!task.models.includes(model)) return vernacular.notFound(`${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`);
+    const results = await load(`e${number}/m${model}`);
+    const rows = worstFirst(results.rows.map(row));
+    const built = list(index, task, setting, model, results);
     const progress = el("p", { class: "progress", role: "status" });
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
       el("h1", null, "Items", el("small", null, " ", data(setting.task), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
-      filters(index, task, setting, model, made, route),
-      progress, made.element);
-    return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, made.grid, progress) };
+      filters(index, task, setting, model, built, route),
+      progress, built.element);
+    return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, built.grid, progress) };
   });
 
-  function list(index, task, setting, model, own) {
-    const measure = (own.measure ?? "").replaceAll("_", " ");
+  function list(index, task, setting, model, results) {
+    const measure = (results.measure ?? "").replaceAll("_", " ");
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
     const columns = [
       { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
       { title: "Item", heading: true, class: "prompt", key: (r) => r.item[2], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(r.item[2] || r.item[0], 220)) },
       { title: "Correct", class: "answer", key: (r) => gold(r.item), cell: (r) => data(format.beginning(gold(r.item), 120), { lang: setting.language }) },
       { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
-      { title: measure || "measure", class: "number", first: own.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
+      { title: measure || "measure", class: "number", first: results.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
       { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
-    ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || own.measure) && (column.class !== "answer" || own.rows.some((r) => r[5].length)));
+    ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || results.measure) && (column.class !== "answer" || results.rows.some((r) => r[5].length)));
     return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
   }
 
-  function filters(index, task, setting, model, made, route) {
+  function filters(index, task, setting, model, built, route) {
     const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item)}`;
-    const find = table.finder(made.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
+    const find = table.finder(built.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
     const state = { show: route.query.get("show") ?? "", find: find.value };
     const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));
     const sift = () => {
-      made.grid.search.fixed("show", state.show ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show) : null);
-      made.grid.draw();
+      built.grid.search.fixed("show", state.show ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show) : null);
+      built.grid.draw();
     };
     find.addEventListener("input", () => { state.find = find.value; keep(); });
     const element = el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
@@ -82,29 +82,29 @@
     return element;
   }
 
-  // Items are loaded block by block; after each, the table shows all loaded items, worst first.
+  // Items are loaded block by block; after row, the table shows all loaded items, worst first.
   async function fill(number, task, rows, grid, progress) {
     const blocks = new Map();
-    for (const each of rows) {
-      const block = Math.floor(each.place / task.block);
+    for (const row of rows) {
+      const block = Math.floor(row.position / task.block);
       if (!blocks.has(block)) blocks.set(block, []);
-      blocks.get(block).push(each);
+      blocks.get(block).push(row);
     }
-    let there = [];
+    let loaded = [];
     let done = 0;
     let next = 1; // draw after 1, 2, 4, 8, … blocks: early, and without a thousand redraws for a large dataset
     for (const [block, members] of [...blocks].sort(([a], [b]) => a - b)) {
       const items = await load(`e${number}/i${block}`);
-      for (const each of members) each.item = items[each.place - block * task.block];
-      there.push(...members);
+      for (const row of members) row.item = items[row.position - block * task.block];
+      loaded.push(...members);
       done += 1;
       if (!grid.table().node().isConnected) return; // another view has been opened
       const all = done === blocks.size;
-      progress.textContent = all ? `${format.counted(rows.length, "item")}, worst first` : `${format.count(there.length)} of ${format.counted(rows.length, "item")} loaded …`;
+      progress.textContent = all ? `${format.counted(rows.length, "item")}, worst first` : `${format.count(loaded.length)} of ${format.counted(rows.length, "item")} loaded …`;
       if (done < next && !all) continue;
       next = 2 * done;
-      there = worstFirst(there);
-      grid.clear().rows.add(there).draw(false);
+      loaded = worstFirst(loaded);
+      grid.clear().rows.add(loaded).draw(false);
     }
   }
 })();

@@ -6,10 +6,10 @@
   views.set("leaderboard", async (index, route) => {
     const chosen = read(index, route.query);
     const columns = chosenColumns(index, chosen);
-    const models = [...new Set([...index.models.keys()].slice(0, index.asked_models))];
+    const models = [...new Set([...index.models.keys()].slice(0, index.n_models))];
     const pairs = chosen.scale === "baseline" ? await differences(index, chosen.baseline) : new Map();
-    const look = looks(index, columns, chosen, pairs);
-    const board = chosen.down === "evaluations" ? tall(index, models, columns, chosen, look) : wide(index, models, columns, chosen, look);
+    const display = displays(index, columns, chosen, pairs);
+    const board = chosen.down === "evaluations" ? tall(index, models, columns, chosen, display) : wide(index, models, columns, chosen, display);
     const element = el("section", { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
       el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
@@ -22,7 +22,7 @@
 
   function read(index, query) {
     const narrow = innerWidth < 700;
-    const few = index.asked_models < 4 && index.evaluations.length > 8;
+    const few = index.n_models < 4 && index.evaluations.length > 8;
     return {
       language: query.get("language") ?? "",
       scale: ["absolute", "chance", "baseline"].includes(query.get("scale")) ? query.get("scale") : "absolute",
@@ -46,22 +46,22 @@
 
   // [{evaluation, metric, cells: Map model -> cell}], columns of a task adjacent
   function chosenColumns(index, chosen) {
-    const marks = new Map(index.places.map(([model, evaluation, metric, mark, place]) => [`${model} ${evaluation} ${metric}`, { mark, place }]));
-    const found = new Map();
+    const marks = new Map(index.rankings.map(([model, evaluation, metric, mark, rank]) => [`${model} ${evaluation} ${metric}`, { mark, rank }]));
+    const grouped = new Map();
     for (const [evaluation, model, metric, value, low, high, n, flagged, ties, chance] of index.cells) {
       const setting = index.evaluations[evaluation];
       if (chosen.language && setting.language !== chosen.language) continue;
-      if (chosen.metrics === "one" && setting.speaks !== metric) continue;
+      if (chosen.metrics === "one" && setting.representative !== metric) continue;
       const key = `${evaluation} ${metric}`;
-      if (!found.has(key)) found.set(key, { evaluation, metric, cells: new Map() });
-      const { mark = 0, place = null } = marks.get(`${model} ${evaluation} ${metric}`) ?? {};
-      found.get(key).cells.set(model, { evaluation, model, metric, value, low, high, n, flagged, ties, chance, mark, place });
+      if (!grouped.has(key)) grouped.set(key, { evaluation, metric, cells: new Map() });
+      const { mark = 0, rank = null } = marks.get(`${model} ${evaluation} ${metric}`) ?? {};
+      grouped.get(key).cells.set(model, { evaluation, model, metric, value, low, high, n, flagged, ties, chance, mark, rank });
     }
     const order = (column) => {
       const setting = index.evaluations[column.evaluation];
       return [setting.task, setting.language, setting.protocol, setting.shots ?? 0, setting.seed ?? 0, index.metrics[column.metric].order];
     };
-    return [...found.values()].sort((a, b) => {
+    return [...grouped.values()].sort((a, b) => {
       const [left, right] = [order(a), order(b)];
       const at = left.findIndex((part, i) => part !== right[i]);
       return at < 0 ? 0 : left[at] < right[at] ? -1 : 1;
@@ -70,7 +70,7 @@
 
   // Paired differences of every model against the baseline, from the configured pairs: Map "model evaluation metric" -> …
   async function differences(index, baseline) {
-    const found = new Map();
+    const differences = new Map();
     for (const [number, [left, right]] of index.pairs.entries()) {
       if (left !== baseline && right !== baseline) continue;
       const sign = left === baseline ? 1 : -1;
@@ -78,24 +78,24 @@
         if (row.category !== "" || row.difference === null) continue;
         const ends = [row.ci_low, row.ci_high].map((end) => (end === null ? null : sign * end));
         const [low, high] = sign > 0 ? ends : ends.reverse();
-        found.set(`${sign > 0 ? right : left} ${row.evaluation} ${row.metric}`, { difference: sign * row.difference, low, high, significant: row.significant });
+        differences.set(`${sign > 0 ? right : left} ${row.evaluation} ${row.metric}`, { difference: sign * row.difference, low, high, significant: row.significant });
       }
     }
-    return found;
+    return differences;
   }
 
-  function looks(index, columns, chosen, pairs) {
-    const found = new Map();
+  function displays(index, columns, chosen, pairs) {
+    const displayed = new Map();
     for (const column of columns) {
       const spread = spreadOf([...column.cells.values()]);
       const base = column.cells.get(chosen.baseline);
       const reference = base && { value: base.value, paired: (cell) => (cell.model === base.model ? null : pairs.get(`${cell.model} ${cell.evaluation} ${cell.metric}`)) };
-      for (const cell of column.cells.values()) found.set(cell, cells.scaled(cell, index.metrics[column.metric], chosen.scale, spread, reference));
+      for (const cell of column.cells.values()) displayed.set(cell, cells.scaled(cell, index.metrics[column.metric], chosen.scale, spread, reference));
     }
-    return (cell) => found.get(cell);
+    return (cell) => displayed.get(cell);
   }
 
-  // lowest and highest value of a column, at least a median interval width apart, so that close models look alike
+  // lowest and highest value of a column, at least a median interval width apart, so that close models have similar colors
   function spreadOf(column) {
     const values = column.map((cell) => cell.value).filter((value) => value !== null);
     const widths = column.filter((cell) => cell.low !== null).map((cell) => cell.high - cell.low).sort((a, b) => a - b);
@@ -106,25 +106,25 @@
 
   function heading(index, column) {
     const setting = index.evaluations[column.evaluation];
-    const facts = index.metrics[column.metric];
-    const unit = format.unit(facts.unit);
-    return el("span", { class: "heading", title: facts.about },
+    const info = index.metrics[column.metric];
+    const unit = format.unit(info.unit);
+    return el("span", { class: "heading", title: info.about },
       el("span", { class: "task" }, data(setting.task ?? setting.id)),
       el("span", null, el("abbr", { title: names.language(setting.language) }, setting.language ?? ""), ` ${names.manner(setting)}`),
-      el("span", { class: "metric" }, `${names.metric(facts)} `, el("span", { "aria-hidden": "true" }, names.arrow(facts)), el("span", { class: "visually-hidden" }, facts.higher === null ? "" : facts.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
+      el("span", { class: "metric" }, `${names.metric(info)} `, el("span", { "aria-hidden": "true" }, names.arrow(info)), el("span", { class: "visually-hidden" }, info.higher === null ? "" : info.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
   }
 
-  function measure(index, column, look, model) {
-    return (cell) => (cell === undefined ? null : look(cell).shown);
+  function measure(index, column, display) {
+    return (cell) => (cell === undefined ? null : display(cell).value);
   }
 
-  function content(index, cell, look) {
+  function content(index, cell, display) {
     if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
-    return cells.draw(cell, index.metrics[cell.metric], look(cell), names.address(["task", evaluation.id, index.models[cell.model]]));
+    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.address(["task", evaluation.id, index.models[cell.model]]));
   }
 
-  function wide(index, models, columns, chosen, look) {
+  function wide(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
     const list = [{ title: "Model", heading: true, class: "name", key: (model) => index.models[model], cell: (model) => data(index.models[model]) }];
     if (over.size) {
@@ -134,29 +134,29 @@
     for (const column of columns) {
       list.push({
         title: heading(index, column), first: index.metrics[column.metric].higher === false ? "asc" : "desc",
-        key: (model) => measure(index, column, look)(column.cells.get(model)),
-        cell: (model) => content(index, column.cells.get(model), look),
-        dress: (element, model) => column.cells.has(model) && cells.dress(element, column.cells.get(model), look(column.cells.get(model))),
+        key: (model) => measure(index, column, display)(column.cells.get(model)),
+        cell: (model) => content(index, column.cells.get(model), display),
+        style: (element, model) => column.cells.has(model) && cells.style(element, column.cells.get(model), display(column.cells.get(model))),
       });
     }
-    const made = table.make(list, models, { class: "board", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"], [2, "desc"]] : [[0, "asc"]] });
-    return { ...made, text: (model) => index.models[model], what: "models" };
+    const built = table.make(list, models, { class: "board", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"], [2, "desc"]] : [[0, "asc"]] });
+    return { ...built, text: (model) => index.models[model], noun: "models" };
   }
 
-  function tall(index, models, columns, chosen, look) {
+  function tall(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
     const list = [{ title: "Evaluation", heading: true, class: "name", cell: (column) => heading(index, column), key: (column) => index.evaluations[column.evaluation].id }];
     for (const model of models) {
       list.push({
         title: data(index.models[model], { class: "model" }), first: "desc",
-        key: (column) => measure(index, column, look)(column.cells.get(model)),
-        cell: (column) => content(index, column.cells.get(model), look),
-        dress: (element, column) => column.cells.has(model) && cells.dress(element, column.cells.get(model), look(column.cells.get(model))),
+        key: (column) => measure(index, column, display)(column.cells.get(model)),
+        cell: (column) => content(index, column.cells.get(model), display),
+        style: (element, column) => column.cells.has(model) && cells.style(element, column.cells.get(model), display(column.cells.get(model))),
       });
     }
     const foot = over.size ? [el("th", { scope: "row", class: "name", title: ABOUT_OVERALL }, "Overall, above chance %"), models.map((model) => el("td", null, overallCell(over.get(model))))] : null;
-    const made = table.make(list, columns, { class: "board tall", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Evaluations down, models across"), order: [], foot });
-    return { ...made, text: (column) => `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`, what: "evaluations" };
+    const built = table.make(list, columns, { class: "board tall", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Evaluations down, models across"), order: [], foot });
+    return { ...built, text: (column) => `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`, noun: "evaluations" };
   }
 
   const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not significantly different share a rank.";
@@ -177,13 +177,13 @@
   function controls(index, chosen, board) {
     const option = (value, text, current) => el("option", { value, selected: value === current }, text);
     const select = (label, id, options, change) => el("label", { for: id }, label, el("select", { id, onchange: (event) => change(event.target.value) }, options));
-    const find = table.finder(board.grid, board.text, { id: "find", value: chosen.find, placeholder: `filter ${board.what}` });
+    const find = table.finder(board.grid, board.text, { id: "find", value: chosen.find, placeholder: `filter ${board.noun}` });
     find.addEventListener("input", () => { chosen.find = find.value; });
     if (chosen.find) find.dispatchEvent(new Event("input"));
-    const models = index.models.slice(0, index.asked_models);
+    const models = index.models.slice(0, index.n_models);
     return el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
       select("Language", "language", [option("", "all", chosen.language), languages(index).map((code) => option(code, `${names.language(code)} (${code})`, chosen.language))], (language) => go(index, chosen, { language })),
-      select("Show", "scale", [option("absolute", "absolute values", chosen.scale), option("chance", "above chance", chosen.scale), index.asked_models > 1 ? option("baseline", "against a baseline", chosen.scale) : null], (scale) => go(index, chosen, { scale })),
+      select("Show", "scale", [option("absolute", "absolute values", chosen.scale), option("chance", "above chance", chosen.scale), index.n_models > 1 ? option("baseline", "against a baseline", chosen.scale) : null], (scale) => go(index, chosen, { scale })),
       chosen.scale === "baseline" ? select("Baseline", "baseline", models.map((name, i) => option(String(i), name, String(chosen.baseline))), (number) => go(index, chosen, { baseline: Number(number) })) : null,
       select("Metrics", "metrics", [option("one", "one per evaluation", chosen.metrics), option("all", "all headline metrics", chosen.metrics)], (metrics) => go(index, chosen, { metrics })),
       select("Rows", "down", [option("models", "models", chosen.down), option("evaluations", "evaluations", chosen.down)], (down) => go(index, chosen, { down })),

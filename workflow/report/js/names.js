@@ -29,12 +29,12 @@ vernacular.names = (() => {
     ].filter(Boolean).join(" · ");
   }
 
-  function metric(facts) {
-    return facts.name.replaceAll("_", " ");
+  function metric(info) {
+    return info.title;
   }
 
-  function arrow(facts) {
-    return facts.higher === null ? "" : facts.higher ? "↑" : "↓";
+  function arrow(info) {
+    return info.higher === null ? "" : info.higher ? "↑" : "↓";
   }
 
   // "#/items/a/b?find=c": parts and the values of `query` may be any text.

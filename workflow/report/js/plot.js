@@ -57,7 +57,7 @@ vernacular.plot = (() => {
   // colours: [[value, name of a color in the style sheet], …]}.
   async function draw(name, sets, description, scale) {
     library ??= script("lib/vega.js");
-    const place = el("div", { class: "plot", role: "img", "aria-label": description });
+    const container = el("div", { class: "plot", role: "img", "aria-label": description });
     const specifications = await load("plots");
     await library;
     const specification = structuredClone(specifications[name]);
@@ -73,9 +73,9 @@ vernacular.plot = (() => {
       narrow(specification, shown.map(([value]) => harmless(value)));
       settings.range.category = shown.map(([, named]) => colour(named));
     }
-    place.render = async () => {
-      fit(specification, place.clientWidth);
-      const view = await vegaEmbed(place, specification, {
+    container.render = async () => {
+      fit(specification, container.clientWidth);
+      const view = await vegaEmbed(container, specification, {
         mode: "vega-lite",
         renderer: "svg",
         actions: false,
@@ -84,17 +84,17 @@ vernacular.plot = (() => {
         config: settings,
         tooltip: { disableDefaultStyle: true },
       });
-      place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-      place.vega = view.view;
+      container.querySelector("svg")?.setAttribute("aria-hidden", "true");
+      container.vega = view.view;
     };
-    return place;
+    return container;
   }
 
   // A plot's width is known only once it is in the document.
   async function put(parent, ...drawn) {
-    for (const place of await Promise.all(drawn)) {
-      parent.append(place);
-      await place.render();
+    for (const container of await Promise.all(drawn)) {
+      parent.append(container);
+      await container.render();
     }
   }
 

@@ -1,7 +1,7 @@
 "use strict";
 // Provenance: models, datasets, how each evaluation was run, notes, and the time of each job.
 (() => {
-  const { el, data, load, names, format, table, views } = vernacular;
+  const { el, data, load, format, table, views } = vernacular;
 
   views.set("provenance", async (index) => {
     const all = await load("provenance");
@@ -9,7 +9,7 @@
       el("h1", null, "Provenance"),
       el("p", { class: "lead" }, `Vernacular ${all.version}${versions(all.runs)}`),
       block("Models", all.models, [text("Model", "name", "name"), text("Source", "source"), text("Revision", "revision", "code"), text("Architecture", "architecture"), number("Size", "bytes", format.bytes), text("Base", "base"), text("Adapter", "adapter_source"), text("Adapter revision", "adapter_revision", "code"), text("Fingerprint", "fingerprint", "code"), text("Unavailable", "unavailable")]),
-      block("Datasets", all["data sets"], [text("Task", "task", "name"), text("Language", "language"), text("Source", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("License", "license"), text("Citation", "citation"), number("Rows read", "read"), number("Items", "items"), number("Dropped", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
+      block("Datasets", all.datasets, [text("Task", "task", "name"), text("Language", "language"), text("Source", "from"), text("Config", "config"), text("Split", "split"), text("Revision", "revision", "code"), text("License", "license"), text("Citation", "citation"), number("Rows read", "read"), number("Items", "items"), number("Dropped", "dropped"), number("Repaired", "repaired"), text("sha256", "sha256", "code")]),
       block("Runs", all.runs, runs(index)),
       block("Notes", all.notes, [named("Model", "model", index.models), named("Evaluation", "evaluation", index.names), text("Kind", "kind"), text("Note", "note"), number("Count", "count")], "No rows dropped or repaired, no outputs flagged, no fallback used."),
       block("Time per job", all.jobs, [text("Stage", "stage", "name"), text("Job", "job"), number("Time", "seconds", format.seconds), number("CPU time", "cpu", format.seconds), number("Memory, MB", "memory")], "No benchmark files of Snakemake found."));
@@ -31,8 +31,8 @@
   }
 
   function versions(rows) {
-    const found = [...new Set(rows.flatMap((row) => [row.torch && `torch ${row.torch}`, row.transformers && `transformers ${row.transformers}`].filter(Boolean)))];
-    return found.length ? ` · ${found.join(" · ")}` : "";
+    const versions = [...new Set(rows.flatMap((row) => [row.torch && `torch ${row.torch}`, row.transformers && `transformers ${row.transformers}`].filter(Boolean)))];
+    return versions.length ? ` · ${versions.join(" · ")}` : "";
   }
 
   function block(title, rows, columns, empty) {

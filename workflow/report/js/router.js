@@ -4,7 +4,7 @@
   const { el, load, names, views, theme } = vernacular;
   const main = document.getElementById("main");
   let index = null;
-  let shown = 0; // counts navigations, so that a slow view does not replace a later one
+  let navigations = 0; // counts navigations, so that a slow view does not replace a later one
   let before = null;
 
   function parse(hash) {
@@ -23,14 +23,14 @@
   }
 
   async function show() {
-    const turn = ++shown;
+    const turn = ++navigations;
     const route = parse(location.hash);
     const view = views.get(route.view);
     document.body.dataset.ready = "no";
     try {
       index ??= names.read(await load("index"));
-      const drawn = view ? await view(index, route) : nothing(`View “${route.view}” not found.`);
-      if (turn !== shown) return;
+      const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);
+      if (turn !== navigations) return;
       main.replaceChildren(drawn.element);
       document.title = `${drawn.title} · ${index.title}`;
       for (const link of document.querySelectorAll("nav a")) {
@@ -38,7 +38,7 @@
         else link.removeAttribute("aria-current");
       }
       await drawn.after?.();
-      if (turn !== shown) return;
+      if (turn !== navigations) return;
       const page = `${route.view}/${route.parts.join("/")}`;
       if (before !== null && before !== page) {
         main.focus({ preventScroll: true });
@@ -47,19 +47,19 @@
       before = page;
       document.getElementById("status").textContent = drawn.title;
     } catch (error) {
-      if (turn !== shown) return;
-      main.replaceChildren(nothing(error.message).element);
+      if (turn !== navigations) return;
+      main.replaceChildren(notFound(error.message).element);
       console.error(error);
     }
     document.body.dataset.ready = "yes";
   }
 
-  function nothing(text) {
+  function notFound(text) {
     const back = el("a", { href: "#/leaderboard" }, "Back to the leaderboard");
     return { title: "Not found", element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)) };
   }
 
-  vernacular.nothing = nothing;
+  vernacular.notFound = notFound;
   document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
   addEventListener("hashchange", show);
   theme.onchange(show);

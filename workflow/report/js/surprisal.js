@@ -8,16 +8,16 @@ vernacular.surprisal = (() => {
 
   // Split at whitespace, and long runs without whitespace (Chinese, Thai) at word boundaries: [[start, end], …].
   function words(characters, language) {
-    const found = [];
+    const spans = [];
     let start = 0;
     for (let i = 1; i <= characters.length; i++) {
       const ends = i === characters.length || (/\s/u.test(characters[i]) && !/\s/u.test(characters[i - 1]));
       if (ends) {
-        found.push([start, i]);
+        spans.push([start, i]);
         start = i;
       }
     }
-    return found.flatMap(([from, to]) => (to - from > 24 ? cut(characters, from, to, language) : [[from, to]]));
+    return spans.flatMap(([from, to]) => (to - from > 24 ? cut(characters, from, to, language) : [[from, to]]));
   }
 
   function cut(characters, from, to, language) {
@@ -34,28 +34,28 @@ vernacular.surprisal = (() => {
 
   // Tokens as {from, to, nats, tokens}; a token that shares a character with the preceding one is merged with it.
   function tokens(skip, lengths, hundredths) {
-    const found = [];
+    const pieces = [];
     let at = skip;
     lengths.forEach((length, i) => {
       const nats = hundredths[i] === UNSCORED ? null : hundredths[i] / 100;
-      const last = found.at(-1);
+      const last = pieces.at(-1);
       if (length === 0 && last) {
         last.nats = last.nats === null || nats === null ? null : last.nats + nats;
         last.tokens += 1;
       } else {
-        found.push({ from: at, to: at + length, nats, tokens: 1 });
+        pieces.push({ from: at, to: at + length, nats, tokens: 1 });
         at += length;
       }
     });
-    return found;
+    return pieces;
   }
 
   // entry: [role, skip or the text itself, lengths, hundredths of nats]
   function draw(span, entry, language) {
     const [, skip, lengths, hundredths] = entry;
-    const own = typeof skip === "string";
-    const characters = Array.from(own ? skip : span);
-    const all = tokens(own ? 0 : skip, lengths, hundredths);
+    const isText = typeof skip === "string";
+    const characters = Array.from(isText ? skip : span);
+    const all = tokens(isText ? 0 : skip, lengths, hundredths);
     let next = 0;
     const parts = words(characters, language).map(([from, to]) => {
       const inside = [];

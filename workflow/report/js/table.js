@@ -42,7 +42,7 @@ vernacular.table = (() => {
         createdCell: (cell, _, row) => {
           if (column.heading) cell.setAttribute("scope", "row");
           else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title; // shown next to the value on phones
-          column.dress?.(cell, row);
+          column.style?.(cell, row);
         },
       })),
       order: options.order ?? [],

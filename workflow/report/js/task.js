@@ -8,11 +8,11 @@
   views.set("task", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
-    if (!setting) return vernacular.nothing(`Evaluation “${route.parts[0] ?? ""}” not found.`);
+    if (!setting) return vernacular.notFound(`Evaluation “${route.parts[0] ?? ""}” not found.`);
     const task = await load(`e${number}/task`);
     const metric = chosenMetric(index, task, setting, route.query.get("metric"));
     const model = index.modelNumber.get(route.parts[1]) ?? task.models[0];
-    const facts = index.metrics[metric];
+    const info = index.metrics[metric];
     const plots = el("div", { class: "plots" });
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard")),
@@ -21,13 +21,13 @@
       metric === undefined ? el("p", null, "No value could be computed; the provenance view states the reason.") : [choices(index, task, setting, metric, model), plots],
       values(index, task, setting, model),
       el("details", null, el("summary", null, "Signatures: values are comparable if these are equal"), el("ul", { class: "signatures" }, task.signatures.map((text) => el("li", null, el("code", null, text))))));
-    const after = metric === undefined ? null : () => draw(index, task, metric, facts, model, plots);
+    const after = metric === undefined ? null : () => draw(index, task, metric, info, model, plots);
     return { title: `${setting.id}`, section: "leaderboard", element, after };
   });
 
-  function chosenMetric(index, task, setting, wanted) {
+  function chosenMetric(index, task, setting, requested) {
     const known = [...new Set(task.cells.map((cell) => cell[1]))];
-    return known.find((metric) => index.metrics[metric].name === wanted) ?? setting.speaks ?? known[0];
+    return known.find((metric) => index.metrics[metric].name === requested) ?? setting.representative ?? known[0];
   }
 
   function source(task) {
@@ -46,33 +46,33 @@
       el("a", { class: "button", href: names.address(["items", setting.id, index.models[model]]) }, "Items, worst first"));
   }
 
-  async function draw(index, task, metric, facts, model, place) {
-    const rows = task.cells.filter((cell) => cell[1] === metric && cell[2] !== null).sort((a, b) => (facts.higher === false ? a[2] - b[2] : b[2] - a[2]));
-    const scale = facts.unit === "share" ? 100 : 1;
+  async function draw(index, task, metric, info, model, container) {
+    const rows = task.cells.filter((cell) => cell[1] === metric && cell[2] !== null).sort((a, b) => (info.higher === false ? a[2] - b[2] : b[2] - a[2]));
+    const scale = info.unit === "share" ? 100 : 1;
     const times = (number) => (number === null ? null : number * scale);
     const lines = reference(rows, scale);
-    const named = (m) => index.models[m];
+    const modelName = (m) => index.models[m];
     const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
-    const first = figure(`${names.metric(facts)}, ${format.unit(facts.unit)}`, [facts.about ? `${facts.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
-    const waiting = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: named(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], facts.unit), n: r[5] })), lines }, `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, { height: 24 * rows.length })]];
-    const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: named(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
-    if (outcomes.some((row) => row.order < 3)) waiting.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
+    const first = figure(`${names.metric(info)}, ${format.unit(info.unit)}`, [info.about ? `${info.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
+    const figures = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: modelName(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], info.unit), n: r[5] })), lines }, `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, { height: 24 * rows.length })]];
+    const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: modelName(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
+    if (outcomes.some((row) => row.order < 3)) figures.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
     const distribution = task.distributions.find((row) => row[0] === model);
     if (distribution) {
       const [, measure, edges, counts] = distribution;
       const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
-      waiting.push([figure(["Distribution over items: ", data(named(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { counts: Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0))), field: "outcome", colours: OUTCOME_COLOURS })]);
+      figures.push([figure(["Distribution over items: ", data(modelName(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { counts: Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0))), field: "outcome", colours: OUTCOME_COLOURS })]);
     }
-    const shown = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
-    const inCategories = task.categories.rows.filter((row) => row[1] === metric && shown.includes(row[0]) && row[3] !== null);
+    const selected = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
+    const inCategories = task.categories.rows.filter((row) => row[1] === metric && selected.includes(row[0]) && row[3] !== null);
     if (inCategories.length) {
       const order = [...new Set(inCategories.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
-      const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: named(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], facts.unit), n: r[6] }));
-      waiting.push([figure("By category", shown.length < task.models.length ? "The selected model and the first other models." : "Intervals are wide for categories with few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below contains the same values.", { height: order.length * Math.max(20, 10 * shown.length + 6), field: "model", colours: shown.map((m, i) => [named(m), `series-${i + 1}`]) })]);
+      const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: modelName(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], info.unit), n: r[6] }));
+      figures.push([figure("By category", selected.length < task.models.length ? "The selected model and the first other models." : "Intervals are wide for categories with few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below contains the same values.", { height: order.length * Math.max(20, 10 * selected.length + 6), field: "model", colours: selected.map((m, i) => [modelName(m), `series-${i + 1}`]) })]);
     }
-    place.append(...waiting.map(([holder]) => holder)); // append all first: a plot measures its column when it is added
-    for (const [holder, drawing] of waiting) await plot.put(holder, drawing);
-    if (inCategories.length) place.append(categoryTable(index, task, metric, facts));
+    container.append(...figures.map(([holder]) => holder)); // append all first: a plot measures its column when it is added
+    for (const [holder, drawing] of figures) await plot.put(holder, drawing);
+    if (inCategories.length) container.append(categoryTable(index, task, metric, info));
   }
 
   // outcomes in the order of the values plotted next to them
@@ -110,12 +110,12 @@
     return el("div", null, el("h2", null, "All values"), table.make(columns, task.models, { class: "numbers", label: "All values", caption: el("span", { class: "visually-hidden" }, "Values of every metric by model") }).element);
   }
 
-  function valueCell(cell, facts) {
+  function valueCell(cell, info) {
     if (!cell || cell[2] === null) return format.NONE;
-    return el("span", { class: "static", title: `${format.counted(cell[5], "item")}, ${cell[6]} flagged, ${format.counted(cell[7] ?? 0, "tie")}` }, el("span", { class: "value" }, format.value(cell[2], facts.unit)), el("span", { class: "interval" }, format.interval(cell[3], cell[4], facts.unit)));
+    return el("span", { class: "static", title: `${format.counted(cell[5], "item")}, ${cell[6]} flagged, ${format.counted(cell[7] ?? 0, "tie")}` }, el("span", { class: "value" }, format.value(cell[2], info.unit)), el("span", { class: "interval" }, format.interval(cell[3], cell[4], info.unit)));
   }
 
-  function categoryTable(index, task, metric, facts) {
+  function categoryTable(index, task, metric, info) {
     const rows = new Map();
     for (const row of task.categories.rows.filter((each) => each[1] === metric)) {
       if (!rows.has(row[2])) rows.set(row[2], new Map());
@@ -125,8 +125,8 @@
       { title: "Items", class: "number", first: "desc", key: ([, of]) => Math.max(...[...of.values()].map((row) => row[6])), cell: ([, of]) => format.count(Math.max(...[...of.values()].map((row) => row[6]))) },
       ...task.models.map((model) => ({ title: data(index.models[model]), first: "desc", key: ([, of]) => of.get(model)?.[3] ?? null, cell: ([, of]) => {
         const row = of.get(model);
-        return row && row[3] !== null ? el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3], facts.unit)), el("span", { class: "interval" }, format.interval(row[4], row[5], facts.unit))) : format.NONE;
+        return row && row[3] !== null ? el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3], info.unit)), el("span", { class: "interval" }, format.interval(row[4], row[5], info.unit))) : format.NONE;
       } }))];
-    return el("details", { open: rows.size <= 12 }, el("summary", null, "Table by category"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(facts)} by category`) }).element);
+    return el("details", { open: rows.size <= 12 }, el("summary", null, "Table by category"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(info)} by category`) }).element);
   }
 })();

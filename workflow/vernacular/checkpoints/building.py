@@ -18,31 +18,31 @@ MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least o
 _LAYERS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|hidden_groups|group_num)$")
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
-_TIMES = 2  # parameters per number on disk; tied embeddings count twice
-_TIMES_PACKED = 32  # if several are packed into one number
-_TIMES_BYTE = 8  # parameters per byte, if the numbers on disk are unknown (pickles, 1-bit GGUF)
+_PARAMETERS_PER_NUMBER = 2  # parameters per number on disk; tied embeddings count twice
+_PARAMETERS_PER_PACKED_NUMBER = 32  # if several are packed into one number
+_PARAMETERS_PER_BYTE = 8  # parameters per byte, if the numbers on disk are unknown (pickles, 1-bit GGUF)
 
 
 def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> None:
     """Raise ModelError if a config claims more than MAX_LAYERS layers, and more than `n_tensors` (None: unknown)."""
-    most = max(MAX_LAYERS, n_tensors or 0)
-    for key, value in _counts(config):
-        if value > most:
+    max_layers = max(MAX_LAYERS, n_tensors or 0)
+    for key, value in _layer_counts(config):
+        if value > max_layers:
             raise ModelError(
-                f"model {name}: {path}: expected at most {most} as {key}, got {value}; the weights contain "
+                f"model {name}: {path}: expected at most {max_layers} as {key}, got {value}; the weights contain "
                 f"{'an unknown number of' if n_tensors is None else n_tensors} tensors. Correct the config."
             )
 
 
-def _counts(config: dict):
+def _layer_counts(config: dict):
     """Yield (key, number) of every number of layers in a config, at any depth."""
-    ahead = [config]
-    while ahead:
-        for key, value in ahead.pop().items():
+    pending = [config]
+    while pending:
+        for key, value in pending.pop().items():
             if isinstance(value, list):
-                value = {f"{key}[{i}]": one for i, one in enumerate(value)}
+                value = {f"{key}[{i}]": element for i, element in enumerate(value)}
             if isinstance(value, dict):
-                ahead.append(value)
+                pending.append(value)
             elif isinstance(value, int | float) and _LAYERS.search(key.partition("[")[0]):
                 yield key, value
 
@@ -52,28 +52,29 @@ def bounded_build(record: ModelRecord):
     """Raise ModelError if what is built inside exceeds what the weights of a model's record justify."""
     from torch.nn.modules import module as torch_modules
 
-    folder, most = Path(record["folder"]), _parameters(record)
-    modules, parameters, claimed = 0, set(), 0
+    directory, max_parameters = Path(record["folder"]), _max_parameters(record)
+    n_modules, parameters, n_parameters = 0, set(), 0
 
     def add_module(parent, name, child) -> None:
-        nonlocal modules
-        modules += 1
-        if modules > MAX_MODULES:
+        nonlocal n_modules
+        n_modules += 1
+        if n_modules > MAX_MODULES:
             raise ModelError(
-                f"model {record['name']}: the config in {folder} defines more than {MAX_MODULES} modules. "
+                f"model {record['name']}: the config in {directory} defines more than {MAX_MODULES} modules. "
                 "Correct its numbers of layers and experts."
             )
 
     def add_parameter(parent, name, parameter) -> None:
-        nonlocal claimed
+        nonlocal n_parameters
         if parameter is None or (id(parent), name) in parameters:  # loading registers the weights in the same places
             return
         parameters.add((id(parent), name))
-        claimed += parameter.numel()
-        if most is not None and claimed > most:
+        n_parameters += parameter.numel()
+        if max_parameters is not None and n_parameters > max_parameters:
             raise ModelError(
-                f"model {record['name']}: expected at most {most:.3g} parameters, from the size of the weights, got "
-                f"at least {claimed:.3g} from the config in {folder}. Correct the sizes in the config."
+                f"model {record['name']}: expected at most {max_parameters:.3g} parameters, from the size of the "
+                f"weights, got at least {n_parameters:.3g} from the config in {directory}. "
+                "Correct the sizes in the config."
             )
 
     hooks = [
@@ -87,11 +88,11 @@ def bounded_build(record: ModelRecord):
             hook.remove()
 
 
-def _parameters(record: ModelRecord) -> int | None:
+def _max_parameters(record: ModelRecord) -> int | None:
     """Return the maximum number of parameters that the weights can represent; None if nothing is known of them."""
     path = Path(record["folder"]) / "config.json"
     if count := record.get("parameters"):
         config = read_json(record["name"], path) if path.exists() else {}
         packed = isinstance(config, dict) and config.get("quantization_config")
-        return (_TIMES_PACKED if packed else _TIMES) * count + _SLACK
-    return _TIMES_BYTE * record["bytes"] + _SLACK if record.get("bytes") else None
+        return (_PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER) * count + _SLACK
+    return _PARAMETERS_PER_BYTE * record["bytes"] + _SLACK if record.get("bytes") else None

@@ -22,57 +22,57 @@ MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json files have 40 MB
 _SPARSE = 1 << 30  # bytes; a larger file that consists almost entirely of holes is rejected
 
 
-def weights_of(name: str, where: Path, *, allow_pickle: bool = False) -> list[Path]:
+def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> list[Path]:
     """Return the files from which transformers reads weights: safetensors if there are any, else pickles if allowed.
 
     Raises ModelError if there are none, or if one that the index names is missing.
     """
-    if found := _named(name, where, "model.safetensors"):
-        return found
-    pickled = any(list(where.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
+    if weights := _find_weights(name, directory, "model.safetensors"):
+        return weights
+    pickled = any(list(directory.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
     if pickled and not allow_pickle:
         raise ModelError(
-            f"model {name}: {where} contains only pickled weights, which can run code when they are loaded. "
+            f"model {name}: {directory} contains only pickled weights, which can run code when they are loaded. "
             "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
         )
-    if found := allow_pickle and _named(name, where, "pytorch_model.bin"):
-        return found
-    if others := sorted(where.glob("*.safetensors")):
+    if weights := allow_pickle and _find_weights(name, directory, "pytorch_model.bin"):
+        return weights
+    if other_files := sorted(directory.glob("*.safetensors")):
         raise ModelError(
-            f"model {name}: {where} contains {others[0].name}, but neither model.safetensors nor "
+            f"model {name}: {directory} contains {other_files[0].name}, but neither model.safetensors nor "
             "model.safetensors.index.json. Download the missing file, or rename complete weights to model.safetensors."
         )
     raise ModelError(
-        f"model {name}: no weights (model.safetensors) found in {where}. Pickled weights (pytorch_model.bin) are read "
-        "only with allow_pickle: true for this model."
+        f"model {name}: no weights (model.safetensors) found in {directory}. "
+        "Pickled weights (pytorch_model.bin) are read only with allow_pickle: true for this model."
     )
 
 
-def _named(name: str, where: Path, single: str) -> list[Path]:
+def _find_weights(name: str, directory: Path, single: str) -> list[Path]:
     """Return the file `single`, or the files that its index names; [] if there is neither."""
-    if (where / single).exists():
-        return [_real(name, where / single)]
-    index = where / f"{single}.index.json"
-    return [_real(name, where / file) for file in _files_of(name, index)] if index.exists() else []
+    if (directory / single).exists():
+        return [_check_not_pointer(name, directory / single)]
+    index = directory / f"{single}.index.json"
+    return [_check_not_pointer(name, directory / file) for file in _files_of(name, index)] if index.exists() else []
 
 
 def _files_of(name: str, index: Path) -> list[str]:
     content = read_json(name, index)
-    files = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
         raise ModelError(
             f"model {name}: {index} has no valid weight_map, which lists the files with the weights. "
             "Download the model again."
         )
-    found = sorted(set(files.values()))
-    if missing := [file for file in found if not (index.parent / file).is_file()]:
+    weight_files = sorted(set(weight_map.values()))
+    if missing := [file for file in weight_files if not (index.parent / file).is_file()]:
         raise ModelError(
             f"model {name}: {index.parent / missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + f" of the {len(found)} files listed in {index.name} not found; the download may be incomplete. "
+            + f" of the {len(weight_files)} files listed in {index.name} not found; the download may be incomplete. "
             "Download the model again."
         )
-    return found
+    return weight_files
 
 
 def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
@@ -109,23 +109,24 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
     Raises:
         ModelError: The file is not a complete safetensors file, or its header is unreasonably large.
     """
-    with open_regular(file) as opened:
-        claimed = int.from_bytes(opened.read(8), "little")
-    if claimed > MAX_HEADER and claimed <= file.stat().st_size:
+    with open_regular(file) as handle:
+        header_size = int.from_bytes(handle.read(8), "little")
+    if header_size > MAX_HEADER and header_size <= file.stat().st_size:
         raise ModelError(
             f"model {name}: expected a header of at most {MAX_HEADER / 1e6:.0f} MB in {file}, got "
-            f"{claimed / 1e6:.0f} MB. Save the model in several files."
+            f"{header_size / 1e6:.0f} MB. Save the model in several files."
         )
     try:
-        with safe_open(file, framework="np") as opened:
-            keys = opened.keys()
+        with safe_open(file, framework="np") as handle:
+            keys = handle.keys()
             if len(keys) > MAX_TENSORS:
                 raise ModelError(
                     f"model {name}: expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}. "
                     "Save the model in several files."
                 )
-            slices = {key: opened.get_slice(key) for key in keys}
-            return {key: part.get_shape() for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
+            slices = {key: handle.get_slice(key) for key in keys}
+            selected = {key: part for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
+            return {key: part.get_shape() for key, part in selected.items()}
     except (SafetensorError, OSError) as error:
         raise ModelError(
             f"model {name}: {file} is not a complete safetensors file ({first_line(error)}); the download may be "
@@ -133,16 +134,16 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
         ) from None
 
 
-def config_of(name: str, where: Path) -> dict:
+def config_of(name: str, directory: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
-    if not (where / "config.json").exists():
-        raise ModelError(f"model {name}: {where} is not a transformers checkpoint: config.json not found.")
-    config = read_json(name, where / "config.json")
+    if not (directory / "config.json").exists():
+        raise ModelError(f"model {name}: {directory} is not a transformers checkpoint: config.json not found.")
+    config = read_json(name, directory / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
     if not isinstance(config, dict) or not (
         architectures is None or (isinstance(architectures, list) and all(isinstance(a, str) for a in architectures))
     ):
-        raise ModelError(f"model {name}: {where / 'config.json'} is not the config of a transformers model.")
+        raise ModelError(f"model {name}: {directory / 'config.json'} is not the config of a transformers model.")
     return config
 
 
@@ -177,18 +178,18 @@ def is_packed(path: Path) -> bool:
         return file.read(4) == b"E5S1"
 
 
-def check_tokenizer(name: str, where: Path) -> None:
+def check_tokenizer(name: str, directory: Path) -> None:
     """Raise ModelError if there is no tokenizer, or tokenizer.json is invalid."""
-    files = [file for file in where.iterdir() if file.name.startswith(_TOKENIZERS) or file.suffix == ".model"]
+    files = [file for file in directory.iterdir() if file.name.startswith(_TOKENIZERS) or file.suffix == ".model"]
     if not files:
-        raise ModelError(f"model {name}: no tokenizer (tokenizer.json or tokenizer.model) found in {where}.")
+        raise ModelError(f"model {name}: no tokenizer (tokenizer.json or tokenizer.model) found in {directory}.")
     for file in files:
-        _real(name, file)
-    fast = where / "tokenizer.json"
-    if fast.exists():
-        content = read_json(name, fast)
+        _check_not_pointer(name, file)
+    tokenizer_file = directory / "tokenizer.json"
+    if tokenizer_file.exists():
+        content = read_json(name, tokenizer_file)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-            raise ModelError(f"model {name}: {fast} is not a tokenizer.")
+            raise ModelError(f"model {name}: {tokenizer_file} is not a tokenizer.")
 
 
 def read_json(name: str, path: Path):
@@ -197,30 +198,30 @@ def read_json(name: str, path: Path):
     Infinity and NaN, which are not valid JSON but were written by transformers 4, become {"__float__": "Infinity"}, as
     transformers 5 writes them, so that records and fingerprints can contain them.
     """
-    if (size := _real(name, path).stat().st_size) > MAX_JSON:
+    if (size := _check_not_pointer(name, path).stat().st_size) > MAX_JSON:
         raise ModelError(f"model {name}: {path}: expected at most {MAX_JSON / 1e6:.0f} MB, got {size / 1e6:.0f} MB.")
     try:
-        return json.loads(path.read_text("utf-8"), parse_constant=_constant, parse_float=_finite)
+        return json.loads(path.read_text("utf-8"), parse_constant=_float_marker, parse_float=_parse_float)
     except (ValueError, RecursionError):
         raise ModelError(
             f"model {name}: {path} is not valid JSON; the download may be incomplete. Download it again."
         ) from None
 
 
-def _constant(text: str) -> dict[str, str]:
+def _float_marker(text: str) -> dict[str, str]:
     return {"__float__": text}
 
 
-def _finite(text: str) -> float | dict[str, str]:
-    """Return the number; one too large for a float is infinite, and represented as by `_constant`."""
+def _parse_float(text: str) -> float | dict[str, str]:
+    """Return the number; one too large for a float is infinite, and represented as by `_float_marker`."""
     value = float(text)
-    return value if math.isfinite(value) else _constant("-Infinity" if value < 0 else "Infinity")
+    return value if math.isfinite(value) else _float_marker("-Infinity" if value < 0 else "Infinity")
 
 
-def _real(name: str, file: Path) -> Path:
+def _check_not_pointer(name: str, file: Path) -> Path:
     """Return `file`. Raises ModelError if it is a Git LFS pointer, or not a regular file (a FIFO)."""
-    with open_regular(file) as opened:
-        if opened.read(len(_POINTER)) == _POINTER:
+    with open_regular(file) as handle:
+        if handle.read(len(_POINTER)) == _POINTER:
             raise ModelError(
                 f"model {name}: {file} is a Git LFS pointer instead of the file itself. "
                 "Run `git lfs pull` in its directory."

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from vernacular.checkpoints.files import read_json
-from vernacular.core.contents import compared, contents
+from vernacular.core.contents import compare_contents, contents
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.types import ModelRecord
@@ -32,7 +32,7 @@ _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written
 _TEMPLATES = "additional_chat_templates"
 
 
-def wanted(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
+def download_patterns(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
     """Return the patterns of the files to download; on the Hub, `*` also matches subdirectories."""
     return [*PATTERNS, *(PICKLED if allow_pickle else ()), *(CODE[:1] if code else ())]
 
@@ -44,20 +44,20 @@ def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> l
     modules.json (sentence-transformers) names, and the files that a config or an index of weights names. Pickled
     weights are included if they are allowed or if there are no others; Python files if they may be run (`code`).
     """
-    found = set()
-    for folder in (".", *_inner(root)):
-        names = [entry.name for entry in os.scandir(root / folder) if not entry.is_dir()]
-        pickled = allow_pickle or not any(name.endswith(".safetensors") for name in names)
+    names = set()
+    for directory in (".", *_subdirectories(root)):
+        entries = [entry.name for entry in os.scandir(root / directory) if not entry.is_dir()]
+        pickled = allow_pickle or not any(name.endswith(".safetensors") for name in entries)
         patterns = [*PATTERNS, *(PICKLED if pickled else ())]
-        chosen = [name for name in names if name not in _NEVER_READ and _matches(name, patterns)]
-        found |= {str(PurePosixPath(folder, name)) for name in chosen}
-    found |= _elsewhere(root, found)
+        matching = [name for name in entries if name not in _NEVER_READ and _matches(name, patterns)]
+        names |= {str(PurePosixPath(directory, name)) for name in matching}
+    names |= _referenced_weights(root, names)
     if code:
-        found |= {path.relative_to(root).as_posix() for pattern in CODE for path in root.glob(pattern)}
-    for name in found:
+        names |= {path.relative_to(root).as_posix() for pattern in CODE for path in root.glob(pattern)}
+    for name in names:
         if not _is_text(name):
             raise ModelError(f"{root}: the name of file {name!r} is not valid UTF-8. Rename it.")
-    return sorted(found)
+    return sorted(names)
 
 
 def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: dict | None = None) -> dict:
@@ -90,7 +90,7 @@ def identity(record: ModelRecord) -> str:
 
 def differences(record: ModelRecord) -> list[str]:
     """Return the names of files that differ from `record` (see `record_of`), are new or are missing; read-only."""
-    return _compared(record)[0]
+    return _compare(record)[0]
 
 
 def stale(record: ModelRecord) -> list[str]:
@@ -99,7 +99,7 @@ def stale(record: ModelRecord) -> list[str]:
     These include the source file of a converted checkpoint, and an adapter's files.
     """
     recorded = [record.get("contents"), record.get("source_contents"), (record.get("adapter") or {}).get("contents")]
-    return [_path(part, name) for part in recorded if part for name in differences(part)]
+    return [_path(listing, name) for listing in recorded if listing for name in differences(listing)]
 
 
 def verify(record: ModelRecord) -> None:
@@ -110,37 +110,38 @@ def verify(record: ModelRecord) -> None:
     Raises:
         ModelError: A file differs, is new or is missing.
     """
-    for part in (record.get("contents"), (record.get("adapter") or {}).get("contents")):
-        if not part:
+    for listing in (record.get("contents"), (record.get("adapter") or {}).get("contents")):
+        if not listing:
             continue
-        differing, entries = _compared(part)
-        if differing:
-            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        changed_files, entries = _compare(listing)
+        if changed_files:
+            path = _path(listing, changed_files[0])
+            suffix = f" and {len(changed_files) - 1} more" if len(changed_files) > 1 else ""
             raise ModelError(
-                f"model {record['name']}: {_path(part, differing[0])}{more} changed since the model was recorded. "
+                f"model {record['name']}: {path}{suffix} changed since the model was recorded. "
                 "Run snakemake again to record and evaluate the current files."
             )
-        part["files"] = entries
+        listing["files"] = entries
 
 
-def _compared(record: ModelRecord) -> tuple[list[str], dict]:
+def _compare(record: ModelRecord) -> tuple[list[str], dict]:
     root = Path(record["root"])
     if "." in record["files"]:
-        return compared(root, ["."], record["files"])
+        return compare_contents(root, ["."], record["files"])
     try:
         present = files_of(root, allow_pickle=record["allow_pickle"], code=record["code"])
     except OSError:  # the directory itself is missing or unreadable
         present = []
-    return compared(root, present, record["files"])
+    return compare_contents(root, present, record["files"])
 
 
 def _path(record: ModelRecord, name: str) -> str:
     return os.path.normpath(os.path.join(record["root"], name))
 
 
-def _inner(root: Path) -> list[str]:
+def _subdirectories(root: Path) -> list[str]:
     """Return the subdirectories in which a library looks for files, as relative paths."""
-    found = {_TEMPLATES} if (root / _TEMPLATES).is_dir() else set()
+    directories = {_TEMPLATES} if (root / _TEMPLATES).is_dir() else set()
     modules = read_json(str(root), root / "modules.json") if (root / "modules.json").exists() else []
     paths = [module.get("path") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
     router = read_json(str(root), root / "router_config.json") if (root / "router_config.json").exists() else {}
@@ -150,20 +151,20 @@ def _inner(root: Path) -> list[str]:
             continue
         if not (root / path).resolve().is_relative_to(root.resolve()):
             raise ModelError(f"{root / 'modules.json'}: {path} is outside the model's directory.")
-        found |= {os.path.relpath(folder, root) for folder, _, _ in os.walk(root / path)}
-    return sorted(found)
+        directories |= {os.path.relpath(directory, root) for directory, _, _ in os.walk(root / path)}
+    return sorted(directories)
 
 
-def _elsewhere(root: Path, found: set[str]) -> set[str]:
+def _referenced_weights(root: Path, names: set[str]) -> set[str]:
     """Return weights that a config or an index names, and that have a custom name or are in a subdirectory."""
-    named = []
-    for name in found:
+    referenced = []
+    for name in names:
         if name == "config.json" or name.endswith(".index.json"):
             content = read_json(str(root), root / name)
             index = content.get("weight_map") if isinstance(content, dict) else None
-            named += [content.get("transformers_weights")] if isinstance(content, dict) else []
-            named += index.values() if isinstance(index, dict) else []
-    return {os.path.normpath(name) for name in named if isinstance(name, str) and (root / name).exists()}
+            referenced += [content.get("transformers_weights")] if isinstance(content, dict) else []
+            referenced += index.values() if isinstance(index, dict) else []
+    return {os.path.normpath(name) for name in referenced if isinstance(name, str) and (root / name).exists()}
 
 
 def _matches(name: str, patterns) -> bool:

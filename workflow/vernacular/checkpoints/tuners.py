@@ -10,25 +10,25 @@ import warnings
 import torch
 from peft import PeftModel
 
-from vernacular.core.errors import closest
+from vernacular.core.errors import suggest
 
-IN_MODULES = frozenset({
+MODULE_TYPES = frozenset({
     "LORA", "ADALORA", "ADAMSS", "ADAPTION_PROMPT", "BEFT", "BOFT", "C3A", "DEFT", "DELORA", "FOURIERFT",
     "FROD", "GLORA", "GRALORA", "HIRA", "HRA", "IA3", "LN_TUNING", "LOHA", "LOKR", "MISS", "OFT", "OSF",
     "PEANUT", "PSOFT", "PVERA", "RANDLORA", "ROAD", "SHIRA", "SUPERTUNING", "TINYLORA", "TRAINABLE_TOKENS",
     "UNILORA", "VBLORA", "VERA", "WAVEFT",
 })  # fmt: skip
-BEFORE_PROMPT = frozenset({
+PROMPT_TYPES = frozenset({
     "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE",
 })  # fmt: skip
-OTHERS = {
+UNSUPPORTED_TYPES = {
     "POLY": "chooses among its skills by the ID of a task",
     "XLORA": "mixes other adapters by a second pass over each text",
     "SHADOW": "runs a second network in addition to the base",
     "LILY": "weights its experts by the mean of all tokens of a batch, including padding and later tokens",
 }
 
-_ONLY = "only adapters that change weights (LoRA and related types) can be evaluated."
+_SUPPORTED_HINT = "only adapters that change weights (LoRA and related types) can be evaluated."
 _OPTIONS = {
     "alora_invocation_tokens": "is activated by tokens in the text (aLoRA)",
     "arrow_config": "chooses among other adapters for each token (Arrow)",
@@ -37,18 +37,18 @@ _OPTIONS = {
 }
 
 
-def why_not(config: dict) -> str | None:
+def unsupported_reason(config: dict) -> str | None:
     """Return why an adapter with this config (adapter_config.json) cannot be evaluated, or None if it can."""
-    kind = str(config["peft_type"])
-    if kind in BEFORE_PROMPT:
-        return f"is a {kind} adapter, which inserts vectors before the prompt; {_ONLY}"
-    if kind in OTHERS:
-        return f"is a {kind} adapter, which {OTHERS[kind]}; {_ONLY}"
-    if kind not in IN_MODULES:
-        return f'has peft_type "{kind}", which is not supported.{closest(kind, sorted(IN_MODULES))}'
-    for option, what in _OPTIONS.items():
+    peft_type = str(config["peft_type"])
+    if peft_type in PROMPT_TYPES:
+        return f"is a {peft_type} adapter, which inserts vectors before the prompt; {_SUPPORTED_HINT}"
+    if peft_type in UNSUPPORTED_TYPES:
+        return f"is a {peft_type} adapter, which {UNSUPPORTED_TYPES[peft_type]}; {_SUPPORTED_HINT}"
+    if peft_type not in MODULE_TYPES:
+        return f'has peft_type "{peft_type}", which is not supported.{suggest(peft_type, sorted(MODULE_TYPES))}'
+    for option, behavior in _OPTIONS.items():
         if config.get(option):
-            return f"sets {option}: it {what}."
+            return f"sets {option}: it {behavior}."
     if str(config.get("init_lora_weights")).startswith("corda"):
         return (
             "has init_lora_weights: corda, which requires the covariances of its training data. Save it as a LoRA: "
@@ -62,8 +62,8 @@ def why_not(config: dict) -> str | None:
 _SEED = 0
 
 
-def put_on(model: torch.nn.Module, folder: str, *, allow_pickle: bool) -> tuple[PeftModel, list, list]:
-    """Apply the adapter in `folder` to `model`, in place.
+def apply_adapter(model: torch.nn.Module, adapter_dir: str, *, allow_pickle: bool) -> tuple[PeftModel, list, list]:
+    """Apply the adapter in `adapter_dir` to `model`, in place.
 
     Returns the PEFT model in inference mode, the names of adapter weights without a counterpart in it, and the names of
     weights that the adapter lacks. Raises what PEFT raises. The random state of the process is unchanged.
@@ -73,8 +73,10 @@ def put_on(model: torch.nn.Module, folder: str, *, allow_pickle: bool) -> tuple[
     # PEFT's warnings repeat what the returned lists contain
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(_SEED)
-        peft = PeftModel.from_pretrained(model, folder, **options)
-        report = peft.load_adapter(folder, "default", **options)  # load again: this call reports misfitting weights
+        peft = PeftModel.from_pretrained(model, adapter_dir, **options)
+        report = peft.load_adapter(
+            adapter_dir, "default", **options
+        )  # load again: this call reports misfitting weights
     return peft.eval().requires_grad_(False), report.unexpected_keys, _missing(peft, report.missing_keys)
 
 

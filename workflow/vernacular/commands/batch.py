@@ -13,7 +13,15 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ArtifactError, DataError, UserError, counted, first_line, is_contained, refusal
+from vernacular.core.errors import (
+    ArtifactError,
+    DataError,
+    UserError,
+    as_write_error,
+    first_line,
+    format_count,
+    is_contained,
+)
 
 log = logging.getLogger("vernacular")
 
@@ -21,7 +29,7 @@ _KILLED = "its process was killed in an earlier attempt (probable cause: out of 
 
 
 class Batch(ABC):
-    """The files of a job, `args.out/{name}.parquet`, made one after the other; those that are up to date are retained.
+    """The files of a job, `args.out/{name}.parquet`, written one after the other; up-to-date files are retained.
 
     A failure (an unavailable dataset, an exception of any class, a process that was killed in every attempt) affects
     its own file only.
@@ -32,7 +40,7 @@ class Batch(ABC):
     """
 
     noun: str  # of a file's content, for the summary: "dataset"
-    made, failed = "made", "failed"  # what happened to it
+    done_label, failed_label = "made", "failed"  # its outcome, for the summary
 
     def __init__(self, args, key: str):
         self.args = args
@@ -41,7 +49,7 @@ class Batch(ABC):
 
     @abstractmethod
     def is_current(self, metadata: dict, spec: dict) -> bool:
-        """Return whether the file with this metadata was made from `spec`."""
+        """Return whether the file with this metadata was computed from `spec`."""
 
     @abstractmethod
     def make(self, path: Path, spec: dict) -> str:
@@ -60,26 +68,26 @@ class Batch(ABC):
         """
         attempts = Attempts(self.args)
         attempts.begin()
-        given_up = attempts.given_up()
+        skip_reasons = attempts.skip_reasons()
         counts = Counter()
         try:
             for name, path, spec in self._files():
                 if self._is_current(path, spec):
                     os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
                     counts["up to date"] += 1
-                elif reason := given_up.get((name,)):
-                    counts[self.failed] += 1
+                elif reason := skip_reasons.get((name,)):
+                    counts[self.failed_label] += 1
                     self._report_failure(path, spec, reason)
                 else:
-                    attempts.working(name)
+                    attempts.set_current(name)
                     counts[self._try(path, spec)] += 1
         finally:  # runs unless the process is killed
             attempts.end()
-        more = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed) if counts[outcome]]
-        return ", ".join([f"{counted(counts[self.made], self.noun)} {self.made}", *more])
+        extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
+        return ", ".join([f"{format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
     def fail_rest(self, reason: str) -> str:
-        """Write files that state `reason` for all that `run` has not made; return one line for each."""
+        """Write files that state `reason` for all that `run` has not written; return one line for each."""
         lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
         Attempts(self.args).end()
         return "\n".join(lines)
@@ -95,23 +103,23 @@ class Batch(ABC):
             return False
 
     def _try(self, path: Path, spec: dict) -> str:
-        """Return the outcome of a file, `made` or `failed`."""
+        """Return the outcome of a file, `done_label` or `failed_label`."""
         started = time.perf_counter()
         try:
             line = self.make(path, spec)
         except DataError as error:
             self._report_failure(path, spec, str(error))
-            return self.failed
+            return self.failed_label
         except BaseException as error:
-            if isinstance(error, UserError) or not is_contained(error) or refusal(error):
+            if isinstance(error, UserError) or not is_contained(error) or as_write_error(error):
                 raise
             log.exception("unexpected")
             self._report_failure(path, spec, f"{type(error).__name__}: {first_line(error)}")
-            return self.failed
+            return self.failed_label
         log.info(line)
         if (seconds := time.perf_counter() - started) > 1:  # a download, or a large dataset
             print(f"{line} ({seconds:.1f} s)", flush=True)
-        return self.made
+        return self.done_label
 
     def _report_failure(self, path: Path, spec: dict, reason: str) -> None:
         line = self.fail(path, spec, reason)
@@ -119,9 +127,9 @@ class Batch(ABC):
         print(line, file=sys.stderr, flush=True)
 
 
-def died(args, reason: str) -> bool:
+def record_death(args, reason: str) -> bool:
     """Record what a job was working on when its process died; return whether to try again without it."""
-    return Attempts(args).died(reason)
+    return Attempts(args).record_death(reason)
 
 
 class Attempts:
@@ -140,25 +148,25 @@ class Attempts:
         if self.number == 1 and not self.restarted:
             self._state = {"working": None, "died": []}
         elif self._state["working"]:
-            self._note_death(_KILLED)
+            self._append_death(_KILLED)
         self._write()
 
-    def working(self, *subject: str | None) -> None:
+    def set_current(self, *subject: str | None) -> None:
         """Record the current subject of the job: a dataset, an evaluation, or a model and its evaluation."""
         self._state["working"] = subject
         self._write()
 
-    def given_up(self) -> dict[tuple[str | None, ...], str]:
+    def skip_reasons(self) -> dict[tuple[str | None, ...], str]:
         """Return {subject: reason} of what this attempt does not try; {} unless it is the last one."""
         if self.number < self.count:
             return {}
         return {tuple(subject): reason for *subject, reason in self._state["died"]}
 
-    def died(self, reason: str) -> bool:
+    def record_death(self, reason: str) -> bool:
         """Record that the process died; return False if it had no subject yet."""
         if not self._state["working"]:
             return False
-        self._note_death(reason)
+        self._append_death(reason)
         self._write()
         return True
 
@@ -166,7 +174,7 @@ class Attempts:
         """Delete the state, because the attempt ends regularly or gives up."""
         self.path.unlink(missing_ok=True)
 
-    def _note_death(self, reason: str) -> None:
+    def _append_death(self, reason: str) -> None:
         self._state["died"].append([*self._state["working"], reason])
         self._state["working"] = None
 

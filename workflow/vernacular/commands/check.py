@@ -1,12 +1,13 @@
 """Command `check`: validate a config file and list its evaluations."""
 
-from vernacular.config import load as config
-from vernacular.core.errors import counted
+from vernacular.config.load import load
+from vernacular.core.errors import format_count
 
 
 def check(args) -> str:
     """Print the evaluations of a config file; raise ConfigError if it is invalid."""
-    found = config.load(args.config)
-    for evaluation in found.evaluations:
+    config = load(args.config)
+    for evaluation in config.evaluations:
         print(f"  {evaluation}")
-    return f"check: {counted(len(found.models), 'model')}, {counted(len(found.evaluations), 'evaluation')} per model"
+    models, evaluations = format_count(len(config.models), "model"), format_count(len(config.evaluations), "evaluation")
+    return f"check: {models}, {evaluations} per model"

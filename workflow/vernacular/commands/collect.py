@@ -2,14 +2,14 @@
 
 import logging
 
-from vernacular.commands.common import asked_as
-from vernacular.core.errors import counted
+from vernacular.commands.common import inference_record
+from vernacular.core.errors import format_count
 from vernacular.core.records import add_failures, failures
-from vernacular.inference.job.collect import lay_out
+from vernacular.inference.job.collect import write_outputs
 
 log = logging.getLogger("vernacular")
 
-_SHOWN = {"answered": "collected", "not possible": "not applicable"}  # status: text of the result line
+_STATUS_TEXT = {"answered": "collected", "not possible": "not applicable"}  # status: text of the result line
 
 
 def collect(args) -> str:
@@ -17,15 +17,15 @@ def collect(args) -> str:
 
     Outputs missing from the store are added to the failures in these files, so that the next run computes them.
     """
-    record = asked_as(args.model, args.spec)
-    asked = {path.stem: path for path in args.requests}
+    record = inference_record(args.model, args.spec)
+    request_files = {path.stem: path for path in args.requests}
     failed = {e: reason for path in args.status for e, reason in failures(path, record["name"]).items()}
-    counts, lost = lay_out(record, asked, args.out, args.store, shards=len(args.status), failed=failed)
-    told = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in lost.items()]
-    for line in told:
+    counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
+    messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
+    for line in messages:
         log.error(line)
-    if lost:
-        add_failures(args.status[0], record["name"], lost)
-    counts |= {"not found in the store": len(lost)}
-    outcomes = ", ".join(f"{counted(n, 'evaluation')} {_SHOWN.get(how, how)}" for how, n in counts.items() if n)
-    return "\n".join([*told, f"collect: {record['name']}: {outcomes or 'no evaluations'}"])
+    if missing:
+        add_failures(args.status[0], record["name"], missing)
+    counts |= {"not found in the store": len(missing)}
+    parts = [f"{format_count(n, 'evaluation')} {_STATUS_TEXT.get(status, status)}" for status, n in counts.items() if n]
+    return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])

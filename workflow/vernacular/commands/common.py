@@ -13,7 +13,7 @@ def items_in(path: Path) -> list[dict]:
     return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 
 
-def asked_as(path: Path, spec: dict) -> dict:
+def inference_record(path: Path, spec: dict) -> dict:
     """Return a model's record, combined with the settings with which it is evaluated."""
     record = read_record(path)
     return record | spec["models"][record["name"]]
@@ -25,14 +25,14 @@ def check_recorded(path: Path, record: ModelRecord) -> None:
         raise ArtifactError(f"{path}: hashes of the model's files not found. Delete this file and run snakemake again.")
 
 
-def check_inputs(items: Path, requests: Path, answers: Path, answered: dict, model: dict) -> None:
-    """Raise ArtifactError unless the outputs (`answers`) are this model's for these requests, made from these items."""
-    asked = artifacts.metadata(requests)
-    artifacts.check_made_of(requests, asked["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
-    artifacts.check_made_of(answers, answered.get("requests"), asked["fingerprint"], "requests")
-    artifacts.check_made_of(answers, answered["model"]["fingerprint"], model["fingerprint"], "models")
+def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: dict, model: dict) -> None:
+    """Raise ArtifactError unless `outputs` are this model's outputs of these requests, built from these items."""
+    check, request_metadata = artifacts.check_input_fingerprint, artifacts.metadata(requests)
+    check(requests, request_metadata["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
+    check(outputs, output_metadata.get("requests"), request_metadata["fingerprint"], "requests")
+    check(outputs, output_metadata["model"]["fingerprint"], model["fingerprint"], "models")
 
 
-def why_missing(note: dict) -> dict:
+def missing_reason(metadata: dict) -> dict:
     """Return the metadata that states why an evaluation was not possible; {} if it was."""
-    return {key: note[key] for key in ("unavailable", "not_applicable") if key in note}
+    return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}

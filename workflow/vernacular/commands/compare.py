@@ -8,13 +8,13 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.changes import changes, lay_out, worst_first
+from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
-from vernacular.comparison.external.join import Reference, join
+from vernacular.comparison.external.join import Reference, load_external_results
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import DataError, counted
+from vernacular.core.errors import DataError, format_count
 from vernacular.core.processes import pool
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -25,17 +25,17 @@ try:
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS = {}
 
-_AS_JSON = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
 
 
-_WORTH_PROCESSES = 50_000  # changed items: writing more takes longer than starting a process
+_MIN_ITEMS_FOR_POOL = 50_000  # changed items: writing more takes longer than starting a process
 
 
 class Results(Mapping):
     """TASK_RESULTS of one model by evaluation, read from its directory on each access."""
 
-    def __init__(self, folder: Path, evaluations: list[str]):
-        self.paths = {evaluation: folder / "tasks" / f"{evaluation}.parquet" for evaluation in evaluations}
+    def __init__(self, directory: Path, evaluations: list[str]):
+        self.paths = {evaluation: directory / "tasks" / f"{evaluation}.parquet" for evaluation in evaluations}
 
     def __getitem__(self, evaluation: str) -> pa.Table:
         return artifacts.read(self.paths[evaluation], TASK_RESULTS)
@@ -59,31 +59,44 @@ def compare(args) -> str:
     }
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
     notes = []
-    for name, what in spec["external_results"].items():
-        results[name], said = _joined(name, Path(what["path"]), results, spec, args.items_dir)
-        notes += said
-    found = compare_all(
-        pairs, results, evaluations, signatures=signatures, outsiders=spec["external_results"], threads=args.threads
+    for name, entry in spec["external_results"].items():
+        results[name], external_notes = _load_external_results(name, Path(entry["path"]), results, spec, args.items_dir)
+        notes += external_notes
+    comparison = compare_all(
+        pairs,
+        results,
+        evaluations,
+        signatures=signatures,
+        external_names=spec["external_results"],
+        threads=args.threads,
     )
     tasks = [args.results / model / "metrics.parquet" for model in spec["models"]]
-    told = {"fingerprint": artifacts.made_of(spec, *tasks), "notes": notes}
-    for kind, rows in ((COMPARISONS, found.comparisons), (RANKINGS, found.rankings), (OVERALL, found.overall)):
-        path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, told)
+    metadata = {"fingerprint": artifacts.input_fingerprint(spec, *tasks), "notes": notes}
+    for kind, rows in (
+        (COMPARISONS, comparison.comparisons),
+        (RANKINGS, comparison.rankings),
+        (OVERALL, comparison.overall),
+    ):
+        path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, metadata)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
-    changed = _write_changes(
-        args.changes, pairs, results, evaluations, args.items_dir, told["fingerprint"], args.threads
+    n_changed = _write_changes(
+        args.changes, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
     )
-    counts = [counted(len(pairs), "pair"), counted(len(found.comparisons), "difference"), counted(changed, "item")]
+    counts = [
+        format_count(len(pairs), "pair"),
+        format_count(len(comparison.comparisons), "difference"),
+        format_count(n_changed, "item"),
+    ]
     return f"compare: {', '.join(counts)} improved or regressed"
 
 
 def _write_changes(
-    folder: Path,
+    directory: Path,
     pairs: list[tuple],
     results: Mapping,
     evaluations: dict,
     items_dir: Path,
-    made_of: str,
+    input_fingerprint: str,
     processes: int,
 ) -> int:
     """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
@@ -91,54 +104,64 @@ def _write_changes(
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
     after the other, so that each file is read once, regardless of the number of pairs.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    found: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
-    for evaluation, what in tqdm(evaluations.items(), desc="changed items", disable=None):
-        there = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-        named = dict.fromkeys(side for pair in there for side in pair)
-        sides = lay_out({side: results[side][evaluation] for side in named})
-        for baseline, candidate in there:
-            found[baseline, candidate].append(changes(sides[baseline], sides[candidate], evaluation))
-        if there and EXPORTS.get(what["protocol"]) == "serbian_cloze":
-            order = {item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{what['items']}.parquet")}
-            for baseline, candidate in there:
+    directory.mkdir(parents=True, exist_ok=True)
+    changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
+    for evaluation, evaluation_spec in tqdm(evaluations.items(), desc="changed items", disable=None):
+        available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
+        names = dict.fromkeys(side for pair in available_pairs for side in pair)
+        sides = align_outcomes({side: results[side][evaluation] for side in names})
+        for baseline, candidate in available_pairs:
+            changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
+        if available_pairs and EXPORTS.get(evaluation_spec["protocol"]) == "serbian_cloze":
+            order = {
+                item["item_id"]: item["source_row"]
+                for item in items_in(items_dir / f"{evaluation_spec['items']}.parquet")
+            }
+            for baseline, candidate in available_pairs:
                 if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
-                    with replacing(folder / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
+                    with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                         temporary.write_text(text + "\n", "utf-8")
-    files = [(folder / f"{baseline}--{candidate}", tables, made_of) for (baseline, candidate), tables in found.items()]
-    changed = sum(table.num_rows for tables in found.values() for table in tables)
-    if processes > 1 and changed >= _WORTH_PROCESSES:
-        with pool(processes) as several:
-            list(several.map(_write_pair, *zip(*files, strict=True)))
+    files = [
+        (directory / f"{baseline}--{candidate}", tables, input_fingerprint)
+        for (baseline, candidate), tables in changed_tables.items()
+    ]
+    n_changed = sum(table.num_rows for tables in changed_tables.values() for table in tables)
+    if processes > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
+        with pool(processes) as workers:
+            list(workers.map(_write_pair, *zip(*files, strict=True)))
     else:
-        for place, tables, _ in files:
-            _write_pair(place, tables, made_of)
-    return changed
+        for pair_dir, tables, _ in files:
+            _write_pair(pair_dir, tables, input_fingerprint)
+    return n_changed
 
 
-def _write_pair(place: Path, tables: list[pa.Table], made_of: str) -> None:
-    """Write one pair's improved and regressed items of all evaluations, ordered by `worst_first`."""
-    table = worst_first(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
-    note = {"fingerprint": artifacts.made_of(place.name, made_of)}
-    artifacts.write(place / "changes.parquet", CHANGES, table, note)
+def _write_pair(directory: Path, tables: list[pa.Table], input_fingerprint: str) -> None:
+    """Write one pair's improved and regressed items of all evaluations, ordered by `sort_changes`."""
+    table = sort_changes(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
+    metadata = {"fingerprint": artifacts.input_fingerprint(directory.name, input_fingerprint)}
+    artifacts.write(directory / "changes.parquet", CHANGES, table, metadata)
     frame = to_frame(table)
     for name in ("choices", "gold", "baseline_scores", "candidate_scores"):
-        frame[name] = [None if value is None else _AS_JSON(value) for value in table[name].to_pylist()]
-    write_csv(place / "changes.csv", frame)
+        frame[name] = [None if value is None else _to_json(value) for value in table[name].to_pylist()]
+    write_csv(directory / "changes.csv", frame)
 
 
-def _joined(name: str, path: Path, results: Mapping, spec: dict, items_dir: Path) -> tuple[dict, list[str]]:
+def _load_external_results(
+    name: str, path: Path, results: Mapping, spec: dict, items_dir: Path
+) -> tuple[dict, list[str]]:
     """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
-    for evaluation, what in spec["evaluations"].items():
+    for evaluation, evaluation_spec in spec["evaluations"].items():
         tables = ((model, results[model][evaluation]) for model in spec["models"])
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
-            items = items_in(items_dir / f"{what['items']}.parquet")
-            solved = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
-            references[evaluation] = Reference(what["protocol"], what["shots"], rows, items, solved)
+            items = items_in(items_dir / f"{evaluation_spec['items']}.parquet")
+            few_shot_examples = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
+            references[evaluation] = Reference(
+                evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
+            )
     try:
-        tables, notes = join(path, references)
+        tables, notes = load_external_results(path, references)
     except DataError as error:
         raise DataError(f"external_results.{name}: {error}") from None
     return tables, [f"{name}: {note}" for note in notes]

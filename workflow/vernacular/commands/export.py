@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import items_in, why_missing
+from vernacular.commands.common import items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import counted
+from vernacular.core.errors import format_count
 from vernacular.interop import grew_tse, palmx, serbian_cloze
 from vernacular.interop.exports import EXPORTS
 from vernacular.metrics.schema import TASK_RESULTS
@@ -21,18 +21,17 @@ def export(args) -> str:
     """
     written = []
     for path in args.tasks:
-        what = args.spec["evaluations"][path.stem]
+        evaluation = args.spec["evaluations"][path.stem]
         (args.out / path.stem).mkdir(parents=True, exist_ok=True)
-        if why_missing(artifacts.metadata(path)):
+        if missing_reason(artifacts.metadata(path)):
             continue
         rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
-        written += write(
-            args.out / path.stem, what["protocol"], items_in(args.items_dir / f"{what['items']}.parquet"), rows
-        )
-    return f"export: {counted(len(written), 'file')} in {args.out}"
+        items = items_in(args.items_dir / f"{evaluation['items']}.parquet")
+        written += write(args.out / path.stem, evaluation["protocol"], items, rows)
+    return f"export: {format_count(len(written), 'file')} in {args.out}"
 
 
-def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
+def write(directory: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
     """Write the source tool's files of one evaluation, and a README of differences.
 
     Args:
@@ -44,14 +43,14 @@ def write(folder: Path, protocol: str, items: list[Item], rows: list[dict]) -> l
     """
     if protocol not in EXPORTS:
         return []
-    found = {row["item_id"]: {**row, "metrics": dict(row["metrics"])} for row in rows}
+    results = {row["item_id"]: {**row, "metrics": dict(row["metrics"])} for row in rows}
     order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
-    pairs = [(item, found[item["item_id"]]) for item in order if item["item_id"] in found]
+    pairs = [(item, results[item["item_id"]]) for item in order if item["item_id"] in results]
     tool = TOOLS[EXPORTS[protocol]]
     texts = tool.files(pairs) | {"README.txt": tool.README}
     paths = []
     for name, text in texts.items():
-        path = Path(folder) / name
+        path = Path(directory) / name
         with replacing(path) as temporary:
             # as bytes: in text mode, Windows would change the line ends that the tools write
             temporary.write_bytes(text.encode("utf-8", "backslashreplace"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
-from vernacular.core.failures import ODD_FILES, library_errors, reason
+from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.records import read_record, write_record
 from vernacular.types import ModelRecord
 
@@ -18,19 +18,19 @@ def model(args) -> str:
     """Fetch a model's files; an unavailable model gets a record that states why, and the other models continue."""
     spec = args.spec
     name, source = spec["name"], spec.get("adapter") or spec["source"]
-    known = _earlier(args.out)
+    known = _previous_record(args.out)
     try:
         with _as_model_errors(name, spec):
             if "adapter" in spec:
                 base = read_record(args.base)
-                if why := base.get("unavailable"):
-                    raise ModelError(f"base model {base['name']} unavailable: {why}")
-                allowed = {key: spec[key] for key in ("allow_pickle", "allow_base_mismatch")}
-                record = resolve_adapter(name, source, base, known=known, **allowed)
+                if reason := base.get("unavailable"):
+                    raise ModelError(f"base model {base['name']} unavailable: {reason}")
+                permissions = {key: spec[key] for key in ("allow_pickle", "allow_base_mismatch")}
+                record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
-                given = {"kind": spec["kind"], "allow_pickle": spec["allow_pickle"]}
-                given["trust_remote_code"] = spec.get("trust_remote_code", False)
-                record = resolve(name, source, args.out.parent / "converted", known=known, **given)
+                options = {"kind": spec["kind"], "allow_pickle": spec["allow_pickle"]}
+                options["trust_remote_code"] = spec.get("trust_remote_code", False)
+                record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
@@ -43,15 +43,15 @@ def model(args) -> str:
 def encoder(args) -> str:
     """Fetch an encoder's files; an unavailable one gets a record that states why, and only its metrics are missing."""
     spec = args.spec
-    given = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _earlier(args.out)}
+    options = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _previous_record(args.out)}
     try:
         with _as_model_errors(spec["name"], spec):
-            record = resolve(spec["name"], spec["source"], args.out.parent / "converted", **given)
+            record = resolve(spec["name"], spec["source"], args.out.parent / "converted", **options)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    about = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
-    _write(args.out, {**record, **about, "files_key": spec.get("files")})
+    settings = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
+    _write(args.out, {**record, **settings, "files_key": spec.get("files")})
     return f"encoder: {spec['name']}: {record['architecture']}, {_size(record['bytes'])}"
 
 
@@ -65,20 +65,20 @@ def give_up(args, reason: str) -> str:
 
 
 def _write(path: Path, record: ModelRecord) -> None:
-    """Write the record, and a copy of it for `_earlier`: Snakemake deletes an output before recreating it."""
-    write_record(_copy_of(path), record)
+    """Write the record, and a copy of it for `_previous_record`: Snakemake deletes an output before recreating it."""
+    write_record(_backup_path(path), record)
     write_record(path, record)
 
 
-def _earlier(path: Path) -> dict | None:
+def _previous_record(path: Path) -> dict | None:
     """Return the last record written to `path`, whose hashes need not be computed again; None if there is none."""
     try:
-        return read_record(_copy_of(path))
+        return read_record(_backup_path(path))
     except ArtifactError:
         return None
 
 
-def _copy_of(path: Path) -> Path:
+def _backup_path(path: Path) -> Path:
     return path.parent / ".known" / path.name
 
 
@@ -86,10 +86,10 @@ def _copy_of(path: Path) -> Path:
 def _as_model_errors(name: str, spec: dict):
     """Raise any error of a library that reads the files of this model, panics included, as ModelError."""
     try:
-        with library_errors():
+        with wrap_library_errors():
             yield
-    except ODD_FILES as error:
-        raise ModelError(f"model {name}: files cannot be read: {reason(error, spec)}") from error
+    except LOADING_ERRORS as error:
+        raise ModelError(f"model {name}: files cannot be read: {describe_error(error, spec)}") from error
 
 
 def _size(count: int) -> str:

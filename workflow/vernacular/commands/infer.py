@@ -4,15 +4,15 @@ import logging
 from collections import Counter
 
 from vernacular.commands.batch import Attempts
-from vernacular.commands.batch import died as died  # called by cli.py
-from vernacular.commands.common import asked_as, check_recorded
-from vernacular.core.errors import counted
-from vernacular.core.records import write_asked
+from vernacular.commands.batch import record_death as record_death  # called by cli.py
+from vernacular.commands.common import check_recorded, inference_record
+from vernacular.core.errors import format_count
+from vernacular.core.records import write_status
 from vernacular.inference.job.run import run_group
 
 log = logging.getLogger("vernacular")
 
-_SHOWN = {"nothing to ask": "without requests"}  # status: text of the result line
+_STATUS_TEXT = {"nothing to ask": "without requests"}  # status: text of the result line
 
 
 def infer(args) -> str:
@@ -23,44 +23,48 @@ def infer(args) -> str:
     """
     attempts = Attempts(args)
     attempts.begin()
-    records = [asked_as(path, args.spec) for path in args.models]
+    records = [inference_record(path, args.spec) for path in args.models]
     for path, record in zip(args.models, records, strict=True):
         check_recorded(path, record)
     index, count = (int(number) for number in args.shard.split("of"))
-    asked = {path.stem: path for path in args.requests}
+    request_files = {path.stem: path for path in args.requests}
     try:
-        done, failed = run_group(
+        statuses, failed = run_group(
             records,
-            asked,
+            request_files,
             args.store,
             shard=(index - 1, count),
             threads=args.threads,
-            given_up=attempts.given_up(),
-            begin=attempts.working,
+            skip_reasons=attempts.skip_reasons(),
+            on_begin=attempts.set_current,
         )
     finally:  # runs unless the process is killed
         attempts.end()
-    write_asked(args.out, done, failed)
-    told = [_failure(name, of_model, done[name]) for name, of_model in failed.items() if of_model]
-    for line in told:
+    write_status(args.out, statuses, failed)
+    messages = [_failure(name, reasons, statuses[name]) for name, reasons in failed.items() if reasons]
+    for line in messages:
         log.error(line)
-    counts = Counter(how for of_model in done.values() for how in of_model.values())
+    counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
     counts["failed"] = sum(map(len, failed.values()))
-    outcomes = ", ".join(f"{counted(n, 'evaluation')} {_SHOWN.get(how, how)}" for how, n in sorted(counts.items()) if n)
-    return "\n".join([*told, f"infer: {', '.join(done)}: {outcomes or 'no evaluations'}"])
+    parts = [
+        f"{format_count(n, 'evaluation')} {_STATUS_TEXT.get(status, status)}"
+        for status, n in sorted(counts.items())
+        if n
+    ]
+    return "\n".join([*messages, f"infer: {', '.join(statuses)}: {', '.join(parts) or 'no evaluations'}"])
 
 
 def give_up(args, reason: str) -> str:
     """Record that all evaluations failed; the next run uses what is in the store by now."""
     names = [path.stem for path in args.models]
     failed = {path.stem: reason for path in args.requests}
-    write_asked(args.out, {name: {} for name in names}, dict.fromkeys(names, failed))
+    write_status(args.out, {name: {} for name in names}, dict.fromkeys(names, failed))
     Attempts(args).end()
     return f"infer: {', '.join(names)}: failed ({reason})"
 
 
-def _failure(name: str, failed: dict[str, str], done: dict) -> str:
+def _failure(name: str, failed: dict[str, str], statuses: dict) -> str:
     """Return one line if all evaluations failed for the same reason, else one line for each."""
-    if not done and len(set(failed.values())) == 1:
+    if not statuses and len(set(failed.values())) == 1:
         return f"infer: {name}: all evaluations failed: {next(iter(failed.values()))}"
     return "\n".join(f"infer: {name}: {evaluation}: failed: {reason}" for evaluation, reason in failed.items())

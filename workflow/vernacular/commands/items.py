@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
-from vernacular.commands.batch import died as died  # called by cli.py
+from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.core import artifacts
-from vernacular.core.errors import counted
+from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
@@ -30,29 +30,30 @@ def give_up(args, reason: str) -> str:
 
 
 class _Datasets(Batch):
-    noun, made, failed = "dataset", "read", "unavailable"
+    noun, done_label, failed_label = "dataset", "read", "unavailable"
 
     def is_current(self, metadata: dict, spec: dict) -> bool:
         return metadata.get("key") == fingerprint(spec)
 
     def make(self, path: Path, spec: dict) -> str:
-        rows, note = load_items(
+        rows, metadata = load_items(
             spec["task"], spec["language"], source=spec["data"], limit=spec["limit"], seed=0, root=WORKFLOW
         )
-        made_of = artifacts.made_of(spec, note["source"]["sha256"])
-        artifacts.write(path, ITEMS, rows, {**note, "key": fingerprint(spec), "fingerprint": made_of})
-        for warning in note["warnings"]:
+        input_fingerprint = artifacts.input_fingerprint(spec, metadata["source"]["sha256"])
+        artifacts.write(path, ITEMS, rows, {**metadata, "key": fingerprint(spec), "fingerprint": input_fingerprint})
+        for warning in metadata["warnings"]:
             log.warning(warning)
             print(f"items: {warning}", file=sys.stderr)
-        shown = sum(row["few_shot"] for row in rows)
-        dropped = sum(note["rows"]["dropped"].values())
+        n_examples = sum(row["few_shot"] for row in rows)
+        n_dropped = sum(metadata["rows"]["dropped"].values())
         return (
-            f"items: {path.stem}: {counted(len(rows) - shown, 'item')}"
-            + (f", {counted(shown, 'candidate')} for few-shot examples" if shown else "")
-            + (f", {counted(dropped, 'row')} dropped (reasons in results/summary/notes.csv)" if dropped else "")
+            f"items: {path.stem}: {format_count(len(rows) - n_examples, 'item')}"
+            + (f", {format_count(n_examples, 'candidate')} for few-shot examples" if n_examples else "")
+            + (f", {format_count(n_dropped, 'row')} dropped" if n_dropped else "")
+            + (" (reasons in results/summary/notes.csv)" if n_dropped else "")
         )
 
     def fail(self, path: Path, spec: dict, reason: str) -> str:
-        note = {"task": spec["task"]["task"], "unavailable": reason}
-        artifacts.write(path, ITEMS, [], {**note, "fingerprint": artifacts.made_of(note)})
+        metadata = {"task": spec["task"]["task"], "unavailable": reason}
+        artifacts.write(path, ITEMS, [], {**metadata, "fingerprint": artifacts.input_fingerprint(metadata)})
         return f"items: {path.stem}: unavailable ({reason})"

@@ -6,14 +6,14 @@ from collections import Counter
 from tqdm import tqdm
 
 from vernacular import __version__
-from vernacular.commands.common import check_inputs, items_in, why_missing
+from vernacular.commands.common import check_inputs, items_in, missing_reason
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, counted, first_line, is_contained
+from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.metric import CHANCE, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
-from vernacular.protocols.evaluate import evaluate, values
+from vernacular.protocols.evaluate import evaluate, metric_rows
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING, ModelRecord
@@ -24,12 +24,15 @@ log = logging.getLogger("vernacular")
 def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
-    long, notes = [], {}
-    for evaluation, what in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
-        inputs = _Inputs(args, evaluation, what)
+    long_rows, notes = [], {}
+    for evaluation, spec in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
+        inputs = _Inputs(args, evaluation, spec)
         try:
-            found = why_missing(inputs.answered)
-            values_of, notes[evaluation] = ([], inputs.unavailable(found)) if found else _measured(args, inputs, record)
+            missing = missing_reason(inputs.output_metadata)
+            if missing:
+                evaluation_rows, notes[evaluation] = [], inputs.write_unavailable(missing)
+            else:
+                evaluation_rows, notes[evaluation] = _compute(args, inputs, record)
         except UserError:
             raise
         except BaseException as error:
@@ -37,18 +40,19 @@ def metrics(args) -> str:
                 raise
             log.exception("%s failed", evaluation)
             reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-            values_of, notes[evaluation] = [], inputs.unavailable({"unavailable": reason})
-        long += values_of
-    _write(args, record, long, notes)
-    return f"metrics: {args.spec['model']}: {counted(len(long), 'value')} of {counted(len(notes), 'evaluation')}"
+            evaluation_rows, notes[evaluation] = [], inputs.write_unavailable({"unavailable": reason})
+        long_rows += evaluation_rows
+    _write(args, record, long_rows, notes)
+    values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
+    return f"metrics: {args.spec['model']}: {values} of {evaluations}"
 
 
 def give_up(args, reason: str) -> str:
     """Write files without rows that state why the metrics of this model are missing."""
     record = read_record(args.model)
     notes = {
-        evaluation: _Inputs(args, evaluation, what).unavailable({"unavailable": reason})
-        for evaluation, what in args.spec["evaluations"].items()
+        evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
+        for evaluation, spec in args.spec["evaluations"].items()
     }
     _write(args, record, [], notes)
     return f"metrics: {args.spec['model']}: unavailable ({reason})"
@@ -57,74 +61,79 @@ def give_up(args, reason: str) -> str:
 class _Inputs:
     """Input files for the metrics of one evaluation, and the output file of its per-item results."""
 
-    def __init__(self, args, evaluation: str, what: dict):
-        self.evaluation, self.what = evaluation, what
-        self.kind = GENERATIONS if PROTOCOLS[what["protocol"]].generates else SCORES
+    def __init__(self, args, evaluation: str, spec: dict):
+        self.evaluation, self.spec = evaluation, spec
+        self.kind = GENERATIONS if PROTOCOLS[spec["protocol"]].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
-        self.similar = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
-        self.items = args.items_dir / f"{what['items']}.parquet"
+        self.similarities = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
+        self.items = args.items_dir / f"{spec['items']}.parquet"
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
-        self.answered = artifacts.metadata(self.outputs)
-        self.made_of = artifacts.made_of(what, self.outputs, *([self.similar] if self.similar else []))
+        self.output_metadata = artifacts.metadata(self.outputs)
+        sources = [self.outputs, self.similarities] if self.similarities else [self.outputs]
+        self.input_fingerprint = artifacts.input_fingerprint(spec, *sources)
 
-    def unavailable(self, why: dict) -> dict:
+    def write_unavailable(self, reason_metadata: dict) -> dict:
         """Write a file without rows that states why; return the metadata of the evaluation."""
-        note = {**why, "fingerprint": self.made_of}
+        note = {**reason_metadata, "fingerprint": self.input_fingerprint}
         artifacts.write(self.target, TASK_RESULTS, [], {"evaluation": self.evaluation, **note})
         return note
 
 
-def _measured(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], dict]:
+def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], dict]:
     """Write the per-item results of one evaluation, and return (rows per METRICS, metadata)."""
-    what, evaluation = inputs.what, inputs.evaluation
-    asked = artifacts.metadata(inputs.requests)
-    check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.answered, record)
-    compared, found = [], {}
-    if inputs.similar:
-        compared, found = artifacts.read(inputs.similar, SIMILARITIES).to_pylist(), artifacts.metadata(inputs.similar)
-        made_of = inputs.answered["fingerprint"]
-        artifacts.check_made_of(inputs.similar, found.get("generations"), made_of, "generations")
+    spec, evaluation = inputs.spec, inputs.evaluation
+    request_metadata = artifacts.metadata(inputs.requests)
+    check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.output_metadata, record)
+    similarity_rows, similarity_metadata = [], {}
+    if inputs.similarities:
+        similarity_rows = artifacts.read(inputs.similarities, SIMILARITIES).to_pylist()
+        similarity_metadata = artifacts.metadata(inputs.similarities)
+        actual, expected = similarity_metadata.get("generations"), inputs.output_metadata["fingerprint"]
+        artifacts.check_input_fingerprint(inputs.similarities, actual, expected, "generations")
     rows, known = evaluate(
-        what["protocol"],
+        spec["protocol"],
         items_in(inputs.items),
         artifacts.read(inputs.requests, REQUESTS).to_pylist(),
         artifacts.read(inputs.outputs, inputs.kind).to_pylist(),
-        compared,
+        similarity_rows,
     )
-    note = {**_facts(asked, inputs.answered, rows), "without": found.get("without", {}), "fingerprint": inputs.made_of}
+    note = {
+        **_evaluation_metadata(request_metadata, inputs.output_metadata, rows),
+        "without": similarity_metadata.get("without", {}),
+        "fingerprint": inputs.input_fingerprint,
+    }
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
-    names = {key: what[key] for key in SETTING}
+    names = {key: spec[key] for key in SETTING}
     adapter = record.get("adapter") or {}
-    facts = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-    facts |= {"base": record.get("base"), "model_revision": _model_revision(record)}
-    facts |= {"dataset_revision": _dataset_revision(asked["items"]["source"])}
-    majority = majority_baseline(PROTOCOLS[what["protocol"]].majority, rows)
-    long = []
-    for row in values(rows, known, facts, found.get("signatures", {})):
+    labels = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
+    labels |= {"base": record.get("base"), "model_revision": _model_revision(record)}
+    labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
+    majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
+    long_rows = []
+    for row in metric_rows(rows, known, labels, similarity_metadata.get("signatures", {})):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
-        long.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
-    return long, note
+        long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
+    return long_rows, note
 
 
-def _write(args, record: ModelRecord, long: list[dict], notes: dict) -> None:
-    told = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
-    told |= {"fingerprint": artifacts.made_of(args.spec, [note["fingerprint"] for note in notes.values()])}
-    artifacts.write(args.out / "metrics.parquet", METRICS, long, told)
+def _write(args, record: ModelRecord, long_rows: list[dict], notes: dict) -> None:
+    metadata = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
+    fingerprints = [note["fingerprint"] for note in notes.values()]
+    metadata |= {"fingerprint": artifacts.input_fingerprint(args.spec, fingerprints)}
+    artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
 
 
-def _facts(asked: dict, answered: dict, rows: list[dict]) -> dict:
+def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: list[dict]) -> dict:
     """Return the metadata of an evaluation: dataset, prompts, inference, number of items, and counts of flags."""
     return {
-        "dataset": asked["items"],
-        "few_shot_examples": asked["few_shot_examples"],
-        "skipped": asked["skipped"],
-        "inference": answered,
+        "dataset": request_metadata["items"],
+        "few_shot_examples": request_metadata["few_shot_examples"],
+        "skipped": request_metadata["skipped"],
+        "inference": output_metadata,
         "items": len(rows),
-        "flags": dict(
-            Counter(_kind_of_flag(part) for row in rows for part in (row["flags"] or "").split("; ") if part)
-        ),
+        "flags": dict(Counter(_flag_type(part) for row in rows for part in (row["flags"] or "").split("; ") if part)),
     }
 
 
@@ -141,6 +150,6 @@ def _dataset_revision(source: dict) -> str:
     return source.get("revision") or f"{source['kind']} {source['sha256'][:12]}"
 
 
-def _kind_of_flag(flag: str) -> str:
+def _flag_type(flag: str) -> str:
     """Return the type of a flag, the same for `truncated: 3 …` and `truncated: 2 …`; the complete text for errors."""
     return flag if flag.startswith("error") else flag.split(":")[0]

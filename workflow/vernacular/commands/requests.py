@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
-from vernacular.commands.batch import died as died  # called by cli.py
+from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
-from vernacular.core.errors import counted
-from vernacular.protocols.build import build, evaluated_by
+from vernacular.core.errors import format_count
+from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
 
@@ -22,7 +22,7 @@ def give_up(args, reason: str) -> str:
 
 
 class _Evaluations(Batch):
-    noun, made, failed = "evaluation", "built", "failed"
+    noun, done_label, failed_label = "evaluation", "built", "failed"
 
     def is_current(self, metadata: dict, spec: dict) -> bool:
         return metadata["fingerprint"] == _fingerprint(spec, artifacts.metadata(self._items(spec)))
@@ -32,25 +32,26 @@ class _Evaluations(Batch):
         if unavailable := source.get("unavailable"):
             self.fail(path, spec, unavailable)
             return f"requests: {path.stem}: no requests (dataset unavailable)"
-        given = ("language", "protocol", "shots", "seed", "style", "options")
-        rows, built = build(items_in(self._items(spec)), spec["task"], **{key: spec[key] for key in given})
-        artifacts.write(path, REQUESTS, rows, {**_about(spec, source), **built, "size": request_size(rows)})
-        return f"requests: {path.stem}: {counted(len(rows), 'request')}"
+        keys = ("language", "protocol", "shots", "seed", "style", "options")
+        rows, prompt_metadata = build(items_in(self._items(spec)), spec["task"], **{key: spec[key] for key in keys})
+        metadata = {**_metadata(spec, source), **prompt_metadata, "size": request_size(rows)}
+        artifacts.write(path, REQUESTS, rows, metadata)
+        return f"requests: {path.stem}: {format_count(len(rows), 'request')}"
 
     def fail(self, path: Path, spec: dict, reason: str) -> str:
-        about = _about(spec, artifacts.metadata(self._items(spec)))
-        artifacts.write(path, REQUESTS, [], {**about, "unavailable": reason})
+        metadata = _metadata(spec, artifacts.metadata(self._items(spec)))
+        artifacts.write(path, REQUESTS, [], {**metadata, "unavailable": reason})
         return f"requests: {path.stem}: unavailable ({reason})"
 
     def _items(self, spec: dict) -> Path:
         return self.args.items_dir / f"{spec['items']}.parquet"
 
 
-def _about(spec: dict, source: dict) -> dict:
-    about = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
-    about |= {"task": spec["task"]["task"], "items": source} | evaluated_by(spec["protocol"])
-    return about | {"fingerprint": _fingerprint(spec, source)}
+def _metadata(spec: dict, source: dict) -> dict:
+    metadata = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
+    metadata |= {"task": spec["task"]["task"], "items": source} | inference_metadata(spec["protocol"])
+    return metadata | {"fingerprint": _fingerprint(spec, source)}
 
 
 def _fingerprint(spec: dict, source: dict) -> str:
-    return artifacts.made_of(spec, source["fingerprint"])
+    return artifacts.input_fingerprint(spec, source["fingerprint"])

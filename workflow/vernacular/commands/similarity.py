@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from vernacular.commands.common import check_inputs, check_recorded, items_in, why_missing
+from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, counted, first_line, is_contained
+from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
@@ -31,7 +31,7 @@ def similarity(args) -> str:
                 raise
             log.exception("%s failed", job.evaluation)
             job.give_up(f"{type(error).__name__}: {first_line(error)}")
-    return f"similarity: {counted(len(jobs), 'evaluation')}"
+    return f"similarity: {format_count(len(jobs), 'evaluation')}"
 
 
 def give_up(args, reason: str) -> str:
@@ -40,61 +40,65 @@ def give_up(args, reason: str) -> str:
     for job in unfinished:
         job.give_up(reason)
     name = read_record(args.model)["name"]
-    return f"similarity: {name}: {counted(len(unfinished), 'evaluation')} without similarity ({reason})"
+    return f"similarity: {name}: {format_count(len(unfinished), 'evaluation')} without similarity ({reason})"
 
 
 def _jobs(args) -> "list[_Job]":
     records = {path: read_record(path) for path in [*args.encoders, args.model]}
     for path, record in records.items():
         check_recorded(path, record)
-    known = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
+    encoders_by_name = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
     model = records[args.model]
     generations = {path.stem: path for path in args.generations}
     # sorted by items: evaluations of the same items share their options, whose vectors are cached
-    wanted = sorted(args.spec["evaluations"].items(), key=lambda each: each[1]["items"])
-    return [_Job(args, evaluation, what, known, model, generations[evaluation]) for evaluation, what in wanted]
+    evaluations = sorted(args.spec["evaluations"].items(), key=lambda entry: entry[1]["items"])
+    return [_Job(args, name, spec, encoders_by_name, model, generations[name]) for name, spec in evaluations]
 
 
 class _Job:
     """One evaluation of one model."""
 
-    def __init__(self, args, evaluation: str, what: dict, known: dict, model: dict, generations: Path):
-        self.evaluation, self.what, self.model, self.generations = evaluation, what, model, generations
+    def __init__(self, args, evaluation: str, spec: dict, encoders_by_name: dict, model: dict, generations: Path):
+        self.evaluation, self.spec, self.model, self.generations = evaluation, spec, model, generations
         self.target = args.out / f"{evaluation}.parquet"
-        self.encoders = {metric: known[name] for metric, name in what["encoders"].items()}
-        if tool := TOOLS.get(what["style"]):
+        self.encoders = {metric: encoders_by_name[name] for metric, name in spec["encoders"].items()}
+        if tool := TOOLS.get(spec["style"]):
             self.encoders |= dict.fromkeys(tool.SELF_ENCODED, model)
-        self.answered = artifacts.metadata(generations)
+        self.output_metadata = artifacts.metadata(generations)
         encoders = [record.get("fingerprint") for record in self.encoders.values()]
-        self.made_of = artifacts.made_of(what, encoders, generations)
+        self.input_fingerprint = artifacts.input_fingerprint(spec, encoders, generations)
 
     def run(self, args) -> None:
-        if missing := why_missing(self.answered):
-            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
+        if missing := missing_reason(self.output_metadata):
+            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
             return
-        items = args.items_dir / f"{self.what['items']}.parquet"
+        items = args.items_dir / f"{self.spec['items']}.parquet"
         requests = args.requests_dir / f"{self.evaluation}.parquet"
-        check_inputs(items, requests, self.generations, self.answered, self.model)
-        rows, found = similarities(
+        check_inputs(items, requests, self.generations, self.output_metadata, self.model)
+        rows, similarity_metadata = similarities(
             items_in(items),
             artifacts.read(self.generations, GENERATIONS).to_pylist(),
-            self.what["metrics"],
+            self.spec["metrics"],
             self.encoders,
             requests=artifacts.read(requests, REQUESTS).to_pylist(),
-            style=self.what["style"],
-            language=self.what["language"],
+            style=self.spec["style"],
+            language=self.spec["language"],
             threads=args.threads,
         )
-        self._write(rows, found)
+        self._write(rows, similarity_metadata)
 
     def give_up(self, reason: str) -> None:
         """Write a file without rows, with the reason in its metadata."""
-        if missing := why_missing(self.answered):
-            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.made_of})
+        if missing := missing_reason(self.output_metadata):
+            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
             return
-        without = {spec["metric"]: reason for spec in self.what["metrics"]}
-        self._write([], {"signatures": {}, "encoders": {}, "without": without})
+        missing_metrics = {metric["metric"]: reason for metric in self.spec["metrics"]}
+        self._write([], {"signatures": {}, "encoders": {}, "without": missing_metrics})
 
-    def _write(self, rows: list[dict], found: dict) -> None:
-        about = {"evaluation": self.evaluation, **found, "generations": self.answered.get("fingerprint")}
-        artifacts.write(self.target, SIMILARITIES, rows, {**about, "fingerprint": self.made_of})
+    def _write(self, rows: list[dict], similarity_metadata: dict) -> None:
+        file_metadata = {
+            "evaluation": self.evaluation,
+            **similarity_metadata,
+            "generations": self.output_metadata.get("fingerprint"),
+        }
+        artifacts.write(self.target, SIMILARITIES, rows, {**file_metadata, "fingerprint": self.input_fingerprint})

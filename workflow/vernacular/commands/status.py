@@ -12,9 +12,9 @@ def verify(args) -> str:
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
     if missing:
-        what = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
+        lines = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
         raise UserError(
-            "the summary is written, but results are missing. Run snakemake again to retry:\n" + "\n".join(what)
+            "the summary is written, but results are missing. Run snakemake again to retry:\n" + "\n".join(lines)
         )
     with replacing(args.out) as temporary:
         temporary.write_text("No results are missing from the summary.\n")
@@ -37,6 +37,6 @@ def timings(args) -> None:
     print(f"\nResults in {args.results}:")
     for path in sorted(Path(args.results).glob("*")):
         print(f"  {path}")
-    page = Path(args.results).parent / "report" / "index.html"
-    if page.exists():
-        print(f"To browse the report, open {page}.")
+    report_path = Path(args.results).parent / "report" / "index.html"
+    if report_path.exists():
+        print(f"To browse the report, open {report_path}.")

@@ -2,11 +2,11 @@
 
 from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
-from vernacular.core.errors import counted
+from vernacular.core.errors import format_count
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
-from vernacular.summary.provenance import as_frame, data_sets_of, mixed_engines, notes_of
+from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
 
@@ -19,44 +19,49 @@ except ModuleNotFoundError:  # the package of export formats is optional
 
 def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
-    of_models = [artifacts.metadata(path) for path in args.metrics]
-    long = collect([artifacts.read(path, METRICS) for path in args.metrics])
+    models_metadata = [artifacts.metadata(path) for path in args.metrics]
+    results = collect([artifacts.read(path, METRICS) for path in args.metrics])
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL)}
-    compared = {
+    comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
-    notes = [row for note in of_models for row in notes_of(note)]
-    notes += mixed_engines(of_models)
-    notes += _joined_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
-    models = [_described(note["record"]) for note in of_models]
-    made_of = artifacts.made_of(args.spec, *args.metrics, *tables.values())
-    told = {"models": models, "notes": notes, "fingerprint": made_of}
-    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(long), told)
-    write_csv(args.out / "results.csv", long)
-    write_csv(args.out / "wide.csv", wide(long))
-    write_csv(args.out / "notes.csv", as_frame(notes))
-    data_sets = {(row["task"], row["language"], row["limit"]): row for note in of_models for row in data_sets_of(note)}
+    notes = [row for note in models_metadata for row in collect_notes(note)]
+    notes += mixed_version_notes(models_metadata)
+    notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
+    models = [_describe(note["record"]) for note in models_metadata]
+    input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
+    metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
+    artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
+    write_csv(args.out / "results.csv", results)
+    write_csv(args.out / "wide.csv", wide(results))
+    write_csv(args.out / "notes.csv", notes_to_frame(notes))
+    datasets = {
+        (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
+    }
     if write_lm_eval_results:
-        write_lm_eval_results(args.out / "lm_eval", long)
-        write_every_eval_ever(args.out / "every_eval_ever", long, models, list(data_sets.values()))
-    provenance = {"evaluated models": models, "item sources": list(data_sets.values()), "notes": notes}
-    rankings = compared["rankings"]
-    write_similarity(args.out / "similarity_summary.xlsx", long, provenance, rankings=rankings)
-    write_surprisal(args.out / "surprisal_summary.xlsx", long, provenance, rankings=rankings)
-    write_leaderboard(args.out / "leaderboard.xlsx", long, provenance, **compared)
-    return f"summary: {counted(len(long), 'value')} of {counted(len(of_models), 'model')} in {args.out}"
+        write_lm_eval_results(args.out / "lm_eval", results)
+        write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
+    provenance = {"evaluated models": models, "item sources": list(datasets.values()), "notes": notes}
+    rankings = comparison_tables["rankings"]
+    write_similarity(args.out / "similarity_summary.xlsx", results, provenance, rankings=rankings)
+    write_surprisal(args.out / "surprisal_summary.xlsx", results, provenance, rankings=rankings)
+    write_leaderboard(args.out / "leaderboard.xlsx", results, provenance, **comparison_tables)
+    return (
+        f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
+    )
 
 
-def _joined_notes(told: list[str]) -> list[dict]:
+def _external_result_notes(texts: list[str]) -> list[dict]:
     """Return notes on matched external results as rows, from texts "name: file: evaluation …" of the comparison."""
     return [
         {"model": text.partition(":")[0], "evaluation": None, "kind": "external results", "note": text, "count": None}
-        for text in told
+        for text in texts
     ]
 
 
-def _described(record: ModelRecord) -> dict:
+def _describe(record: ModelRecord) -> dict:
     keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
     adapter = record.get("adapter") or {}
-    own = {"base": record.get("base")} | {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
-    return {key: record.get(key) for key in keys} | (own if adapter else {})
+    adapter_fields = {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
+    base_fields = {"base": record.get("base")} if adapter else {}
+    return {key: record.get(key) for key in keys} | base_fields | adapter_fields

@@ -1,39 +1,39 @@
 """Command `treebank`: treebanks and patterns -> minimal pairs, as an explanation or as CSV."""
 
 from vernacular.core import artifacts
-from vernacular.core.errors import counted
-from vernacular.data.treebank.pairs import MASK, Pairs, around
+from vernacular.core.errors import format_count
+from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import load_pattern
-from vernacular.data.treebank.source import Extracted, extract
+from vernacular.data.treebank.source import Extraction, extract
 
 
 def treebank(args) -> str:
     """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both."""
-    found = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
+    extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.grew_tse import pairs_csv
 
         with artifacts.replacing(args.csv) as temporary:
-            temporary.write_text(pairs_csv(found.rows), "utf-8")
+            temporary.write_text(pairs_csv(extracted.rows), "utf-8")
     if args.explain or not args.csv:
-        print(explain(found, examples=args.examples))
-    matches = sum(pairs.related for pairs in found.pairs)
-    used = [counted(matches, "match", "matches"), counted(found.sentences, "sentence")]
-    return f"treebank: {counted(len(found.rows), 'pair')} from {' in '.join(used)}"
+        print(explain(extracted, examples=args.examples))
+    matches = sum(pairs.related for pairs in extracted.pairs)
+    used = [format_count(matches, "match", "matches"), format_count(extracted.sentences, "sentence")]
+    return f"treebank: {format_count(len(extracted.rows), 'pair')} from {' in '.join(used)}"
 
 
-def explain(found: Extracted, examples: int = 5) -> str:
+def explain(extracted: Extraction, examples: int = 5) -> str:
     """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
-    lines = [f"{found.sentences:,} sentences, {found.words:,} words"]
-    if found.mismatches:
-        shown = ", ".join(found.mismatches[:5]) + (", …" if len(found.mismatches) > 5 else "")
+    lines = [f"{extracted.sentences:,} sentences, {extracted.words:,} words"]
+    if extracted.mismatches:
+        ids = ", ".join(extracted.mismatches[:5]) + (", …" if len(extracted.mismatches) > 5 else "")
         lines.append(
-            f"{len(found.mismatches)} of them: `# text` differs from the joined tokens, which are used ({shown})"
+            f"{len(extracted.mismatches)} of them: `# text` differs from the joined tokens, which are used ({ids})"
         )
-    for name, reasons in found.unused.items():
+    for name, reasons in extracted.skipped_lines.items():
         lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
-    for pairs in found.pairs:
-        lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_lost(pairs, min(examples, 3))]
+    for pairs in extracted.pairs:
+        lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_rejected_matches(pairs, min(examples, 3))]
     return "\n".join(lines)
 
 
@@ -46,7 +46,7 @@ def _steps(pairs: Pairs) -> list[str]:
         lines.append(f"{pairs.targets:9,}  words match the target")
         lines.append(f"{pairs.related - pairs.targets:9,}    related words missing, or a forbidden word present")
         lines.append(f"{pairs.related:9,}  matches")
-    lines += [f"{-n:9,}    {reason}" for reason, n in pairs.left_out.most_common()]
+    lines += [f"{-n:9,}    {reason}" for reason, n in pairs.rejections.most_common()]
     return [*lines, f"{len(pairs.rows):9,}  pairs, {len({row['lemma'] for row in pairs.rows}):,} lemmas"]
 
 
@@ -55,16 +55,16 @@ def _pairs(pairs: Pairs, examples: int) -> list[str]:
     step = max(1, len(pairs.rows) // examples) if examples else 1
     lines = []
     for row in pairs.rows[::step][:examples]:
-        wrong = [text for name, text in row.items() if name.startswith("form_ungrammatical")]
-        forms = f"[[{row['form_grammatical']}|{'|'.join(wrong)}]]"
-        before, after = row["masked_text"].split(MASK, 1)
-        lines.append(f"    {row['sentence_id']}  {around(before, forms, after)}")
+        incorrect = [text for name, text in row.items() if name.startswith("form_ungrammatical")]
+        forms = f"[[{row['form_grammatical']}|{'|'.join(incorrect)}]]"
+        prefix, suffix = row["masked_text"].split(MASK, 1)
+        lines.append(f"    {row['sentence_id']}  {shorten_context(prefix, forms, suffix)}")
         lines.append(f"        {row['lemma']}: {row['features']} -> {row['swapped']}")
     return lines
 
 
-def _lost(pairs: Pairs, examples: int) -> list[str]:
+def _rejected_matches(pairs: Pairs, examples: int) -> list[str]:
     lines = []
-    for reason, texts in pairs.lost.items() if examples else ():
+    for reason, texts in pairs.rejection_examples.items() if examples else ():
         lines += [f"  {reason}, for example:", *(f"    {text}" for text in texts[:examples])]
     return lines

@@ -15,7 +15,7 @@ from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import as_table
 
 _REGRESSED, _IMPROVED = "regressed", "improved"
-_WORST_FIRST = [
+_SORT_KEYS = [
     ("change", "descending"),
     ("margin_change", "descending"),
     ("evaluation", "ascending"),
@@ -24,89 +24,91 @@ _WORST_FIRST = [
 
 
 @dataclass(frozen=True)
-class Judged:
+class ItemOutcomes:
     """One model's rows of an evaluation, aligned to all N items that any of its models has."""
 
     table: pa.Table  # TASK_RESULTS
-    row: np.ndarray  # (N,) row in `table`; -1 without one
+    row_index: np.ndarray  # (N,) row in `table`; -1 without one
     correct: np.ndarray  # (N,) 1, 0; NaN: unknown
-    asked: np.ndarray  # (N,) number of the item's (prompt, options, gold); -1 without a row
+    text_id: np.ndarray  # (N,) number of the item's (prompt, options, gold); -1 without a row
     margin: np.ndarray  # (N,) best correct score - best incorrect score; NaN if a score is missing
 
 
-def lay_out(tables: dict[str, pa.Table]) -> dict[str, Judged]:
+def align_outcomes(tables: dict[str, pa.Table]) -> dict[str, ItemOutcomes]:
     """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model.
 
     Correct options are the gold options and any others with the same text.
     """
-    numbers: dict[tuple, int] = {}
-    right: list[list[int]] = []  # by that number
-    place: dict[str, int] = {}
-    found = {}
-    columns = {model: as_table(table) for model, table in tables.items()}
-    for table in columns.values():
+    text_ids: dict[tuple, int] = {}
+    correct_indices: list[list[int]] = []  # by text ID
+    positions: dict[str, int] = {}
+    outcomes = {}
+    tables = {model: as_table(table) for model, table in tables.items()}
+    for table in tables.values():
         for item_id in table.column("item_id").to_pylist():
-            place.setdefault(item_id, len(place))
-    for model, table in columns.items():
+            positions.setdefault(item_id, len(positions))
+    for model, table in tables.items():
         ids, correct, scores = (table.column(name).to_pylist() for name in ("item_id", "correct", "option_scores"))
         texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "choices", "gold")), strict=True)
-        at = np.array([place[item_id] for item_id in ids], dtype=int)
-        asked = np.empty(len(ids), dtype=int)
+        indices = np.array([positions[item_id] for item_id in ids], dtype=int)
+        item_text_ids = np.empty(len(ids), dtype=int)
         margins = np.full(len(ids), np.nan)
         for i, (prompt, options, gold) in enumerate(texts):
-            asked[i] = number = numbers.setdefault((prompt, tuple(options), tuple(gold)), len(numbers))
-            if number == len(right):
-                right.append(correct_options(options, gold))
+            item_text_ids[i] = text_id = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
+            if text_id == len(correct_indices):
+                correct_indices.append(correct_options(options, gold))
             if scores[i] and None not in scores[i]:
-                known = margin(scores[i], right[number])
-                margins[i] = np.nan if known is None else known
-        found[model] = Judged(
+                value = margin(scores[i], correct_indices[text_id])
+                margins[i] = np.nan if value is None else value
+        outcomes[model] = ItemOutcomes(
             table,
-            _over(len(place), at, np.arange(len(ids)), -1),
-            _over(len(place), at, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
-            _over(len(place), at, asked, -1),
-            _over(len(place), at, margins, np.nan),
+            _scatter(len(positions), indices, np.arange(len(ids)), -1),
+            _scatter(len(positions), indices, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
+            _scatter(len(positions), indices, item_text_ids, -1),
+            _scatter(len(positions), indices, margins, np.nan),
         )
-    return found
+    return outcomes
 
 
-def changes(baseline: Judged, candidate: Judged, evaluation: str) -> pa.Table:
+def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: str) -> pa.Table:
     """Return CHANGES rows of one evaluation, in any order: items whose value of `correct` differs.
 
     An item counts if both sides have a value of `correct` and the same prompt, options and gold. `margin_change` is
     how far the correct option rose (improved) or fell (regressed) relative to the best incorrect one, in the unit of
     the option scores; null if a side has no scores.
     """
-    known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.asked == candidate.asked)
-    at = np.flatnonzero(known & (baseline.correct != candidate.correct))
-    improved = candidate.correct[at] == 1
+    comparable = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.text_id == candidate.text_id)
+    indices = np.flatnonzero(comparable & (baseline.correct != candidate.correct))
+    improved = candidate.correct[indices] == 1
     with np.errstate(invalid="ignore"):  # inf - inf
-        by = candidate.margin[at] - baseline.margin[at]
-    by = np.where(improved, by, -by)
-    was, now = (
+        margin_change = candidate.margin[indices] - baseline.margin[indices]
+    margin_change = np.where(improved, margin_change, -margin_change)
+    baseline_rows, candidate_rows = (
         side.table.select(["cluster_id", "category", "item_id", "prompt", "choices", "gold", "prediction",
-                           "option_scores"]).take(pa.array(side.row[at])) for side in (baseline, candidate)
+                           "option_scores"]).take(pa.array(side.row_index[indices])) for side in (baseline, candidate)
     )  # fmt: skip
-    columns = {name: now[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
+    columns = {
+        name: candidate_rows[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")
+    }
     columns |= {
-        "evaluation": pa.array([evaluation] * len(at), pa.string()),
+        "evaluation": pa.array([evaluation] * len(indices), pa.string()),
         "change": pa.array(np.where(improved, _IMPROVED, _REGRESSED), pa.string()),
-        "margin_change": pa.array(by, pa.float64(), mask=~np.isfinite(by)),
-        "baseline_prediction": was["prediction"],
-        "candidate_prediction": now["prediction"],
-        "baseline_scores": was["option_scores"],
-        "candidate_scores": now["option_scores"],
+        "margin_change": pa.array(margin_change, pa.float64(), mask=~np.isfinite(margin_change)),
+        "baseline_prediction": baseline_rows["prediction"],
+        "candidate_prediction": candidate_rows["prediction"],
+        "baseline_scores": baseline_rows["option_scores"],
+        "candidate_scores": candidate_rows["option_scores"],
     }
     return pa.table({name: columns[name] for name in CHANGES.schema.names}, schema=CHANGES.schema)
 
 
-def worst_first(table: pa.Table) -> pa.Table:
+def sort_changes(table: pa.Table) -> pa.Table:
     """Sort CHANGES rows: regressed before improved, largest change first within each, rows without scores last."""
-    return table.take(pc.sort_indices(table, sort_keys=_WORST_FIRST))
+    return table.take(pc.sort_indices(table, sort_keys=_SORT_KEYS))
 
 
-def _over(n: int, at: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
-    """Return an (n,) array with `values` at the indices `at`, and `missing` elsewhere."""
-    found = np.full(n, missing)
-    found[at] = values
-    return found
+def _scatter(n: int, indices: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
+    """Return an (n,) array with `values` at `indices`, and `missing` elsewhere."""
+    array = np.full(n, missing)
+    array[indices] = values
+    return array

@@ -19,7 +19,7 @@ from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.statistics.paired import ALPHA, holm, places
+from vernacular.statistics.paired import ALPHA, competition_ranks, holm
 from vernacular.types import SETTING
 
 
@@ -27,88 +27,90 @@ def rankings(
     items: Items,
     sides: dict[str, Side],
     metrics: list[Metric],
-    facts: dict,
+    metadata: dict,
     *,
-    compared: Sequence[dict] = (),
+    comparisons: Sequence[dict] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[dict]:
     """Return RANKINGS rows of one evaluation; none for metrics with values of fewer than two models.
 
-    `compared` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
+    `comparisons` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
     determined by each model's own value. A model without items in common with it counts as not significantly different.
     """
-    headline = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
-    done = {frozenset((row["baseline"], row["candidate"])) for row in compared}
-    pairs = [pair for pair in combinations(sorted(sides), 2) if frozenset(pair) not in done]
-    rest = compare_sides(items, sides, pairs, headline, facts, seed=seed, resamples=resamples, categories=False)
-    tested = [row for row in [*compared, *rest] if not row["category"]]
+    headline_metrics = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
+    compared_pairs = {frozenset((row["baseline"], row["candidate"])) for row in comparisons}
+    pairs = [pair for pair in combinations(sorted(sides), 2) if frozenset(pair) not in compared_pairs]
+    new_comparisons = compare_sides(
+        items, sides, pairs, headline_metrics, metadata, seed=seed, resamples=resamples, categories=False
+    )
+    all_comparisons = [row for row in [*comparisons, *new_comparisons] if not row["category"]]
     rows = []
-    for metric in headline:
-        own = {model: value for model in sorted(sides) if (value := _value(sides[model], metric)) is not None}
-        if len(own) >= 2:
-            column = [row for row in tested if row["metric"] == metric.name]
-            rows += _column(metric, own, column)
-    return [facts | row for row in rows]
+    for metric in headline_metrics:
+        values = {model: value for model in sorted(sides) if (value := _model_value(sides[model], metric)) is not None}
+        if len(values) >= 2:
+            metric_rows = [row for row in all_comparisons if row["metric"] == metric.name]
+            rows += _rank_by_metric(metric, values, metric_rows)
+    return [metadata | row for row in rows]
 
 
-def _value(side: Side, metric: Metric) -> float | None:
-    known = side.known(metric)
-    if not known.any():
+def _model_value(side: Side, metric: Metric) -> float | None:
+    mask = side.value_mask(metric)
+    if not mask.any():
         return None
-    arrays = [array[known] for array in side.needed(metric)]
+    arrays = [array[mask] for array in side.inputs(metric)]
     value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
     return value if np.isfinite(value) else None
 
 
-def _column(metric: Metric, own: dict[str, float], tested: list[dict]) -> list[dict]:
-    models = list(own)
-    sign = 1 if metric.higher_is_better else -1
-    best = max(models, key=lambda model: sign * own[model])
-    against: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p
-    for row in tested:
+def _rank_by_metric(metric: Metric, values: dict[str, float], comparisons: list[dict]) -> list[dict]:
+    models = list(values)
+    direction = 1 if metric.higher_is_better else -1
+    best = max(models, key=lambda model: direction * values[model])
+    differences: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p
+    for row in comparisons:
         difference, p = (float("nan") if row[name] is None else row[name] for name in ("difference", "p_value"))
-        against[row["candidate"], row["baseline"]] = difference, p
-        against[row["baseline"], row["candidate"]] = -difference, p
+        differences[row["candidate"], row["baseline"]] = difference, p
+        differences[row["baseline"], row["candidate"]] = -difference, p
     unknown = (float("nan"), float("nan"))
-    to_best = [against.get((model, best), unknown) for model in models]
-    corrected = holm([p for _, p in to_best])
+    vs_best = [differences.get((model, best), unknown) for model in models]
+    adjusted_p = holm([p for _, p in vs_best])
     rows = []
-    for model, (difference, p), adjusted, place in zip(
-        models, to_best, corrected, _places(models, against, sign), strict=True
+    for model, (difference, p), p_holm, rank in zip(
+        models, vs_best, adjusted_p, _rank_models(models, differences, direction), strict=True
     ):
         rows.append(
             {
                 "model": model,
                 "metric": metric.name,
                 "best": best,
-                "difference": 0.0 if model == best else _known(difference),
-                "p_value": _known(p),  # null for the best model itself
-                "p_holm": _known(adjusted),
-                "in_best_group": bool(not adjusted < ALPHA),
-                "rank": int(place),
+                "difference": 0.0 if model == best else _finite_or_none(difference),
+                "p_value": _finite_or_none(p),  # null for the best model itself
+                "p_holm": _finite_or_none(p_holm),
+                "in_best_group": bool(not p_holm < ALPHA),
+                "rank": int(rank),
             }
         )
     return rows
 
 
-def _places(models: list[str], against: dict, sign: int) -> np.ndarray:
+def _rank_models(models: list[str], differences: dict, direction: int) -> np.ndarray:
     pairs = [(i, j) for i in range(len(models)) for j in range(i)]
-    found = [against.get((models[i], models[j]), (float("nan"), float("nan"))) for i, j in pairs]
+    tests = [differences.get((models[i], models[j]), (float("nan"), float("nan"))) for i, j in pairs]
     better = np.zeros((len(models), len(models)), dtype=bool)
-    for (i, j), (difference, _), p in zip(pairs, found, holm([p for _, p in found]), strict=True):
+    for (i, j), (difference, _), p in zip(pairs, tests, holm([p for _, p in tests]), strict=True):
         if p < ALPHA and difference:
-            winner, loser = (i, j) if sign * difference > 0 else (j, i)
+            winner, loser = (i, j) if direction * difference > 0 else (j, i)
             better[winner, loser] = True
-    return places(better)
+    return competition_ranks(better)
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
 @dataclass(frozen=True)
-class Found:
+class ComparisonResults:
     comparisons: list[dict]  # rows per COMPARISONS
     rankings: list[dict]  # rows per RANKINGS
     overall: list[dict]  # rows per OVERALL
@@ -120,54 +122,60 @@ def compare_all(
     evaluations: Mapping[str, dict],
     *,
     signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
-    outsiders: Iterable[str] = (),
+    external_names: Iterable[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
     threads: int = 1,
-) -> Found:
+) -> ComparisonResults:
     """Compare pairs of models on every evaluation that both have.
 
     Args:
         results: model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
         evaluations: evaluation -> task, language, protocol, shots, seed, style
         signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
-        outsiders: names in `results` of external results, which are compared in pairs but not ranked
+        external_names: names in `results` of external results, which are compared in pairs but not ranked
     """
-    outsiders = set(outsiders)
+    external_names = set(external_names)
 
-    def work(evaluation: str):
-        what = evaluations[evaluation]
-        metrics = PROTOCOL_METRICS[what["protocol"]].METRICS
-        facts = {"evaluation": evaluation} | {name: what[name] for name in SETTING}
+    def compare_evaluation(evaluation: str):
+        spec = evaluations[evaluation]
+        metrics = PROTOCOL_METRICS[spec["protocol"]].METRICS
+        metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
         items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
-        there = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
-        compared = compare_sides(items, sides, there, metrics, facts, seed=seed, resamples=resamples)
-        ranked = {model: side for model, side in sides.items() if model not in outsiders}
-        placed = rankings(items, ranked, metrics, facts, compared=compared, seed=seed, resamples=resamples)
-        return compared, placed, (facts, metrics, items, ranked)
+        available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
+        comparison_rows = compare_sides(
+            items, sides, available_pairs, metrics, metadata, seed=seed, resamples=resamples
+        )
+        ranked_sides = {model: side for model, side in sides.items() if model not in external_names}
+        ranking_rows = rankings(
+            items, ranked_sides, metrics, metadata, comparisons=comparison_rows, seed=seed, resamples=resamples
+        )
+        return comparison_rows, ranking_rows, (metadata, metrics, items, ranked_sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
-        found = list(pool.map(work, evaluations))
-    rows = with_families([row for compared, _, _ in found for row in compared])
+        results_by_evaluation = list(pool.map(compare_evaluation, evaluations))
+    rows = add_significance([row for comparison_rows, _, _ in results_by_evaluation for row in comparison_rows])
     for row in rows:
-        _sign(row, signatures or {})
-    return Found(
-        rows, [row for _, placed, _ in found for row in placed], overall([each for *_, each in found], seed=seed)
+        _add_signature(row, signatures or {})
+    return ComparisonResults(
+        rows,
+        [row for _, ranking_rows, _ in results_by_evaluation for row in ranking_rows],
+        overall([evaluation for *_, evaluation in results_by_evaluation], seed=seed),
     )
 
 
-def _sign(row: dict, signatures: Mapping) -> None:
+def _add_signature(row: dict, signatures: Mapping) -> None:
     """Set the signature that the sides share, or the only one (external results have none); note a difference."""
-    at = (row["evaluation"], row["metric"])
-    one, other = (signatures.get(row[side], {}).get(at) for side in ("baseline", "candidate"))
-    row["signature"] = one or other
-    if one and other and one != other:
+    key = (row["evaluation"], row["metric"])
+    baseline, candidate = (signatures.get(row[side], {}).get(key) for side in ("baseline", "candidate"))
+    row["signature"] = baseline or candidate
+    if baseline and candidate and baseline != candidate:
         row["signature"] = None
-        note = f"different signatures: {one} and {other}"
+        note = f"different signatures: {baseline} and {candidate}"
         row["note"] = "; ".join(part for part in (row["note"], note) if part)
 
 
-def with_families(rows: list[dict]) -> list[dict]:
+def add_significance(rows: list[dict]) -> list[dict]:
     """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant."""
     families: dict[tuple, list[dict]] = {}
     for row in rows:

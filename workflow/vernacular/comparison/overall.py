@@ -17,11 +17,11 @@ from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics.intervals import resampled
-from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, holm, places, resampled_means
+from vernacular.statistics.intervals import resample_statistic
+from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, competition_ranks, holm, resample_means
 
 RESAMPLES = 1_000
-_SAME_BUT_SEED = ("task", "language", "protocol", "shots", "style")
+_GROUP_KEYS = ("task", "language", "protocol", "shots", "style")
 
 # an evaluation: metadata, metrics, items, and sides aligned to the items
 Evaluation = tuple[dict, list[Metric], Items, dict[str, Side]]
@@ -33,57 +33,67 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
     A model with no evaluation of a scope is not in that scope. An evaluation that one of the scope's models lacks, or
     without a metric with a chance level, is excluded for all models and counted.
     """
-    languages = sorted({facts["language"] for facts, *_ in evaluations})
-    known: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
+    languages = sorted({metadata["language"] for metadata, *_ in evaluations})
+    cache: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
     rows = []
     for scope in [*languages, "all"]:
-        of_scope = [each for each in evaluations if scope in ("all", each[0]["language"])]
-        models = sorted({model for *_, sides in of_scope for model, side in sides.items() if side.has.any()})
-        speaking = [each for each in of_scope if _speaker(each, models)]
-        if speaking:
-            rows += _scope(scope, models, speaking, len(of_scope) - len(speaking), seed, resamples, known)
+        scope_evaluations = [evaluation for evaluation in evaluations if scope in ("all", evaluation[0]["language"])]
+        models = sorted(
+            {model for *_, sides in scope_evaluations for model, side in sides.items() if side.present.any()}
+        )
+        usable = [evaluation for evaluation in scope_evaluations if _representative_metric(evaluation, models)]
+        if usable:
+            rows += _aggregate_scope(
+                scope, models, usable, len(scope_evaluations) - len(usable), seed, resamples, cache
+            )
     return rows
 
 
-def _speaker(evaluation: Evaluation, models: list[str]) -> Metric | None:
+def _representative_metric(evaluation: Evaluation, models: list[str]) -> Metric | None:
     """Return the representative metric; None if no suitable metric has items that all models share."""
     _, metrics, items, sides = evaluation
     for metric in metrics:
         if not metric.headline or not metric.higher_is_better or any(model not in sides for model in models):
             continue
-        shared = _shared(evaluation, metric, models)
+        shared = _shared_items(evaluation, metric, models)
         chance = chance_level(metric.name, items.chance[shared])
         if shared.any() and chance is not None and chance < 1:
             return metric
     return None
 
 
-def _shared(evaluation: Evaluation, metric: Metric, models: list[str]) -> np.ndarray:
+def _shared_items(evaluation: Evaluation, metric: Metric, models: list[str]) -> np.ndarray:
     """Return an (N,) mask of items that all models have with the same texts and a value of the metric."""
     _, _, items, sides = evaluation
-    shared = np.ones(len(items.ids), dtype=bool)
+    mask = np.ones(len(items.ids), dtype=bool)
     for model in models:
-        shared &= sides[model].known(metric) & (sides[model].text == sides[models[0]].text)
-    return shared
+        mask &= sides[model].value_mask(metric) & (sides[model].text_id == sides[models[0]].text_id)
+    return mask
 
 
-def _scope(
-    scope: str, models: list[str], evaluations: list[Evaluation], left_out: int, seed: int, resamples: int, known: dict
+def _aggregate_scope(
+    scope: str,
+    models: list[str],
+    evaluations: list[Evaluation],
+    n_excluded: int,
+    seed: int,
+    resamples: int,
+    cache: dict,
 ) -> list[dict]:
     groups: dict[tuple, list[int]] = {}
     values, draws = [], []
-    clusters = _clusters_of_data_sets(evaluations)
-    for number, evaluation in enumerate(evaluations):
-        groups.setdefault(tuple(evaluation[0][name] for name in _SAME_BUT_SEED), []).append(number)
+    clusters = _dataset_clusters(evaluations)
+    for index, evaluation in enumerate(evaluations):
+        groups.setdefault(tuple(evaluation[0][name] for name in _GROUP_KEYS), []).append(index)
         key = (evaluation[0]["evaluation"], *models)
-        if key not in known:
-            known[key] = _normalised(evaluation, models, clusters, seed, resamples)
-        value, drawn = known[key]
+        if key not in cache:
+            cache[key] = _normalize(evaluation, models, clusters, seed, resamples)
+        value, evaluation_draws = cache[key]
         values.append(value)
-        draws.append(drawn)
+        draws.append(evaluation_draws)
     weights = np.empty(len(evaluations))
-    for same in groups.values():
-        weights[same] = 1 / len(same) / len(groups)
+    for indices in groups.values():
+        weights[indices] = 1 / len(indices) / len(groups)
     means = weights @ np.array(values)
     drawn_means = np.einsum("e,erm->rm", weights, np.array(draws))
     rates = _win_rates(np.array(values), weights)
@@ -93,7 +103,7 @@ def _scope(
             "model": model,
             "scope": scope,
             "n_evaluations": len(evaluations),
-            "n_excluded": left_out,
+            "n_excluded": n_excluded,
             "mean": float(means[m]),
             **dict(zip(("ci_low", "ci_high"), _interval(drawn_means[:, m]), strict=True)),
             "rank": int(ranks[m]),
@@ -103,12 +113,12 @@ def _scope(
     ]
 
 
-def _clusters_of_data_sets(evaluations: list[Evaluation]) -> dict[tuple[str, str], dict[str, int]]:
+def _dataset_clusters(evaluations: list[Evaluation]) -> dict[tuple[str, str], dict[str, int]]:
     """Return {(task, language): {cluster or item: number}} over all evaluations of the dataset."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for facts, _, items, _ in evaluations:
-        found.setdefault((facts["task"], facts["language"]), set()).update(_labels(items))
-    return {name: {label: i for i, label in enumerate(sorted(labels))} for name, labels in found.items()}
+    labels_by_dataset: dict[tuple[str, str], set[str]] = {}
+    for metadata, _, items, _ in evaluations:
+        labels_by_dataset.setdefault((metadata["task"], metadata["language"]), set()).update(_labels(items))
+    return {name: {label: i for i, label in enumerate(sorted(labels))} for name, labels in labels_by_dataset.items()}
 
 
 def _labels(items: Items) -> list[str]:
@@ -116,31 +126,33 @@ def _labels(items: Items) -> list[str]:
     return [f"item {item_id}" if cluster is None else f"cluster {cluster}" for item_id, cluster in pairs]
 
 
-def _normalised(evaluation: Evaluation, models, clusters, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (value - chance) / (1 - chance) as ((models,), (resamples, models))."""
-    facts, _, items, sides = evaluation
-    metric = _speaker(evaluation, models)
-    use = np.flatnonzero(_shared(evaluation, metric, models))
-    numbers = clusters[facts["task"], facts["language"]]
-    codes = np.array([numbers[label] for label in _labels(items)])[use]
-    chance = chance_level(metric.name, items.chance[use])
-    arrays = [[array[use] for array in sides[model].needed(metric)] for model in models]
-    k = len(numbers)
+    metadata, _, items, sides = evaluation
+    metric = _representative_metric(evaluation, models)
+    indices = np.flatnonzero(_shared_items(evaluation, metric, models))
+    code_of = clusters[metadata["task"], metadata["language"]]
+    codes = np.array([code_of[label] for label in _labels(items)])[indices]
+    chance = chance_level(metric.name, items.chance[indices])
+    arrays = [[array[indices] for array in sides[model].inputs(metric)] for model in models]
+    k = len(code_of)
     if metric.corpus:
-        value = np.array([float(metric.corpus(*of_model)) for of_model in arrays])
-        drawn = [
-            resampled(metric.corpus, of_model, codes, k, resamples, np.random.default_rng(seed), metric.vectorised)
-            for of_model in arrays
+        value = np.array([float(metric.corpus(*model_arrays)) for model_arrays in arrays])
+        model_draws = [
+            resample_statistic(
+                metric.corpus, model_arrays, codes, k, resamples, np.random.default_rng(seed), metric.vectorized
+            )
+            for model_arrays in arrays
         ]
-        draws = np.column_stack(drawn)
+        draws = np.column_stack(model_draws)
     else:
-        columns = np.column_stack([of_model[0] for of_model in arrays])
+        columns = np.column_stack([model_arrays[0] for model_arrays in arrays])
         value = columns.mean(0)
         padded = np.append(codes, k - 1)  # so that the sums include clusters without items
         sums = cluster_sums(np.vstack([columns, np.zeros(len(models))]), padded)
-        sizes = cluster_sums(np.append(np.ones(len(use)), 0.0)[:, None], padded)
+        sizes = cluster_sums(np.append(np.ones(len(indices)), 0.0)[:, None], padded)
         counts = cluster_counts(k, resamples, seed)
-        draws = resampled_means(sums, np.repeat(sizes, len(models), axis=1), counts)
+        draws = resample_means(sums, np.repeat(sizes, len(models), axis=1), counts)
     return (value - chance) / (1 - chance), (draws - chance) / (1 - chance)
 
 
@@ -166,12 +178,12 @@ def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
         if p < ALPHA:
             winner, loser = (i, j) if means[i] > means[j] else (j, i)
             better[winner, loser] = True
-    return places(better)
+    return competition_ranks(better)
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return (models,) weighted shares of (other model, evaluation) that a model leads, ties half; values (E, M)."""
-    mine, other = values[:, :, None], values[:, None, :]
-    ahead = (mine > other) + 0.5 * (mine == other)
-    m = values.shape[1]
-    return (np.einsum("e,eij->i", weights, ahead) - 0.5) / max(1, m - 1)
+    model_values, opponent_values = values[:, :, None], values[:, None, :]
+    wins = (model_values > opponent_values) + 0.5 * (model_values == opponent_values)
+    n_models = values.shape[1]
+    return (np.einsum("e,eij->i", weights, wins) - 0.5) / max(1, n_models - 1)

@@ -83,7 +83,7 @@ CHANGES = Kind(
     ),
     key=("evaluation", "item_id"),
     required=("change", "prompt", "choices", "gold"),
-    place=2,
+    path_depth=2,
 )
 
 # results/summary/rankings.parquet: each model's rank by a headline metric of one evaluation

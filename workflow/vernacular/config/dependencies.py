@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.comparison.external.results import files_in
+from vernacular.comparison.external.results import result_files
 from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
@@ -16,24 +16,24 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
-from vernacular.inference.job.work import engine_version, further_libraries
+from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity.answers import TOOLS
 from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import SETTING
 
-_LOADING = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
-_NOT_ASKING = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
+_LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
+_NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
-def of_items(config: Config) -> dict:
+def items_spec(config: Config) -> dict:
     """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
     evaluations = {evaluation.items: evaluation for evaluation in reversed(config.evaluations.values())}
-    return {"items": {name: _dataset(config, evaluations[name]) for name in sorted(evaluations)}}
+    return {"items": {name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)}}
 
 
-def _dataset(config: Config, evaluation: Evaluation) -> dict:
+def _dataset_spec(config: Config, evaluation: Evaluation) -> dict:
     """Return the part of the task file for this language, and the selection of rows."""
     task = config.tasks[evaluation.task]
     language = {evaluation.language: task["languages"][evaluation.language]}
@@ -43,16 +43,16 @@ def _dataset(config: Config, evaluation: Evaluation) -> dict:
         "language": evaluation.language,
         "data": evaluation.data,
         "limit": evaluation.limit,
-        "files": {file: _content(file) for file in data_files(config, evaluation)},
+        "files": {file: _content_hash(file) for file in data_files(config, evaluation)},
     }
 
 
-def of_requests(config: Config) -> dict:
+def requests_spec(config: Config) -> dict:
     """Return the dependencies of the requests of each evaluation, in addition to its items."""
-    return {"evaluations": {e.id: _prompts(config, e) | {"items": e.items} for e in config.evaluations.values()}}
+    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.evaluations.values()}}
 
 
-def _prompts(config: Config, evaluation: Evaluation) -> dict:
+def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
     """Return an evaluation and its prompt lines."""
     task = config.tasks[evaluation.task]
     return {
@@ -68,34 +68,34 @@ def _prompts(config: Config, evaluation: Evaluation) -> dict:
     }
 
 
-def of_model(config: Config, name: str) -> dict:
+def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
     settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
     if "adapter" in settings:
-        own = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
-        return {"name": name, **own, "files": files}
-    return {"name": name, **{key: settings[key] for key in _LOADING}, "files": files}
+        adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
+        return {"name": name, **adapter, "files": files}
+    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, "files": files}
 
 
-def of_inference(config: Config, names: list[str]) -> dict:
+def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
     engines = {kind.name: engine_version(kind) for kind in (SCORES, GENERATIONS)}
-    return {"models": {name: _asking(config.models[name]) for name in names}, "engines": engines}
+    return {"models": {name: _inference_settings(config.models[name]) for name in names}, "engines": engines}
 
 
-def _asking(settings: dict) -> dict:
-    asking = {key: value for key, value in settings.items() if key not in _NOT_ASKING}
-    asking |= {"quantization": _QUANTIZATION[settings["quantization"]]}
-    libraries = further_libraries(asking | {"adapter": settings.get("adapter")}, GENERATIONS)
-    return asking | {"libraries": libraries}
+def _inference_settings(settings: dict) -> dict:
+    inference_settings = {key: value for key, value in settings.items() if key not in _NON_INFERENCE_KEYS}
+    inference_settings |= {"quantization": _QUANTIZATION[settings["quantization"]]}
+    libraries = additional_libraries(inference_settings | {"adapter": settings.get("adapter")}, GENERATIONS)
+    return inference_settings | {"libraries": libraries}
 
 
-def of_encoder(config: Config, name: str) -> dict:
+def encoder_spec(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
     return {"name": name, **encoder, "files": _files_key(Path("resources/encoders", f"{name}.json").absolute())}
 
 
-def of_similarity(config: Config) -> dict:
+def similarity_spec(config: Config) -> dict:
     """Return the encoder and options of each similarity metric, for each evaluation with generated responses."""
     return {
         "evaluations": {
@@ -103,7 +103,7 @@ def of_similarity(config: Config) -> dict:
                 "items": e.items,
                 "language": e.language,
                 "style": e.style,
-                "metrics": [_variant(config, metric, e) for metric in config.similarity["metrics"]],
+                "metrics": [_metric_spec(config, metric, e) for metric in config.similarity["metrics"]],
                 "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in config.similarity["metrics"]},
             }
             for e in config.evaluations.values()
@@ -112,14 +112,14 @@ def of_similarity(config: Config) -> dict:
     }
 
 
-def _variant(config: Config, metric: str, evaluation: Evaluation) -> dict:
+def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
     """Return a similarity metric with its options; the style of another tool may specify them."""
     if tool := TOOLS.get(evaluation.style):
         return {"metric": metric, **tool.METRIC_OPTIONS.get(metric, {})}
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
 
 
-def of_metrics(config: Config, name: str) -> dict:
+def metrics_spec(config: Config, name: str) -> dict:
     return {
         "model": name,
         "evaluations": {
@@ -128,11 +128,11 @@ def of_metrics(config: Config, name: str) -> dict:
     }
 
 
-def of_comparisons(config: Config) -> dict:
+def comparisons_spec(config: Config) -> dict:
     """Return the compared models and evaluations; external results by the content of their files."""
     names = ("items", *SETTING)
     external_results = {
-        name: {**what, "files": _contents(what["path"])} for name, what in config.external_results.items()
+        name: {**entry, "files": _content_hashes(entry["path"])} for name, entry in config.external_results.items()
     }
     return {
         "models": list(config.models),
@@ -142,24 +142,24 @@ def of_comparisons(config: Config) -> dict:
     }
 
 
-def _contents(path: str) -> dict[str, str]:
-    return {os.path.relpath(file, path): file_fingerprint(file) for file in files_in(Path(path))}
+def _content_hashes(path: str) -> dict[str, str]:
+    return {os.path.relpath(file, path): file_fingerprint(file) for file in result_files(Path(path))}
 
 
-def of_export(config: Config) -> dict:
-    chosen = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in chosen}}
+def export_spec(config: Config) -> dict:
+    evaluations = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
+    return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in evaluations}}
 
 
-def of_summary(config: Config) -> dict:
+def summary_spec(config: Config) -> dict:
     return {"models": list(config.models), "evaluations": list(config.evaluations)}
 
 
-def of_report(config: Config) -> dict:
+def report_spec(config: Config) -> dict:
     """Return the models, evaluations and pairs in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
-    look = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {**of_summary(config), "pairs": config.comparisons, "look": look}
+    template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
+    return {**summary_spec(config), "pairs": config.comparisons, "look": template_hash}
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
@@ -169,15 +169,16 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     """
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
-    folder = Path(config.tasks[evaluation.task]["folder"])
+    task_dir = Path(config.tasks[evaluation.task]["folder"])
     if evaluation.data != "samples" or not samples.is_dir():
-        treebanks = [f for source in language["source"] if "treebank" in source for f in treebank_files(source, folder)]
+        sources = [source for source in language["source"] if "treebank" in source]
+        treebanks = [file for source in sources for file in treebank_files(source, task_dir)]
         if treebanks:
             return [os.path.relpath(file) for file in treebanks]
-    named = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
-    named = [file for each in named for file in (each if isinstance(each, list) else [each]) if file]
-    if own := [file for file in named if "://" not in file]:
-        return [os.path.relpath(folder / Path(file).expanduser()) for file in own]
+    entries = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
+    files = [file for entry in entries for file in (entry if isinstance(entry, list) else [entry]) if file]
+    if local_files := [file for file in files if "://" not in file]:
+        return [os.path.relpath(task_dir / Path(file).expanduser()) for file in local_files]
     if evaluation.data == "samples":
         return sorted(os.path.relpath(file) for file in samples.iterdir())
     return []
@@ -194,12 +195,12 @@ def _files_key(path: Path) -> str:
         record = read_record(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
-    recorded_with = record.get("files_key") or "not recorded yet"
-    changed = inputs.stale(record)
+    recorded_key = record.get("files_key") or "not recorded yet"
+    changed_paths = inputs.stale(record)
     return (
-        f"{recorded_with[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed}, recorded_with])}"
-        if changed
-        else recorded_with
+        f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"
+        if changed_paths
+        else recorded_key
     )
 
 
@@ -211,7 +212,7 @@ def _stamp(path: str) -> dict[str, int] | None:
 
 
 @functools.cache  # many evaluations share a file, which does not change during planning
-def _content(path: str) -> str | None:
+def _content_hash(path: str) -> str | None:
     """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
     try:
         return file_fingerprint(path)

@@ -3,10 +3,10 @@
 import itertools
 from itertools import combinations
 
-from vernacular.core.errors import ConfigError, closest
+from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.protocols.prompts import load_labels
-from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_prompt_lines, takes_shots
+from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, supports_few_shot, uses_prompt_lines
 from vernacular.types import Evaluation
 
 
@@ -20,57 +20,57 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
         data: The default of the entry's key `data`.
         fail: Called as `fail(key, message)`; raises ConfigError.
     """
-    known = list(task["languages"])
-    languages = known if entry["languages"] == "all" else _listed(entry["languages"])
+    available = list(task["languages"])
+    languages = available if entry["languages"] == "all" else _as_list(entry["languages"])
     for language in languages:
-        if language not in known:
-            fail("languages", f'language "{language}" not found in {task["task"]}.{closest(language, known)}')
+        if language not in available:
+            fail("languages", f'language "{language}" not found in {task["task"]}.{suggest(language, available)}')
     data = entry.get("data", data)
     if data == "samples":
-        shipped = [language for language in known if _has_samples(task, language)]
+        with_samples = [language for language in available if _has_samples(task, language)]
         if entry["languages"] == "all":
-            languages = shipped
+            languages = with_samples
         for language in languages or ["any language"]:
-            if language not in shipped:
-                advice = f"Languages with samples: {', '.join(shipped)}." if shipped else "Set data: hub."
+            if language not in with_samples:
+                advice = f"Languages with samples: {', '.join(with_samples)}." if with_samples else "Set data: hub."
                 fail("languages", f"samples of {task['task']} not found for {language}. {advice}")
-    protocols = _listed(entry.get("protocols", task["protocols"][0]))
+    protocols = _as_list(entry.get("protocols", task["protocols"][0]))
     for protocol in protocols:
         if protocol not in task["protocols"]:
-            hint = closest(protocol, task["protocols"])
+            hint = suggest(protocol, task["protocols"])
             fail("protocols", f'protocol "{protocol}" is not supported by {task["task"]}.{hint}')
-    shots, styles, seeds = _listed(entry["shots"]), _listed(entry["styles"]), _listed(entry["seeds"])
-    if any(shots) and not any(takes_shots(protocol, task["item_type"]) for protocol in protocols):
+    shots, styles, seeds = _as_list(entry["shots"]), _as_list(entry["styles"]), _as_list(entry["seeds"])
+    if any(shots) and not any(supports_few_shot(protocol, task["item_type"]) for protocol in protocols):
         fail("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
-        if not set(only := protocols_with(option)) & set(protocols):
-            fail(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(only)}; remove it.")
-    found: dict[Evaluation, None] = {}
-    for language, protocol, style, k, seed in itertools.product(languages, protocols, styles, shots, seeds):
-        prompted = takes_shots(protocol, task["item_type"])
+        if not set(supporting := protocols_with(option)) & set(protocols):
+            fail(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
+    evaluations: dict[Evaluation, None] = {}
+    for language, protocol, style, n_shots, seed in itertools.product(languages, protocols, styles, shots, seeds):
+        few_shot = supports_few_shot(protocol, task["item_type"])
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
-        if takes_prompt_lines(protocol, task["item_type"], style):
-            _check_words(language, fail)
+        if uses_prompt_lines(protocol, task["item_type"], style):
+            _check_labels(language, fail)
         evaluation = Evaluation(
             task=task["task"],
             language=language,
             protocol=protocol,
-            shots=k if prompted else 0,
-            seed=seed if prompted else 0,
+            shots=n_shots if few_shot else 0,
+            seed=seed if few_shot else 0,
             style=style,
             data=data,
             limit=entry["limit"],
             options=tuple((key, entry[key]) for key in OPTIONS if key in entry),
         )
-        found[evaluation] = None
+        evaluations[evaluation] = None
     for style in styles:
         if not any(style in PROTOCOLS[protocol].styles for protocol in protocols):
             fail("styles", f'style "{style}" is not supported by {" or ".join(protocols)}.')
-    return list(found)
+    return list(evaluations)
 
 
-def _check_words(language: str, fail) -> None:
+def _check_labels(language: str, fail) -> None:
     try:
         load_labels(language)
     except ConfigError as error:
@@ -79,16 +79,16 @@ def _check_words(language: str, fail) -> None:
 
 def _has_samples(task: dict, language: str) -> bool:
     """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
-    own = all("file" in source for source in task["languages"][language]["source"])
-    return own or (WORKFLOW / "samples" / task["task"] / language).is_dir()
+    is_local = all("file" in source for source in task["languages"][language]["source"])
+    return is_local or (WORKFLOW / "samples" / task["task"] / language).is_dir()
 
 
-def _listed(value) -> list:
+def _as_list(value) -> list:
     return value if isinstance(value, list) else [value]
 
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
-_OF_ADAPTER = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
+_ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
@@ -101,24 +101,24 @@ def check_models(models: dict, fail) -> None:
         if name.casefold() in _RESERVED:
             fail((name,), f'"{name}" is the name of a directory of the workflow; choose another name.')
         check_name(name, fail)
-        if other := seen.get(name.casefold()):
-            fail((name,), f'"{name}" and "{other}" differ only in case, which some file systems ignore; rename one.')
+        if previous := seen.get(name.casefold()):
+            fail((name,), f'"{name}" and "{previous}" differ only in case, which some file systems ignore; rename one.')
         seen[name.casefold()] = name
         if "adapter" not in entry and "base" not in entry:
             if "source" not in entry:
                 fail((name,), 'the key "source" is missing (or "base" and "adapter").')
             continue
-        for key, other in (("adapter", "base"), ("base", "adapter")):
+        for key, counterpart in (("adapter", "base"), ("base", "adapter")):
             if key not in entry:
-                fail((name,), f'the key "{key}" is missing; "{other}" requires it.')
+                fail((name,), f'the key "{key}" is missing; "{counterpart}" requires it.')
         for key in entry:
-            if key not in _OF_ADAPTER:
+            if key not in _ADAPTER_KEYS:
                 fail((name, key), f"an adapter inherits {key} from its base; set it there.")
         base = entry["base"]
-        bases = [other for other, settings in models.items() if "adapter" not in settings]
+        bases = [model for model, settings in models.items() if "adapter" not in settings]
         if base not in bases:
-            what = "is an adapter, not a base model" if base in models else "is not a model of this config"
-            fail((name, "base"), f'"{base}" {what}.{closest(base, bases)}')
+            problem = "is an adapter, not a base model" if base in models else "is not a model of this config"
+            fail((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
         if models[base].get("generation_engine") == "vllm":
             fail(
                 (name, "base"),
@@ -132,54 +132,55 @@ def check_name(name: str, fail) -> None:
         fail((name,), f'"{name}" is not a valid directory name on Windows; choose another name.')
 
 
-def with_bases(models: dict) -> dict:
+def inherit_base_settings(models: dict) -> dict:
     """Return the settings by name, in the order of the file; an adapter inherits those of its base."""
-    filled = {}
+    resolved = {}
     for name, settings in models.items():
         if "adapter" in settings:
-            base, own = models[settings["base"]], {key: settings[key] for key in _OF_ADAPTER if key in settings}
-            chat = base["chat"] if own.get("chat", "auto") == "auto" else own["chat"]
-            filled[name] = {**{key: value for key, value in base.items() if key != "source"}, **own, "chat": chat}
+            base = models[settings["base"]]
+            adapter_settings = {key: settings[key] for key in _ADAPTER_KEYS if key in settings}
+            chat = base["chat"] if adapter_settings.get("chat", "auto") == "auto" else adapter_settings["chat"]
+            inherited = {key: value for key, value in base.items() if key != "source"}
+            resolved[name] = {**inherited, **adapter_settings, "chat": chat}
         else:
-            filled[name] = settings
-    return filled
+            resolved[name] = settings
+    return resolved
 
 
-def pairs(entries: list | None, models: dict, external_results: dict, fail) -> list[tuple[str, str]]:
+def expand_pairs(entries: list | None, models: dict, external_results: dict, fail) -> list[tuple[str, str]]:
     """Return the distinct (baseline, candidate) pairs of all comparisons.
 
     The default is every base with its adapters, and all external results (`external_results`) with every model.
     `fail(keys, message)` raises; keys are relative to the list of comparisons.
     """
     if entries is None:
-        found = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
-        return _told_apart(found + [(name, model) for name in external_results for model in models], fail)
-    found = []
-    known = [*models, *external_results]
+        pairs = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
+        return _distinct_pairs(pairs + [(name, model) for name in external_results for model in models], fail)
+    pairs = []
+    available = [*models, *external_results]
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             if entry != "all_pairs":
                 fail((i,), f'expected all_pairs or {{baseline: NAME, candidate: NAME}}, got "{entry}".')
-            found += combinations(known, 2)
+            pairs += combinations(available, 2)
             continue
         baseline, candidates = entry["baseline"], entry["candidate"]
-        every = [name for name in models if name != baseline]
-        candidates = every if candidates == "all" else candidates if isinstance(candidates, list) else [candidates]
+        candidates = [name for name in models if name != baseline] if candidates == "all" else _as_list(candidates)
         for key, names in (("baseline", [baseline]), ("candidate", candidates)):
             for name in names:
-                if name not in known:
-                    fail((i, key), f'"{name}" is not a model of this config.{closest(name, known)}')
+                if name not in available:
+                    fail((i, key), f'"{name}" is not a model of this config.{suggest(name, available)}')
         if baseline in candidates:
             fail((i, "candidate"), f'"{baseline}" cannot be compared with itself.')
-        found += [(baseline, candidate) for candidate in candidates]
-    return _told_apart(found, fail)
+        pairs += [(baseline, candidate) for candidate in candidates]
+    return _distinct_pairs(pairs, fail)
 
 
-def _told_apart(found: list[tuple[str, str]], fail) -> list[tuple[str, str]]:
+def _distinct_pairs(pairs: list[tuple[str, str]], fail) -> list[tuple[str, str]]:
     """Return the distinct pairs; reject two pairs that would share the directory `baseline--candidate`."""
-    folders: dict[str, tuple[str, str]] = {}
-    for pair in found:
-        other = folders.setdefault("--".join(pair).casefold(), pair)
-        if other != pair:
-            fail((), f"{' with '.join(pair)} and {' with '.join(other)} would share a directory; rename one.")
-    return list(dict.fromkeys(found))
+    by_directory: dict[str, tuple[str, str]] = {}
+    for pair in pairs:
+        previous = by_directory.setdefault("--".join(pair).casefold(), pair)
+        if previous != pair:
+            fail((), f"{' with '.join(pair)} and {' with '.join(previous)} would share a directory; rename one.")
+    return list(dict.fromkeys(pairs))

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import snakemake.utils
 
-from vernacular.comparison.external.results import files_in
-from vernacular.config.evaluations import Evaluation, check_models, check_name, expand, pairs, with_bases
+from vernacular.comparison.external.results import result_files
+from vernacular.config.evaluations import (
+    Evaluation,
+    check_models,
+    check_name,
+    expand,
+    expand_pairs,
+    inherit_base_settings,
+)
 from vernacular.core import validate, yaml
-from vernacular.core.errors import ConfigError, DataError, closest
+from vernacular.core.errors import ConfigError, DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.tasks import load_task, task_names
@@ -64,10 +71,10 @@ class Config:
 
     def encoder(self, language: str, metric: str) -> dict | None:
         """Return the settings ({"source", "layer", …}) of the encoder for `metric` in `language`; None without one."""
-        own = self.similarity["cosine_encoders"] if metric == "cosine" else {}
-        for table in (own, self.similarity["encoders"]):
-            if found := table.get(language) or table.get("default"):
-                return found if isinstance(found, dict) else {"source": found}
+        cosine_encoders = self.similarity["cosine_encoders"] if metric == "cosine" else {}
+        for table in (cosine_encoders, self.similarity["encoders"]):
+            if encoder := table.get(language) or table.get("default"):
+                return encoder if isinstance(encoder, dict) else {"source": encoder}
         return None
 
 
@@ -79,8 +86,8 @@ def encoder_name(encoder: dict) -> str:
         name = f"{name[:100]}.{fingerprint(source)[:8]}".lstrip(".")
     layer = f".layer{encoder['layer']}" if "layer" in encoder else ""
     prefix = f".prefix-{fingerprint(encoder['prefix'])[:8]}" if "prefix" in encoder else ""
-    pickled = ".pickled" if encoder.get("allow_pickle") else ""
-    return (name or "here") + layer + prefix + pickled
+    pickle_suffix = ".pickled" if encoder.get("allow_pickle") else ""
+    return (name or "here") + layer + prefix + pickle_suffix
 
 
 def load(paths, overrides: dict | None = None) -> Config:
@@ -93,80 +100,80 @@ def load(paths, overrides: dict | None = None) -> Config:
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
     raw: dict = {}
-    said_in: dict = {}  # top-level key -> (the last file that sets it, line numbers in that file)
+    key_sources: dict = {}  # top-level key -> (the last file that sets it, line numbers in that file)
     for path in paths:
         value, lines = yaml.read(path)
         if value is None:
             raise ConfigError(f'{display_path(path)}: expected the keys "models" and "evaluations", got an empty file.')
         validate.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
         raw |= value
-        said_in |= dict.fromkeys(value, (path, lines))
+        key_sources |= dict.fromkeys(value, (path, lines))
     if overrides:
         validate.check(overrides, {}, {**schema, "required": []}, "--config")
         raw |= overrides
-        said_in |= dict.fromkeys(overrides, ("--config", {}))
+        key_sources |= dict.fromkeys(overrides, ("--config", {}))
     validate.check(raw, {}, schema, ", ".join(map(display_path, paths)))  # required keys of all files
 
-    def fail_at(at: tuple, sentence: str):
-        path, lines = said_in.get(at[0], (paths[-1], {}))
-        raise ConfigError(f"{validate.place(path, lines, at)}: {sentence}")
+    def fail_at(key_path: tuple, message: str):
+        path, lines = key_sources.get(key_path[0], (paths[-1], {}))
+        raise ConfigError(f"{validate.error_location(path, lines, key_path)}: {message}")
 
-    check_models(raw["models"], lambda keys, sentence: fail_at(("models", *keys), sentence))
+    check_models(raw["models"], lambda keys, message: fail_at(("models", *keys), message))
     snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
-    models = with_bases(raw["models"])
-    for name, what in raw["external_results"].items():
+    models = inherit_base_settings(raw["models"])
+    for name, entry in raw["external_results"].items():
         if name.casefold() in {model.casefold() for model in models}:
             fail_at(("external_results", name), f'"{name}" is a model of this config; choose another name.')
-        check_name(name, lambda keys, sentence: fail_at(("external_results", *keys), sentence))
-        what["path"] = os.path.expanduser(what["path"])
-        if not os.path.exists(what["path"]):
-            fail_at(("external_results", name, "path"), f"file or directory not found: {what['path']}.")
+        check_name(name, lambda keys, message: fail_at(("external_results", *keys), message))
+        entry["path"] = os.path.expanduser(entry["path"])
+        if not os.path.exists(entry["path"]):
+            fail_at(("external_results", name, "path"), f"file or directory not found: {entry['path']}.")
         try:
-            files_in(Path(what["path"]))
+            result_files(Path(entry["path"]))
         except DataError as error:
             fail_at(("external_results", name, "path"), str(error))
-    compared = pairs(
+    comparisons = expand_pairs(
         raw.get("comparisons"),
         models,
         raw["external_results"],
         lambda keys, text: fail_at(("comparisons", *keys), text),
     )
-    folders = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
-    for i, folder in enumerate(folders[1:]):
-        if not os.path.isdir(folder):
-            fail_at(("tasks", i), f"directory not found: {folder}.")
-    files = task_names(folders)
+    task_dirs = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
+    for i, directory in enumerate(task_dirs[1:]):
+        if not os.path.isdir(directory):
+            fail_at(("tasks", i), f"directory not found: {directory}.")
+    files = task_names(task_dirs)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
     for i, entry in enumerate(raw["evaluations"]):
 
-        def fail(key: str, sentence: str, i=i):
-            fail_at(("evaluations", i, key), sentence)
+        def fail(key: str, message: str, i=i):
+            fail_at(("evaluations", i, key), message)
 
         name = entry["task"]
         if name not in files:
-            fail("task", f'task "{name}" not found.{closest(name, files)}')
+            fail("task", f'task "{name}" not found.{suggest(name, files)}')
         if name not in tasks:
             tasks[name] = load_task(files[name], PROTOCOLS)
         for evaluation in expand(entry, tasks[name], raw["data"], fail):
-            other = evaluations.setdefault(evaluation.id, evaluation)
-            if other != evaluation:
+            previous = evaluations.setdefault(evaluation.id, evaluation)
+            if previous != evaluation:
                 fail(
                     "task",
                     f"{evaluation.id} is listed twice, with different options; remove one entry.",
                 )
-    _check_items_agree(evaluations.values(), lambda sentence: fail_at(("evaluations",), sentence))
+    _check_items_agree(evaluations.values(), lambda message: fail_at(("evaluations",), message))
     config = Config(
         models,
         evaluations,
         tasks,
         raw["similarity"],
-        compared,
+        comparisons,
         raw["external_results"],
         gpu_memory_gb=raw["gpu_memory_gb"],
-        store=_store(raw["store"], lambda sentence: fail_at(("store",), sentence)),
+        store=_store(raw["store"], lambda message: fail_at(("store",), message)),
     )
-    _check_encoders(config, lambda sentence: fail_at(("similarity", "encoders"), sentence))
+    _check_encoders(config, lambda message: fail_at(("similarity", "encoders"), message))
     return config
 
 
@@ -174,26 +181,26 @@ def _check_items_agree(evaluations, fail) -> None:
     """Check that all evaluations of a task in a language use the same data."""
     seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
-        other = seen.setdefault((evaluation.task, evaluation.language), evaluation)
-        if other.data != evaluation.data:
+        previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
+        if previous.data != evaluation.data:
             name = f"{evaluation.task} in {evaluation.language}"
-            fail(f"{name} is listed with data: {other.data} and data: {evaluation.data}; use one of them.")
+            fail(f"{name} is listed with data: {previous.data} and data: {evaluation.data}; use one of them.")
 
 
-def _store(given: str, fail) -> str:
+def _store(setting: str, fail) -> str:
     """Return the store's directory without creating it; `fail(message)` raises if it is not usable."""
-    store = os.path.expanduser(given)
+    store = os.path.expanduser(setting)
     path = Path(os.path.abspath(store))
     for name in _WRITTEN:
         if path.is_relative_to(os.path.abspath(name)) and not path.is_relative_to(os.path.abspath(_STORE)):
-            fail(f'expected {_STORE} or a directory outside of {name}/, which the workflow clears, got "{given}".')
-    existing = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+            fail(f'expected {_STORE} or a directory outside of {name}/, which the workflow clears, got "{setting}".')
+    existing = next(directory for directory in (path, *path.parents) if os.path.lexists(directory))
     if not existing.is_dir():
-        fail(f'expected a directory, got "{given}": {existing} is not a directory.')
+        fail(f'expected a directory, got "{setting}": {existing} is not a directory.')
     needed = os.X_OK | (os.R_OK if existing == path else os.W_OK)
     if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
-        what = "read" if existing == path else "created"
-        fail(f'"{given}" cannot be {what}: permission denied in {existing}.')
+        action = "read" if existing == path else "created"
+        fail(f'"{setting}" cannot be {action}: permission denied in {existing}.')
     return store
 
 

@@ -22,13 +22,13 @@ from vernacular.protocols.schema import request_cost
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core; a fifteenth of an A100's nominal rate
 _SNAKEMAKE_MB = 500  # Snakemake's own process, which counts toward the job's memory
-_NOTHING = {"characters": 0, "new_tokens": 0}
-_LONGEST = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
+_EMPTY_SIZE = {"characters": 0, "new_tokens": 0}
+_MAX_MINUTES = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
 
 
 def memory_mb(record: Path, settings: dict, attempt: int) -> int:
     """Return the host memory of a model's job in MB; raise FileNotFoundError if the model is not fetched yet."""
-    return ceil((4000 + 1.3 * _weights(record, settings) / 1e6) * attempt) + _SNAKEMAKE_MB
+    return ceil((4000 + 1.3 * _weight_bytes(record, settings) / 1e6) * attempt) + _SNAKEMAKE_MB
 
 
 def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: int) -> int:
@@ -36,23 +36,23 @@ def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: 
     parameters = _read(records[0]).get("parameters") or 0
     tokens = sum(_tokens(path) for path in requests) * len(records) / settings["shards"]
     speed = OPERATIONS["cpu" if settings["device"] == "cpu" else "gpu"]
-    return min(_LONGEST, ceil(10 + 2 * parameters * tokens / speed / 60) * attempt)
+    return min(_MAX_MINUTES, ceil(10 + 2 * parameters * tokens / speed / 60) * attempt)
 
 
 def gpus(record: Path, settings: dict, gpu_memory_gb: float) -> int:
     """Return the number of GPUs of a model's job: as configured, else derived from its weights; 0 for device: cpu."""
     if settings["device"] == "cpu":
         return 0
-    if (named := settings.get("gpus")) is not None:
-        return named
-    return max(1, ceil((1.2 * _weights(record, settings) / 1e9 + 4) / gpu_memory_gb))
+    if (configured := settings.get("gpus")) is not None:
+        return configured
+    return max(1, ceil((1.2 * _weight_bytes(record, settings) / 1e9 + 4) / gpu_memory_gb))
 
 
-def _weights(record: Path, settings: dict) -> float:
-    found = _read(record)
+def _weight_bytes(record: Path, settings: dict) -> float:
+    model = _read(record)
     name = settings["quantization"] if settings["quantization"] != "none" else settings["dtype"]
-    stored = found.get("bytes") or 0
-    return found["parameters"] * _BYTES[name] if name in _BYTES and found.get("parameters") else stored
+    n_bytes = model.get("bytes") or 0
+    return model["parameters"] * _BYTES[name] if name in _BYTES and model.get("parameters") else n_bytes
 
 
 def _tokens(path) -> float:
@@ -61,12 +61,12 @@ def _tokens(path) -> float:
 
 
 @functools.lru_cache(maxsize=100_000)
-def _tokens_of(path: Path, _changed: int) -> float:
+def _tokens_of(path: Path, _mtime_ns: int) -> float:
     try:
-        asked = artifacts.metadata(path).get("size") or _NOTHING
+        size = artifacts.metadata(path).get("size") or _EMPTY_SIZE
     except ArtifactError:  # damaged: reported by the job that reads it
-        asked = _NOTHING
-    return request_cost(asked["characters"], asked["new_tokens"])
+        size = _EMPTY_SIZE
+    return request_cost(size["characters"], size["new_tokens"])
 
 
 def _read(record: Path) -> dict:

@@ -24,7 +24,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
     Returns:
         The deleted paths.
     """
-    found = [
+    candidates = [
         *_items(resources),
         *_records(resources, results),
         *_similarities(results),
@@ -32,7 +32,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
         *_inference(results),
         *_metrics(results),
     ]
-    deleted = [path for path in dict.fromkeys(found) if path.exists()]
+    deleted = [path for path in dict.fromkeys(candidates) if path.exists()]
     for path in deleted:
         log.info("deleted %s", path)
         path.unlink(missing_ok=True)
@@ -41,7 +41,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
 
 def _items(resources: Path) -> Iterator[Path]:
     for path in sorted((resources / "items").glob("*.parquet")):
-        if _states_why(path):  # the requests built from it state the reason, too
+        if _is_unavailable(path):  # the requests built from it state the reason, too
             yield path
 
 
@@ -59,16 +59,16 @@ def _records(resources: Path, results: Path) -> Iterator[Path]:
 def _similarities(results: Path) -> Iterator[Path]:
     for path in sorted(results.glob("*/similarity/*.parquet")):
         try:
-            without = artifacts.metadata(path).get("without")
+            has_missing_metrics = artifacts.metadata(path).get("without")
         except ArtifactError:
-            without = True
-        if without:
+            has_missing_metrics = True
+        if has_missing_metrics:
             yield from (path, path.parents[1] / "tasks" / path.name)
 
 
 def _requests(results: Path) -> Iterator[Path]:
     for path in sorted((results / "requests").glob("*.parquet")):
-        if _states_why(path):
+        if _is_unavailable(path):
             yield from (path, *results.glob(f"*/*/{path.stem}.parquet"))
 
 
@@ -79,8 +79,8 @@ def _inference(results: Path) -> Iterator[Path]:
         except ArtifactError:
             yield path
             continue
-        for model, of_model in failed.items():
-            for evaluation in of_model:
+        for model, reasons in failed.items():
+            for evaluation in reasons:
                 yield from (path, *results.glob(f"{model}/*/{evaluation}.parquet"))
 
 
@@ -94,7 +94,7 @@ def _metrics(results: Path) -> Iterator[Path]:
         yield from (path.parent / "tasks" / f"{e}.parquet" for e, note in evaluations.items() if "unavailable" in note)
 
 
-def _states_why(path: Path) -> bool:
+def _is_unavailable(path: Path) -> bool:
     """Return whether an artifact states why it has no rows, or cannot be read."""
     try:
         return "unavailable" in artifacts.metadata(path)

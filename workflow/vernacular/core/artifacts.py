@@ -24,7 +24,7 @@ from vernacular.core.errors import ArtifactError, first_line, writing
 from vernacular.core.fingerprint import fingerprint
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
-_AT_A_TIME = 5_000  # rows
+_ROWS_PER_TABLE = 5_000  # rows
 _KEY = b"vernacular"
 
 
@@ -36,7 +36,7 @@ class Kind:
     schema: pa.Schema
     key: tuple[str, ...]  # unique in combination; () if rows have no identity
     required: tuple[str, ...] = field(default=())  # non-nullable columns in addition to the key
-    place: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
+    path_depth: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
 
 
 def write(path, kind: Kind, rows, metadata: dict) -> Path:
@@ -46,12 +46,12 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
         ArtifactError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
         WriteError: The file system rejects the file.
     """
-    about = {**metadata, "kind": kind.name, "place": _end(path, kind.place)}
-    note = json.dumps(about, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    file_metadata = {**metadata, "kind": kind.name, "place": _path_suffix(path, kind.path_depth)}
+    encoded = json.dumps(file_metadata, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
     keys = []
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
-            writer.add_key_value_metadata({_KEY: note, **digests.BLANK})
+            writer.add_key_value_metadata({_KEY: encoded, **digests.PLACEHOLDER})
             for table in _tables(rows, kind):
                 for name in (*kind.key, *kind.required):
                     if table.column(name).null_count:
@@ -59,8 +59,8 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
                 writer.write_table(table)
                 keys.append(table.select(list(kind.key)))
         if kind.key:
-            every = pa.concat_tables(keys)
-            if every.group_by(list(kind.key)).aggregate([]).num_rows != every.num_rows:
+            all_keys = pa.concat_tables(keys)
+            if all_keys.group_by(list(kind.key)).aggregate([]).num_rows != all_keys.num_rows:
                 raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
         digests.seal(temporary)
     return Path(path)
@@ -71,56 +71,66 @@ def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
     if isinstance(rows, pa.Table):
         yield _as_table(rows, kind)
         return
-    for start in range(0, max(len(rows), 1), _AT_A_TIME):
-        yield _as_table(rows[start : start + _AT_A_TIME], kind)
+    for start in range(0, max(len(rows), 1), _ROWS_PER_TABLE):
+        yield _as_table(rows[start : start + _ROWS_PER_TABLE], kind)
 
 
 def read(
-    path, kind: Kind, *, anywhere: bool = False, columns: list[str] | None = None, repeated: tuple[str, ...] = ()
+    path,
+    kind: Kind,
+    *,
+    allow_moved: bool = False,
+    columns: list[str] | None = None,
+    dictionary_columns: tuple[str, ...] = (),
 ) -> pa.Table:
     """Read the rows of an artifact.
 
     Args:
-        anywhere: Accept a file that was moved after it was written.
+        allow_moved: Accept a file that was moved after it was written.
         columns: The columns to read; None for all.
-        repeated: Text columns ("prefix", "turns.list.element.content", …) to read as dictionary arrays, which store
-            each distinct value once, although thousands of rows share it.
+        dictionary_columns: Text columns ("prefix", "messages.list.element.content", …) to read as dictionary arrays,
+            which store each distinct value once, although thousands of rows share it.
 
     Raises:
         ArtifactError: The file is missing, damaged, or of another kind, schema or place.
     """
-    with _opened(path) as file:
+    with _open_artifact(path) as file:
         footer = digests.checked_footer(file)
-        parsed = pq.ParquetFile(_without_rows(footer))
-        found = _note(parsed.metadata, path, anywhere)
-        if found.get("kind") != kind.name:
-            raise ArtifactError(f"{path}: expected {kind.name!r}, got {found.get('kind')!r}; delete it to rebuild.")
+        parsed = pq.ParquetFile(_footer_only(footer))
+        stored = _parse_metadata(parsed.metadata, path, allow_moved)
+        if stored.get("kind") != kind.name:
+            raise ArtifactError(f"{path}: expected {kind.name!r}, got {stored.get('kind')!r}; delete it to rebuild.")
         if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
         digests.check_body(file, footer)
         file.seek(0)
-        how = {"page_checksum_verification": True, "partitioning": None, "read_dictionary": list(repeated)}
-        return pq.read_table(file, columns=columns, **how)
+        return pq.read_table(
+            file,
+            columns=columns,
+            page_checksum_verification=True,
+            partitioning=None,
+            read_dictionary=list(dictionary_columns),
+        )
 
 
-def metadata(path, *, anywhere: bool = False) -> dict:
+def metadata(path, *, allow_moved: bool = False) -> dict:
     """Return the `vernacular` metadata of an artifact of any kind, without reading its rows; see `read` for errors."""
-    with _opened(path) as file:
-        return _note(pq.read_metadata(_without_rows(digests.checked_footer(file))), path, anywhere)
+    with _open_artifact(path) as file:
+        return _parse_metadata(pq.read_metadata(_footer_only(digests.checked_footer(file))), path, allow_moved)
 
 
-def check_made_of(path, found: str | None, wanted: str, what: str) -> None:
-    """Raise ArtifactError unless the file at `path` was computed from the current `what` (items, requests, …).
+def check_input_fingerprint(path, actual: str | None, expected: str, noun: str) -> None:
+    """Raise ArtifactError unless the file at `path` was computed from the current `noun` (items, requests, …).
 
     Args:
-        found: The fingerprint of the inputs that the file states.
-        wanted: The fingerprint of the current inputs.
+        actual: The fingerprint of the inputs that the file states.
+        expected: The fingerprint of the current inputs.
     """
-    if found != wanted:
-        raise ArtifactError(f"{path}: computed from other {what} than the current ones; delete it to rebuild.")
+    if actual != expected:
+        raise ArtifactError(f"{path}: computed from other {noun} than the current ones; delete it to rebuild.")
 
 
-def made_of(*parts) -> str:
+def input_fingerprint(*parts) -> str:
     """Return the fingerprint of an artifact's inputs: JSON-like values, and artifacts (paths) by their fingerprints."""
     return fingerprint([metadata(part)["fingerprint"] if isinstance(part, Path) else part for part in parts])
 
@@ -167,7 +177,7 @@ def _as_table(rows, kind: Kind) -> pa.Table:
 
 
 @contextlib.contextmanager
-def _opened(path):
+def _open_artifact(path):
     """Open an artifact; raise read errors inside the block, except out of memory, as ArtifactError with the path."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe blocks until it has a writer
@@ -188,21 +198,21 @@ def _opened(path):
         raise ArtifactError(f"{path}: damaged or not Parquet ({first_line(error)}); delete it to rebuild.") from None
 
 
-def _without_rows(footer: bytes) -> pa.BufferReader:
+def _footer_only(footer: bytes) -> pa.BufferReader:
     """Return a Parquet file that consists of a verified footer only, so that no unverified byte is parsed."""
     return pa.BufferReader(b"PAR1" + footer)
 
 
-def _note(found: pq.FileMetaData, path, anywhere: bool) -> dict:
-    text = (found.metadata or {}).get(_KEY)
+def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
+    text = (parquet.metadata or {}).get(_KEY)
     if text is None:
         raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
-    note = json.loads(text)
-    place = note.pop("place")
-    if not anywhere and place != _end(path, len(Path(place).parts)):
-        raise ArtifactError(f"{path}: moved or copied from {place}; delete it to rebuild.")
-    return note
+    stored = json.loads(text)
+    recorded_path = stored.pop("place")
+    if not allow_moved and recorded_path != _path_suffix(path, len(Path(recorded_path).parts)):
+        raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
+    return stored
 
 
-def _end(path, count: int) -> str:
+def _path_suffix(path, count: int) -> str:
     return "/".join(Path(path).absolute().parts[-count:])

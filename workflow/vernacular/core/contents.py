@@ -36,7 +36,7 @@ def contents(root: Path, files: Iterable[str], known: dict | None = None) -> dic
     return {name: _entry(root / name, known.get(name)) for name in sorted(files)}
 
 
-def compared(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], dict[str, dict]]:
+def compare_contents(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], dict[str, dict]]:
     """Return the names that differ from `known`, are new or are missing, and the current entries of all others.
 
     Nothing is written. A file is read only if its size is the same and its times or inode are not.
@@ -56,9 +56,9 @@ def compared(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], 
     return differing, entries
 
 
-def changed(root: Path, files: Iterable[str], known: dict) -> list[str]:
-    """Return the names that differ from `known`, are new or are missing; see `compared`."""
-    return compared(root, files, known)[0]
+def changed_names(root: Path, files: Iterable[str], known: dict) -> list[str]:
+    """Return the names that differ from `known`, are new or are missing; see `compare_contents`."""
+    return compare_contents(root, files, known)[0]
 
 
 def open_regular(path: Path):
@@ -83,8 +83,8 @@ def _regular(path: Path) -> os.stat_result:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        what = f"a link to {os.readlink(path)}, which does not exist" if os.path.islink(path) else "file not found"
-        raise ModelError(f"{path}: {what}. Restore the file and run again.") from None
+        problem = f"a link to {os.readlink(path)}, which does not exist" if os.path.islink(path) else "file not found"
+        raise ModelError(f"{path}: {problem}. Restore the file and run again.") from None
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
     if not stat.S_ISREG(status.st_mode):
@@ -98,26 +98,26 @@ def _entry(path: Path, known: dict | None) -> dict:
         return known
     _settle(status)
     with open_regular(path) as file:
-        before = stamp(os.fstat(file.fileno()))
-        digest = _hashed(path, file, before["size"])
-        after = stamp(os.fstat(file.fileno()))
+        stamp_before = stamp(os.fstat(file.fileno()))
+        digest = _hash(path, file, stamp_before["size"])
+        stamp_after = stamp(os.fstat(file.fileno()))
     # stat the path as well: another file may have been renamed to it
-    if not before == after == stamp(_regular(path)):
+    if not stamp_before == stamp_after == stamp(_regular(path)):
         raise ModelError(f"{path}: modified while it was read. Wait until it is complete and run again.")
-    return {"sha256": digest, **before}
+    return {"sha256": digest, **stamp_before}
 
 
-def _hashed(path: Path, file, size: int) -> str:
+def _hash(path: Path, file, size: int) -> str:
     digest, large = hashlib.sha256(), size >= _LARGE
     if large:
         log.info("hashing %s (%.1f GB)", path, size / 1e9)
-    left = size  # not until EOF: a growing file may never reach it
+    remaining = size  # not until EOF: a growing file may never reach it
     bar = tqdm(total=size, desc=f"hash {path.name}", unit="B", unit_scale=True, disable=None if large else True)
     try:
         with bar:
-            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+            while remaining > 0 and (chunk := file.read(min(_CHUNK, remaining))):
                 digest.update(chunk)
-                left -= len(chunk)
+                remaining -= len(chunk)
                 bar.update(len(chunk))
     except OSError as error:
         raise _unreadable(path, error) from None
@@ -150,8 +150,8 @@ _TYPES = (
 
 
 def _not_regular(path: Path, mode: int) -> ModelError:
-    what = next((name for is_one, name in _TYPES if is_one(mode)), "a file of an unknown type")
-    return ModelError(f"{path}: expected a regular file, got {what}. Replace it with the file itself.")
+    problem = next((name for matches, name in _TYPES if matches(mode)), "a file of an unknown type")
+    return ModelError(f"{path}: expected a regular file, got {problem}. Replace it with the file itself.")
 
 
 def _unreadable(path: Path, error: Exception) -> ModelError:

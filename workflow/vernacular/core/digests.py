@@ -13,15 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 
 _DIGITS = 64
-_BLANK = b"0" * _DIGITS
+_ZEROS = b"0" * _DIGITS
 _KEY = b"vernacular-digests"
-_MARK = _KEY + b"\x18\x80\x01"  # followed by Thrift's header of a string of 128 bytes
+_MARKER = _KEY + b"\x18\x80\x01"  # followed by Thrift's header of a string of 128 bytes
 _MAGIC = b"PAR1"
 _TAIL = 8  # bytes: the length of the footer, and the magic number
 _GUESS = 1 << 16  # bytes: more than most footers
 _CHUNK = 1 << 20
 
-BLANK = {_KEY: 2 * _BLANK}  # key-value metadata required by `seal`
+PLACEHOLDER = {_KEY: 2 * _ZEROS}  # key-value metadata required by `seal`
 
 
 class DamagedError(ValueError):
@@ -33,15 +33,15 @@ class UnsealedError(DamagedError):
 
 
 def seal(path: Path) -> None:
-    """Write the digests into a complete Parquet file that has the key-value metadata `BLANK`."""
+    """Write the digests into a complete Parquet file that has the key-value metadata `PLACEHOLDER`."""
     with pa.OSFile(str(path)) as file:
         footer, start = _footer(file)
         digest = _digest_of_body(file, start)
-    at = _place(footer)
-    footer = footer[: at + _DIGITS] + digest + footer[at + 2 * _DIGITS :]
+    offset = _digest_offset(footer)
+    footer = footer[: offset + _DIGITS] + digest + footer[offset + 2 * _DIGITS :]
     with open(path, "r+b") as file:
-        file.seek(start + at)
-        file.write(_digest_of_footer(footer, at) + digest)
+        file.seek(start + offset)
+        file.write(_digest_of_footer(footer, offset) + digest)
 
 
 def checked_footer(file: pa.NativeFile) -> bytes:
@@ -52,16 +52,16 @@ def checked_footer(file: pa.NativeFile) -> bytes:
         UnsealedError: The file has no digests.
     """
     footer, _ = _footer(file)
-    at = _place(footer)
-    if footer[at : at + _DIGITS] != _digest_of_footer(footer, at):
+    offset = _digest_offset(footer)
+    if footer[offset : offset + _DIGITS] != _digest_of_footer(footer, offset):
         raise DamagedError("its footer differs from its SHA-256")
     return footer
 
 
 def check_body(file: pa.NativeFile, footer: bytes) -> None:
     """Raise DamagedError if the bytes before the verified `footer` differ from the digest in it."""
-    at = _place(footer) + _DIGITS
-    if _digest_of_body(file, file.size() - len(footer)) != footer[at : at + _DIGITS]:
+    offset = _digest_offset(footer) + _DIGITS
+    if _digest_of_body(file, file.size() - len(footer)) != footer[offset : offset + _DIGITS]:
         raise DamagedError("its rows differ from their SHA-256")
 
 
@@ -77,16 +77,16 @@ def _footer(file: pa.NativeFile) -> tuple[bytes, int]:
     return file.read_at(length, size - length) if length > len(tail) else tail[-length:], size - length
 
 
-def _place(footer: bytes) -> int:
+def _digest_offset(footer: bytes) -> int:
     """Return the offset of the digests: after the last mark, since statistics, which hold texts of rows, precede it."""
-    at = footer.rfind(_MARK)
-    if at < 0 or at + len(_MARK) + 2 * _DIGITS > len(footer):
+    offset = footer.rfind(_MARKER)
+    if offset < 0 or offset + len(_MARKER) + 2 * _DIGITS > len(footer):
         raise UnsealedError("it has no digests in its footer")
-    return at + len(_MARK)
+    return offset + len(_MARKER)
 
 
-def _digest_of_footer(footer: bytes, at: int) -> bytes:
-    return hashlib.sha256(footer[:at] + _BLANK + footer[at + _DIGITS :]).hexdigest().encode()
+def _digest_of_footer(footer: bytes, offset: int) -> bytes:
+    return hashlib.sha256(footer[:offset] + _ZEROS + footer[offset + _DIGITS :]).hexdigest().encode()
 
 
 def _digest_of_body(file: pa.NativeFile, length: int) -> bytes:

@@ -19,15 +19,15 @@ from pathlib import Path
 class UserError(Exception):
     """Base class of errors that the user can fix; shown without a traceback."""
 
-    def __init__(self, sentence: str):
-        super().__init__(_showable(without_secrets(sentence)))
+    def __init__(self, message: str):
+        super().__init__(_escape_controls(redact_secrets(message)))
 
 
 class ConfigError(UserError):
     """Invalid or unsupported content of `config.yaml` or a task file."""
 
-    def __init__(self, sentence: str):
-        super().__init__(_ENDLESS.sub(r"\1…", sentence))
+    def __init__(self, message: str):
+        super().__init__(_LONG_WORD.sub(r"\1…", message))
 
 
 class DataError(UserError):
@@ -46,14 +46,14 @@ class ArtifactError(UserError):
     """File of this workflow that is missing, damaged, of another kind, or inconsistent with its metadata."""
 
 
-def closest(word: str, allowed) -> str:
+def suggest(word: str, allowed) -> str:
     """Return a hint for a message: ' Did you mean "gl"?' for the closest allowed value, else the first 12 of them."""
     names = sorted(map(str, allowed))
-    near = difflib.get_close_matches(str(word), names, n=1)
-    if near:
-        return f' Did you mean "{near[0]}"?'
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f" Allowed: {shown}." if names else ""
+    matches = difflib.get_close_matches(str(word), names, n=1)
+    if matches:
+        return f' Did you mean "{matches[0]}"?'
+    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f" Allowed: {listed}." if names else ""
 
 
 def first_line(error: BaseException) -> str:
@@ -80,13 +80,13 @@ def is_panic(error: BaseException) -> bool:
 
 
 # messages quote the content of files, which may contain terminal control sequences or very long words
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_ENDLESS = re.compile(r"(\S{100})\S{200,}")  # words of 300 characters or more are cut to 100
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LONG_WORD = re.compile(r"(\S{100})\S{200,}")  # words of 300 characters or more are cut to 100
 
 
-def _showable(sentence: str) -> str:
-    """Return `sentence` with control characters replaced by Unicode escapes."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", sentence)
+def _escape_controls(message: str) -> str:
+    """Return `message` with control characters replaced by Unicode escapes."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", message)
 
 
 # query parameters that grant access: token=, X-Amz-Signature=, sig= (Azure), key= (Google)
@@ -113,26 +113,26 @@ SECRETS = [
 ]
 
 
-def without_secrets(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return `text` with passwords, keys and tokens replaced by an ellipsis.
 
-    >>> without_secrets("https://me:pw@h.org/x.csv?v=1&token=abc&w=2")
+    >>> redact_secrets("https://me:pw@h.org/x.csv?v=1&token=abc&w=2")
     'https://…@h.org/x.csv?v=1&token=…&w=2'
     """
-    for pattern, shown, _ in SECRETS:
-        text = pattern.sub(shown, text)
+    for pattern, replacement, _ in SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 
-_MAKE_ROOM = "Free some space there and run again."
-_ALLOW = "Check the permissions of the directory and of the file system."
+_FREE_SPACE = "Free some space there and run again."
+_CHECK_PERMISSIONS = "Check the permissions of the directory and of the file system."
 _ADVICE = {
-    errno.ENOSPC: _MAKE_ROOM,
-    errno.EDQUOT: _MAKE_ROOM,
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
     errno.EFBIG: "Raise the limit of file sizes (ulimit -f) and run again.",
-    errno.EROFS: _ALLOW,
-    errno.EACCES: _ALLOW,
-    errno.EPERM: _ALLOW,
+    errno.EROFS: _CHECK_PERMISSIONS,
+    errno.EACCES: _CHECK_PERMISSIONS,
+    errno.EPERM: _CHECK_PERMISSIONS,
     errno.EIO: "The storage device reports an error; check it, or use another device.",
 }
 
@@ -140,15 +140,15 @@ _ADVICE = {
 class WriteError(UserError):
     """File that cannot be written; `reason` is the operating system's message."""
 
-    def __init__(self, sentence: str, reason: str = ""):
-        super().__init__(sentence)
+    def __init__(self, message: str, reason: str = ""):
+        super().__init__(message)
         self.reason = reason
 
     def __reduce__(self):
         return type(self), (str(self), self.reason)
 
 
-def refusal(error: BaseException | None, path=None) -> WriteError | None:
+def as_write_error(error: BaseException | None, path=None) -> WriteError | None:
     """Return the WriteError for `error`; None if it is not an OSError in `_ADVICE`, or its path is unknown.
 
     Args:
@@ -169,18 +169,18 @@ def writing(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if (refused := refusal(error, path)) is None:
+        if (write_error := as_write_error(error, path)) is None:
             raise
-        raise refused from error
+        raise write_error from error
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 
-    >>> counted(1, "evaluation"), counted(0, "item"), counted(2, "match", "matches")
+    >>> format_count(1, "evaluation"), format_count(0, "item"), format_count(2, "match", "matches")
     ('1 evaluation', '0 items', '2 matches')
     """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
 def log_to(path: Path | None) -> None:
@@ -191,30 +191,30 @@ def log_to(path: Path | None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
         logging.basicConfig(handlers=[file], level=logging.INFO)
-        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        log_format = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     else:
         logging.basicConfig(level=logging.WARNING)
-        form = "%(message)s"
+        log_format = "%(message)s"
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Discreet(form))
+        handler.setFormatter(_RedactingFormatter(log_format))
 
 
 class _LogFile(logging.FileHandler):
     """Log file that reports a full disk with one line on the terminal, not with a traceback for each message."""
 
-    refused = False
+    has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        refused = refusal(sys.exc_info()[1], self.baseFilename)
-        if refused is None:
+        error = as_write_error(sys.exc_info()[1], self.baseFilename)
+        if error is None:
             super().handleError(record)
-        elif not self.refused:
-            self.refused = True
-            print(refused, file=sys.stderr)
+        elif not self.has_failed:
+            self.has_failed = True
+            print(error, file=sys.stderr)
 
 
-class _Discreet(logging.Formatter):
+class _RedactingFormatter(logging.Formatter):
     """Formatter that removes credentials: HTTP clients log all URLs, and the Hub redirects to URLs with a signature."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_secrets(super().format(record))
+        return redact_secrets(super().format(record))

@@ -9,12 +9,13 @@ from safetensors import SafetensorError
 from vernacular.core.errors import ModelError, UserError, first_line, is_panic
 
 # Errors from loading a malformed checkpoint: any key in its files may have an unexpected type.
-ODD_FILES = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError)
-ODD_FILES += (EOFError, ImportError, MemoryError, pickle.UnpicklingError, SafetensorError, StrictDataclassError)
+LOADING_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError)
+LOADING_ERRORS += (AssertionError, EOFError, ImportError, MemoryError)
+LOADING_ERRORS += (pickle.UnpicklingError, SafetensorError, StrictDataclassError)
 
 
 class LibraryError(RuntimeError):
-    """Exception of a library whose class is not in ODD_FILES."""
+    """Exception of a library whose class is not in LOADING_ERRORS."""
 
 
 class PanicError(LibraryError):
@@ -22,24 +23,24 @@ class PanicError(LibraryError):
 
 
 @contextlib.contextmanager
-def library_errors():
-    """Raise an exception that is neither one of this package nor in ODD_FILES, panics included, as LibraryError.
+def wrap_library_errors():
+    """Raise an exception that is neither one of this package nor in LOADING_ERRORS, panics included, as LibraryError.
 
     tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the
     custom code of a model may raise anything. KeyboardInterrupt and SystemExit are not converted.
     """
     try:
-        with panics_raised():
+        with wrap_panics():
             yield
-    except (UserError, *ODD_FILES):
+    except (UserError, *LOADING_ERRORS):
         raise
     except Exception as error:
-        kind = "" if type(error) is Exception else f"{type(error).__name__} "
-        raise LibraryError(f"{kind}{first_line(error)}") from error
+        class_name = "" if type(error) is Exception else f"{type(error).__name__} "
+        raise LibraryError(f"{class_name}{first_line(error)}") from error
 
 
 @contextlib.contextmanager
-def panics_raised():
+def wrap_panics():
     """Raise a panic of a Rust library as PanicError; leave every other exception as it is.
 
     pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` does not catch it,
@@ -54,15 +55,15 @@ def panics_raised():
 
 
 @contextlib.contextmanager
-def tokenizer_panics(record: dict):
+def wrap_tokenizer_panics(record: dict):
     """Raise a panic as ModelError with the tokenizer of `record`, the only Rust code that runs inside the block."""
     try:
-        with panics_raised():
+        with wrap_panics():
             yield
     except PanicError as error:
         adapter = record.get("adapter") or {}
-        folder = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
-        raise ModelError(f"model {record['name']}: the tokenizer in {folder} cannot be used: {error}.") from error
+        directory = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
+        raise ModelError(f"model {record['name']}: the tokenizer in {directory} cannot be used: {error}.") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -82,19 +83,19 @@ def is_lost_device(error: BaseException) -> bool:
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 
-def reason(error: BaseException, record: dict) -> str:
+def describe_error(error: BaseException, record: dict) -> str:
     """Return the first line of a library's message or, if known, a hint on how the user can resolve the error."""
-    whole, said = str(error), first_line(error)
-    if "custom code" in whole and record.get("kind") == "encoder":
+    message, summary = str(error), first_line(error)
+    if "custom code" in message and record.get("kind") == "encoder":
         return "it requires custom code, which is not run for encoders."
-    if "custom code" in whole and not record.get("trust_remote_code"):
+    if "custom code" in message and not record.get("trust_remote_code"):
         return "it requires custom code. If you have read and trust it, set trust_remote_code: true for this model."
     if isinstance(error, pickle.UnpicklingError):
         return "its pickle contains more than weights, which is never executed; convert it to safetensors."
     if isinstance(error, ImportError):
-        return f"a required package is not installed: {said}"
-    if not record.get("allow_pickle") and "safetensors" in whole:
-        return f"{said} Weights in pickle files are read only with allow_pickle: true."
+        return f"a required package is not installed: {summary}"
+    if not record.get("allow_pickle") and "safetensors" in message:
+        return f"{summary} Weights in pickle files are read only with allow_pickle: true."
     if isinstance(error, LookupError | AssertionError | ArithmeticError):  # uninformative messages
-        return f"{type(error).__name__} {said}" if whole.strip() else said
-    return said
+        return f"{type(error).__name__} {summary}" if message.strip() else summary
+    return summary

@@ -63,48 +63,48 @@ def code_fingerprint(*modules: str) -> str:
     True
     """
     names = sorted(set().union(*map(closure, modules)))
-    return fingerprint([[name, _parsed(name)[0]] for name in names])[:16]
+    return fingerprint([[name, _parse(name)[0]] for name in names])[:16]
 
 
 @functools.cache
 def closure(module: str) -> frozenset[str]:
     """Return `module` and all modules of this package that it imports, directly or not, except those in NO_EFFECT."""
-    found, ahead = set(), [module]
-    while ahead:
-        name = ahead.pop()
-        if name not in found and name not in NO_EFFECT:
-            found.add(name)
-            ahead += _parsed(name)[1]
-    return frozenset(found)
+    modules, pending = set(), [module]
+    while pending:
+        name = pending.pop()
+        if name not in modules and name not in NO_EFFECT:
+            modules.add(name)
+            pending += _parse(name)[1]
+    return frozenset(modules)
 
 
 def libraries(*modules: str) -> dict[str, str | None]:
     """Return the version of each library that the import closure of `modules` imports; None: not installed."""
-    names = set().union(*(_parsed(name)[2] for module in modules for name in closure(module)))
+    names = set().union(*(_parse(name)[2] for module in modules for name in closure(module)))
     return {name: version_of(name) for name in sorted(names - NO_EFFECT_LIBRARIES.keys())}
 
 
-def import_each(pattern: str) -> dict[str, ModuleType]:
+def import_modules(pattern: str) -> dict[str, ModuleType]:
     """Import the modules whose files match a pattern; return {text matched by its `*`: module}.
 
     `closure` parses these calls, so that the modules are part of the keys; the pattern must therefore be a literal.
 
-    >>> sorted(import_each("vernacular/statistics/p*red.py"))
+    >>> sorted(import_modules("vernacular/statistics/p*red.py"))
     ['ai']
     """
-    return {name: importlib.import_module(module) for name, module in _matching(pattern).items()}
+    return {name: importlib.import_module(module) for name, module in _matching_modules(pattern).items()}
 
 
-def _matching(pattern: str) -> dict[str, str]:
+def _matching_modules(pattern: str) -> dict[str, str]:
     """Return {text matched by the `*` in `pattern`: module name}."""
-    before, after = pattern.split("*")
-    found = {}
+    prefix, suffix = pattern.split("*")
+    modules = {}
     for path in sorted(_ROOT.parent.glob(pattern)):
         relative = path.relative_to(_ROOT.parent).as_posix()
-        name = relative.removeprefix(before).removesuffix(after)
+        name = relative.removeprefix(prefix).removesuffix(suffix)
         if not name.startswith("__"):
-            found[name] = relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return found
+            modules[name] = relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return modules
 
 
 @functools.cache
@@ -126,18 +126,22 @@ def _distributions() -> dict[str, list[str]]:
 
 
 @functools.cache
-def _parsed(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
+def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
     """Return (hash of a module's code, modules of this package that it imports, libraries that it imports)."""
     tree = ast.parse(_file(module).read_text("utf-8"))
-    names = _imported(tree, module)
+    names = _imported_names(tree, module)
     parts = [name.split(".") for name in names]
-    with_parents = {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
-    ours = {name for name in with_parents if name.split(".")[0] == _ROOT.name and _file(name).exists()}
-    others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {_ROOT.name}
-    return fingerprint(ast.dump(_without_docstrings(tree))), frozenset(ours - {module}), frozenset(others)
+    with_parents = {".".join(components[:n]) for components in parts for n in range(1, len(components) + 1)}
+    package_modules = {name for name in with_parents if name.split(".")[0] == _ROOT.name and _file(name).exists()}
+    library_names = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {_ROOT.name}
+    return (
+        fingerprint(ast.dump(_without_docstrings(tree))),
+        frozenset(package_modules - {module}),
+        frozenset(library_names),
+    )
 
 
-def _imported(tree: ast.Module, module: str) -> set[str]:
+def _imported_names(tree: ast.Module, module: str) -> set[str]:
     names = set()
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
@@ -146,8 +150,8 @@ def _imported(tree: ast.Module, module: str) -> set[str]:
             if node.level:
                 raise ValueError(f"{module}: relative imports are not followed; write the full name.")
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == import_each.__name__:
-            names |= set(_matching(ast.literal_eval(node.args[0])).values())
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == import_modules.__name__:
+            names |= set(_matching_modules(ast.literal_eval(node.args[0])).values())
     return names
 
 

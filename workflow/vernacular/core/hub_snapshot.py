@@ -40,65 +40,67 @@ _TRANSIENT = (408, 429, 500, 502, 503, 504)  # HTTP statuses of failures that of
 def snapshot(
     repository: str,
     revision: str | None,
-    wanted: list[str],
+    patterns: list[str],
     *,
     repo_type: str,
-    complaint: type[UserError],
-    absent: type[UserError],
+    error_class: type[UserError],
+    missing_file_error: type[UserError],
 ) -> Path:
-    """Return the directory of a repository's snapshot, named after its commit, with the `wanted` files in it.
+    """Return the directory of a repository's snapshot, named after its commit, with the files that match `patterns`.
 
     Args:
-        wanted: Patterns of the files to download.
+        patterns: Patterns of the files to download.
         repo_type: "dataset" or "model".
-        complaint: Error class for all failures except the next.
-        absent: Error class if the repository exists, but not a file in it that is named in full.
+        error_class: Error class for all failures except the next.
+        missing_file_error: Error class if the repository exists, but not a file in it that is named in full.
     """
     huggingface_hub.set_client_factory(_client)
     noun, stage = ("dataset", "items") if repo_type == "dataset" else ("model", "model")
-    page = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{repository}"
+    page_url = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{repository}"
     attempt = 1
     while True:
         try:
             return _interruptible(
                 huggingface_hub.snapshot_download,
-                repository, repo_type=repo_type, revision=revision, allow_patterns=wanted,
+                repository, repo_type=repo_type, revision=revision, allow_patterns=patterns,
             )  # fmt: skip
         except GatedRepoError:
-            raise complaint(
-                f"{repository}: access is gated. Accept the terms at {page}, set HF_TOKEN (or run `hf auth login`)."
+            raise error_class(
+                f"{repository}: access is gated. Accept the terms at {page_url}, set HF_TOKEN (or run `hf auth login`)."
             ) from None
         except RevisionNotFoundError:
-            raise complaint(f'{repository}: revision "{revision}" not found on the Hub.') from None
+            raise error_class(f'{repository}: revision "{revision}" not found on the Hub.') from None
         except RepositoryNotFoundError:
-            raise complaint(
+            raise error_class(
                 f"{repository}: not found on the Hub, or private. Check the spelling; "
                 f"for a private {noun}, set HF_TOKEN to a token with read access."
             ) from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-            if not _may_pass(error.__cause__) or attempt == _ATTEMPTS:
-                raise complaint(
-                    f"{repository}: not in the local cache, and the Hub cannot be reached ({_why(error)}). "
+            if not _is_transient(error.__cause__) or attempt == _ATTEMPTS:
+                raise error_class(
+                    f"{repository}: not in the local cache, and the Hub cannot be reached ({_describe_cause(error)}). "
                     f"Fetch it on a machine with internet access: `snakemake --until {stage}`."
                 ) from None
         except EntryNotFoundError:
-            raise absent(f"{repository}: file not found in the repository ({', '.join(wanted)}).") from None
+            raise missing_file_error(
+                f"{repository}: file not found in the repository ({', '.join(patterns)})."
+            ) from None
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise complaint(
+                raise error_class(
                     f"{repository}: the Hub denied access (HTTP {status}). "
-                    f"Check that HF_TOKEN is valid and has read access to {page}."
+                    f"Check that HF_TOKEN is valid and has read access to {page_url}."
                 ) from None
-            if not _may_pass(error) or attempt == _ATTEMPTS:
-                raise complaint(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
+            if not _is_transient(error) or attempt == _ATTEMPTS:
+                raise error_class(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
         except (httpx2.TransportError, OSError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "strerror", None) or type(error).__name__
-                raise complaint(f"{repository}: the download failed ({reason}); run again to resume it.") from None
+                raise error_class(f"{repository}: the download failed ({reason}); run again to resume it.") from None
         except (UnicodeEncodeError, ValueError) as error:
             # the message of such an error may contain the header, and therefore the token
-            raise complaint(
+            raise error_class(
                 f"{repository}: the request could not be sent ({type(error).__name__}). "
                 "Check that HF_TOKEN is a valid token."
             ) from None
@@ -137,14 +139,14 @@ def _limit_time(request: httpx2.Request) -> None:
     }
 
 
-def _may_pass(error) -> bool:
+def _is_transient(error) -> bool:
     """Return whether a failure is transient, so that a retry within seconds may succeed."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TRANSIENT
     return isinstance(error, httpx2.TimeoutException | httpx2.RemoteProtocolError | httpx2.ReadError)
 
 
-def _why(error) -> str:
+def _describe_cause(error) -> str:
     cause = error.__cause__
     if isinstance(cause, HfHubHTTPError):
         return f"HTTP {cause.response.status_code}"
@@ -159,28 +161,28 @@ def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
     Raises:
         DataError: The download fails, is incomplete, or has another SHA-256 than `sha256`; the file is not stored.
     """
-    folder = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
-    path = folder / (Path(urlsplit(url).path).name or "file")
+    directory = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
+    path = directory / (Path(urlsplit(url).path).name or "file")
     if path.exists():
-        found = file_fingerprint(path)
-        if sha256 in (None, found):
-            return path, found
+        digest = file_fingerprint(path)
+        if sha256 in (None, digest):
+            return path, digest
     with replacing(path) as temporary:
         _download(url, temporary)
-        found = file_fingerprint(temporary)
-        if sha256 not in (None, found):
+        digest = file_fingerprint(temporary)
+        if sha256 not in (None, digest):
             raise DataError(
-                f"{url}: checksum mismatch (expected sha256 {sha256} as in the task file, got {found}).\n"
+                f"{url}: checksum mismatch (expected sha256 {sha256} as in the task file, got {digest}).\n"
                 "The file changed upstream or the download is damaged; check it, then correct sha256 in the task file."
             )
-    return path, found
+    return path, digest
 
 
 def _download(url: str, path: Path) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
-                data = answer.read()  # raises IncompleteRead if the connection drops
+            with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
+                data = response.read()  # raises IncompleteRead if the connection drops
             path.write_bytes(data)
             return
         except urllib.error.HTTPError as error:

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
-from vernacular.core.errors import ArtifactError, UserError, counted
+from vernacular.core.errors import ArtifactError, UserError, format_count
 
 
 def pool(count: int) -> ProcessPoolExecutor:
@@ -22,18 +22,18 @@ def pool(count: int) -> ProcessPoolExecutor:
 
     Workers ignore Ctrl-C, which their parent handles: running tasks end, pending tasks are not started.
     """
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_init_worker)
 
 
-def _begin() -> None:
+def _init_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # rows contain no reference cycles, and scanning them for cycles would take a third of the time
     gc.disable()
     # a killed parent cannot shut down its pool: without this thread, workers would wait for tasks indefinitely
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent_process().join()
     os._exit(1)
 
@@ -52,7 +52,7 @@ def time_limit(seconds: float):
     if threading.current_thread() is not threading.main_thread():
         yield False
         return
-    before = signal.signal(signal.SIGALRM, _raise_exceeded)
+    previous_handler = signal.signal(signal.SIGALRM, _raise_exceeded)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
@@ -60,7 +60,7 @@ def time_limit(seconds: float):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def _raise_exceeded(*_):
@@ -81,24 +81,24 @@ class StopFlag:
     def __init__(self):
         self.name: str | None = None
         self.journal = None  # of the current evaluation
-        self._at_once = False
+        self._interruptible = False
 
     def __bool__(self) -> bool:
         return self.name is not None
 
-    def remember(self, name: str) -> None:
-        """Record a signal; the first one interrupts the process immediately inside `at_once`."""
+    def record_signal(self, name: str) -> None:
+        """Record a signal; the first one interrupts the process immediately inside `interruptible`."""
         first, self.name = self.name is None, self.name or name
-        if first and self._at_once:
+        if first and self._interruptible:
             raise _Interruption
 
     @contextlib.contextmanager
-    def at_once(self):
+    def interruptible(self):
         """Let a signal interrupt the block as soon as Python handles it, and raise Stopped.
 
         Errors that libraries raise after the signal are consequences of the interruption and raised as Stopped, too.
         """
-        with self._changed(at_once=True):
+        with self._set_interruptible(True):
             try:
                 yield
             except ArtifactError:  # results that cannot be stored are reported
@@ -109,36 +109,36 @@ class StopFlag:
                 raise
 
     @contextlib.contextmanager
-    def finishing(self):
+    def defer_signals(self):
         """Defer signals to the end of the block; an earlier one, which a library may have suppressed, acts first."""
-        self._look()
-        with self._changed(at_once=False):
+        self._raise_pending()
+        with self._set_interruptible(False):
             yield
-        self._look()
+        self._raise_pending()
 
     def stopped(self) -> Stopped:
         """Write finished batches to the journal, and return the error that reports the stop."""
         stored = "finished outputs are stored"
         if self.journal is not None:
             self.journal.flush()
-            stored = f"{counted(self.journal.known, 'finished batch is', 'finished batches are')} stored"
+            stored = f"{format_count(self.journal.n_batches, 'finished batch is', 'finished batches are')} stored"
         return Stopped(f"stopped by {self.name}: {stored}; the next run resumes from there.")
 
-    def _look(self) -> None:
-        if self._at_once and self:
+    def _raise_pending(self) -> None:
+        if self._interruptible and self:
             raise _Interruption
 
     @contextlib.contextmanager
-    def _changed(self, *, at_once: bool):
-        before, self._at_once = self._at_once, at_once
+    def _set_interruptible(self, value: bool):
+        previous, self._interruptible = self._interruptible, value
         try:
             yield
         finally:
-            self._at_once = before
+            self._interruptible = previous
 
 
 @contextlib.contextmanager
-def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
+def stop_on_signals(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
     """Yield a StopFlag that these signals set, to be checked between batches.
 
     After the first signal, Ctrl-C has its usual effect, for users who do not want to wait. The others are still only
@@ -146,69 +146,69 @@ def stoppable(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
     must not interrupt a process that is writing its outputs.
     """
     flag = StopFlag()
-    before = {}
+    previous_handlers = {}
 
-    def remember(number, frame):
-        if signal.SIGINT in before:
-            signal.signal(signal.SIGINT, before[signal.SIGINT])
-        flag.remember(signal.Signals(number).name)
+    def record_signal(signum, frame):
+        if signal.SIGINT in previous_handlers:
+            signal.signal(signal.SIGINT, previous_handlers[signal.SIGINT])
+        flag.record_signal(signal.Signals(signum).name)
 
-    for each in signals:
-        before[each] = signal.signal(each, remember)
+    for signum in signals:
+        previous_handlers[signum] = signal.signal(signum, record_signal)
     try:
         yield flag
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signum, handler in previous_handlers.items():
+            signal.signal(signum, handler)
 
 
-_DEATHS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
+_FATAL_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
-def in_child() -> int | None:
+def fork_child() -> int | None:
     """Fork; return None in the child, and in the parent wait for the child and return its exit status.
 
     The status is negative if a signal ended the child, as in `subprocess`. The child has its own process group, so that
     signals to the parent, including Ctrl-C in a terminal, reach it once. If the parent is killed, the child ends.
     """
-    alive, held = os.pipe()  # the parent's end closes when the parent dies
-    child = os.fork()
-    if child == 0:
-        os.close(held)
+    read_end, write_end = os.pipe()  # the parent's end closes when the parent dies
+    child_pid = os.fork()
+    if child_pid == 0:
+        os.close(write_end)
         os.setpgid(0, 0)
-        threading.Thread(target=_end_when_closed, args=(alive,), daemon=True).start()
+        threading.Thread(target=_exit_when_closed, args=(read_end,), daemon=True).start()
         return None
-    os.close(alive)
+    os.close(read_end)
     with contextlib.suppress(OSError):  # the child has already set it, or has ended
-        os.setpgid(child, child)
-    before = {number: signal.getsignal(number) for number in _FORWARDED}
-    for number, handler in before.items():
+        os.setpgid(child_pid, child_pid)
+    previous_handlers = {signum: signal.getsignal(signum) for signum in _FORWARDED}
+    for signum, handler in previous_handlers.items():
         if handler is not signal.SIG_IGN:  # as under nohup: the child ignores it too
-            signal.signal(number, lambda n, _: _send(child, n))
+            signal.signal(signum, lambda n, _: _send_signal(child_pid, n))
     try:
-        _, status = os.waitpid(child, 0)
+        _, status = os.waitpid(child_pid, 0)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        os.close(held)
+        for signum, handler in previous_handlers.items():
+            signal.signal(signum, handler)
+        os.close(write_end)
     return os.waitstatus_to_exitcode(status)
 
 
-def death(status: int) -> str | None:
-    """Return the cause of death for a status of `in_child`: a kill or a crash; None for any other exit."""
-    if -status not in _DEATHS:
+def termination_cause(status: int) -> str | None:
+    """Return the cause of death for a status of `fork_child`: a kill or a crash; None for any other exit."""
+    if -status not in _FATAL_SIGNALS:
         return None
     name = signal.Signals(-status).name
     cause = "probable cause: out of memory" if name == "SIGKILL" else "a crash in native code"
     return f"its process was terminated by {name} ({cause})"
 
 
-def _send(child: int, number: int) -> None:
+def _send_signal(child_pid: int, signum: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(child, number)
+        os.kill(child_pid, signum)
 
 
-def _end_when_closed(alive: int) -> None:
-    os.read(alive, 1)
+def _exit_when_closed(read_end: int) -> None:
+    os.read(read_end, 1)
     os._exit(1)

@@ -24,11 +24,11 @@ def read_record(path) -> dict:
     return record
 
 
-def write_asked(path, done: dict[str, dict[str, str]], failed: dict[str, dict[str, str]]) -> None:
+def write_status(path, outcomes: dict[str, dict[str, str]], failed: dict[str, dict[str, str]]) -> None:
     """Write the status of an inference job: by model and evaluation, "computed" etc., or {"failed": reason}."""
-    names = dict.fromkeys([*done, *failed])
-    wrong = {name: {e: {"failed": reason} for e, reason in failed.get(name, {}).items()} for name in names}
-    _write(path, {"models": {name: done.get(name, {}) | wrong[name] for name in names}})
+    names = dict.fromkeys([*outcomes, *failed])
+    failed_entries = {name: {e: {"failed": reason} for e, reason in failed.get(name, {}).items()} for name in names}
+    _write(path, {"models": {name: outcomes.get(name, {}) | failed_entries[name] for name in names}})
 
 
 def failures(path, name: str | None = None) -> dict:
@@ -37,21 +37,24 @@ def failures(path, name: str | None = None) -> dict:
     Raises:
         ArtifactError: The file is missing or damaged, or has no entry for the model.
     """
-    found = {
-        model: {e: how["failed"] for e, how in of_model.items() if isinstance(how, dict) and "failed" in how}
-        for model, of_model in _read(path).get("models", {}).items()
+    failed = {
+        model: {
+            e: outcome["failed"] for e, outcome in entries.items() if isinstance(outcome, dict) and "failed" in outcome
+        }
+        for model, entries in _read(path).get("models", {}).items()
     }
     if name is None:
-        return found
-    if name not in found:
+        return failed
+    if name not in failed:
         raise ArtifactError(f'{path}: no entry for model "{name}"; delete it to rebuild.')
-    return found[name]
+    return failed[name]
 
 
 def add_failures(path, name: str, failed: dict[str, str]) -> None:
     """Add failed evaluations of one model, {evaluation: reason}, to the status of an inference job."""
     models = _read(path).get("models", {})
-    _write(path, {"models": models | {name: models.get(name, {}) | {e: {"failed": why} for e, why in failed.items()}}})
+    entries = {e: {"failed": reason} for e, reason in failed.items()}
+    _write(path, {"models": models | {name: models.get(name, {}) | entries}})
 
 
 def _write(path, content: dict) -> None:
@@ -64,13 +67,13 @@ def _read(path) -> dict:
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         digest = content.pop("sha256")
-        whole = digest == fingerprint(content)
+        is_intact = digest == fingerprint(content)
     except FileNotFoundError:
         raise ArtifactError(f"{path}: file not found.") from None
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror or error}).") from None
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
-        whole = False
-    if not whole:
+        is_intact = False
+    if not is_intact:
         raise ArtifactError(f"{path}: damaged, or of another version; delete it to rebuild.")
     return content

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.types as kinds
+import pyarrow.types as pa_types
 
 from vernacular.core.artifacts import replacing
 
@@ -32,22 +32,22 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list:
     if isinstance(column, pa.ChunkedArray):
         return [value for chunk in column.chunks for value in values_of(chunk)]
     kind = column.type
-    if kinds.is_map(kind):
+    if pa_types.is_map(kind):
         keys, items = values_of(column.keys), values_of(column.items)
-        found = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _edges(column)]
-    elif kinds.is_list(kind):
-        inside = values_of(column.values)
-        found = [inside[a:b] for a, b in _edges(column)]
-    elif kinds.is_integer(kind) or kinds.is_floating(kind):  # NumPy integers have no missing value
-        found = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
-    elif kinds.is_string(kind) or kinds.is_boolean(kind):
+        values = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _edges(column)]
+    elif pa_types.is_list(kind):
+        elements = values_of(column.values)
+        values = [elements[a:b] for a, b in _edges(column)]
+    elif pa_types.is_integer(kind) or pa_types.is_floating(kind):  # NumPy integers have no missing value
+        values = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+    elif pa_types.is_string(kind) or pa_types.is_boolean(kind):
         return column.to_numpy(zero_copy_only=False).tolist()
     else:
         return column.to_pylist()
     if column.null_count:
-        there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-        found = [value if known else None for value, known in zip(found, there, strict=True)]
-    return found
+        is_valid = column.is_valid().to_numpy(zero_copy_only=False).tolist()
+        values = [value if valid else None for value, valid in zip(values, is_valid, strict=True)]
+    return values
 
 
 def _edges(column) -> pairwise:
@@ -85,27 +85,27 @@ def formula_safe(value) -> str:
     return "'" + text if text.lstrip()[:1] in _FORMULA_STARTS else text
 
 
-def sheet_names(wanted) -> list[str]:
-    """Return valid Excel sheet names, unique regardless of case, for the `wanted` texts in order.
+def sheet_names(texts) -> list[str]:
+    """Return valid Excel sheet names, unique regardless of case, for `texts` in order.
 
     >>> sheet_names(["gl", "GL", "a/b", ""])
     ['gl', 'GL (2)', 'a_b', '_']
     """
-    names, taken = [], {"history"}  # a name that Excel reserves
-    for text in wanted:
+    names, used = [], {"history"}  # a name that Excel reserves
+    for text in texts:
         base = re.sub(r"[\[\]:*?/\\]", "_", plain_text(text)).strip("' ")[:SHEET_LIMIT].rstrip("' ") or "_"
         name, count = base, 1
-        while name.casefold() in taken:
+        while name.casefold() in used:
             count += 1
             suffix = f" ({count})"
             name = base[: SHEET_LIMIT - len(suffix)] + suffix
-        taken.add(name.casefold())
+        used.add(name.casefold())
         names.append(name)
     return names
 
 
-def _escape(found: re.Match) -> str:
-    point = ord(found.group())
+def _escape(match: re.Match) -> str:
+    point = ord(match.group())
     return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
 
 
@@ -153,8 +153,8 @@ def _pandas_type(kind: pa.DataType):
     """Return the nullable pandas type of integers and booleans: one missing seed must not turn the others into 42.0."""
     import pandas as pd
 
-    if kinds.is_int32(kind):
+    if pa_types.is_int32(kind):
         return pd.Int32Dtype()
-    if kinds.is_int64(kind):
+    if pa_types.is_int64(kind):
         return pd.Int64Dtype()
-    return pd.BooleanDtype() if kinds.is_boolean(kind) else None
+    return pd.BooleanDtype() if pa_types.is_boolean(kind) else None

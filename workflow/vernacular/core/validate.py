@@ -12,7 +12,7 @@ import re
 
 import jsonschema
 
-from vernacular.core.errors import SECRETS, ConfigError, closest
+from vernacular.core.errors import SECRETS, ConfigError, suggest
 from vernacular.core.paths import display_path
 from vernacular.core.yaml import read
 
@@ -35,8 +35,8 @@ _BOUNDS = {
     "maxLength": ("at most", " characters"),
 }
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
-_NO_TEXT = [
-    *((pattern, sentence) for pattern, _, sentence in SECRETS),
+_FORBIDDEN_TEXT = [
+    *((pattern, message) for pattern, _, message in SECRETS),
     (_UNPRINTABLE, "contains an unprintable character."),
 ]
 
@@ -64,69 +64,73 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
     error = min(errors, key=lambda e: (len(e.absolute_path), _line(lines, e) or 0))
     if error.context:
         error = jsonschema.exceptions.best_match([error])
-    at = tuple(error.absolute_path)
-    where = place(path, lines, at)
-    got = f"got {_short(error.instance)}."
+    key_path = tuple(error.absolute_path)
+    location = error_location(path, lines, key_path)
+    actual = f"got {_format_value(error.instance)}."
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         key = next(k for k in error.instance if k not in known)
-        hint = closest(error.schema.get("x-renamed", {}).get(key, key), known)
-        raise ConfigError(f"{place(path, lines, (*at, key))}: unknown key.{hint}")
+        hint = suggest(error.schema.get("x-renamed", {}).get(key, key), known)
+        raise ConfigError(f"{error_location(path, lines, (*key_path, key))}: unknown key.{hint}")
     if error.validator == "required":
         key = next(k for k in error.validator_value if k not in error.instance)
-        raise ConfigError(f'{where}: the key "{key}" is missing.')
+        raise ConfigError(f'{location}: the key "{key}" is missing.')
     if error.validator == "type":
         types = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-        raise ConfigError(f"{where}: expected {' or '.join(_TYPES[t] for t in types)}, {got}")
+        raise ConfigError(f"{location}: expected {' or '.join(_TYPES[t] for t in types)}, {actual}")
     if error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
         renamed = error.schema.get("x-renamed", {}).get(str(error.instance), error.instance)
-        hint = closest(renamed, [_plain(a) for a in allowed])
-        raise ConfigError(f"{where}: unknown value {_short(error.instance)}.{hint}")
+        hint = suggest(renamed, [_as_text(a) for a in allowed])
+        raise ConfigError(f"{location}: unknown value {_format_value(error.instance)}.{hint}")
     if "propertyNames" in error.absolute_schema_path:
-        name = place(path, lines, (*at, error.instance))
-        raise ConfigError(f"{name}: invalid name; {error.schema.get('x-error', _clipped(error.message))}.")
+        location = error_location(path, lines, (*key_path, error.instance))
+        raise ConfigError(f"{location}: invalid name; {error.schema.get('x-error', _truncate(error.message))}.")
     if error.validator in ("pattern", "not") and "x-error" in error.schema:
-        raise ConfigError(f"{where}: {error.schema['x-error']}, {got}")
+        raise ConfigError(f"{location}: {error.schema['x-error']}, {actual}")
     if error.validator in _BOUNDS:
         bound, unit = _BOUNDS[error.validator]
         unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit
-        raise ConfigError(f"{where}: expected {bound} {error.validator_value}{unit}, {got}")
-    raise ConfigError(f"{where}: {_clipped(error.message, 200)}")
+        raise ConfigError(f"{location}: expected {bound} {error.validator_value}{unit}, {actual}")
+    raise ConfigError(f"{location}: {_truncate(error.message, 200)}")
 
 
-def place(path, lines: dict[tuple, int], at: tuple) -> str:
+def error_location(path, lines: dict[tuple, int], key_path: tuple) -> str:
     """Return the location that begins an error message: `config.yaml, line 7: models.mine.dtype`."""
-    dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_clipped(_escaped(p))}" for p in at).lstrip(".")
-    line = next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), None)
+    dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_truncate(_escape(p))}" for p in key_path).lstrip(".")
+    line = next((lines[key_path[:n]] for n in range(len(key_path), 0, -1) if key_path[:n] in lines), None)
     return display_path(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
-def _check_texts(value, lines: dict[tuple, int], path, at: tuple = ()) -> None:
+def _check_texts(value, lines: dict[tuple, int], path, key_path: tuple = ()) -> None:
     """Reject values that no key allows, regardless of the schema: unprintable text, secrets, NaN and infinity."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if _UNPRINTABLE.search(key) or "\n" in key:
-                raise ConfigError(f"{place(path, lines, (*at, key))}: the key contains an unprintable character.")
-            _check_text(key, lines, path, at)
-            _check_texts(inner, lines, path, (*at, key))
+                raise ConfigError(
+                    f"{error_location(path, lines, (*key_path, key))}: the key contains an unprintable character."
+                )
+            _check_text(key, lines, path, key_path)
+            _check_texts(inner, lines, path, (*key_path, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            _check_texts(inner, lines, path, (*at, i))
+            _check_texts(inner, lines, path, (*key_path, i))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{place(path, lines, at)}: expected a finite number, got {_short(value)}.")
+        raise ConfigError(
+            f"{error_location(path, lines, key_path)}: expected a finite number, got {_format_value(value)}."
+        )
     elif isinstance(value, str):
-        _check_text(value, lines, path, at)
+        _check_text(value, lines, path, key_path)
 
 
-def _check_text(text: str, lines: dict[tuple, int], path, at: tuple) -> None:
+def _check_text(text: str, lines: dict[tuple, int], path, key_path: tuple) -> None:
     # config and task files are copied into the results; the message must not show a secret either
-    for pattern, sentence in _NO_TEXT:
+    for pattern, message in _FORBIDDEN_TEXT:
         if pattern.search(text):
-            raise ConfigError(f"{place(path, lines, at)}: {sentence}")
+            raise ConfigError(f"{error_location(path, lines, key_path)}: {message}")
 
 
-def _is_whole(checker, value) -> bool:
+def _is_integer(checker, value) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema accepts 5.0 as an integer
 
 
@@ -140,7 +144,7 @@ def _pattern(validator, pattern: str, value, schema):
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     {"pattern": _pattern},
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 
 
@@ -148,18 +152,18 @@ def _line(lines: dict, error) -> int | None:
     return lines.get(tuple(error.absolute_path))
 
 
-def _plain(value) -> str:
+def _as_text(value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _short(value) -> str:
-    return _clipped(json.dumps(value, ensure_ascii=False, default=str))
+def _format_value(value) -> str:
+    return _truncate(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return `text` on one line, escaped as in JSON."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _clipped(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _truncate(text: str, max_length: int = 60) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"

@@ -65,10 +65,10 @@ def read(path) -> tuple[object, dict[tuple, int]]:
         reader = _Reader()
         node = reader.compose(text)
         lines: dict[tuple, int] = {}
-        _note_lines(node, (), lines)
+        _record_lines(node, (), lines)
         return node and reader.constructor.construct_document(node), lines
     except (YAMLError, RecursionError) as error:
-        raise invalid(path, error) from None
+        raise config_error(path, error) from None
 
 
 def read_text(path) -> str:
@@ -85,21 +85,21 @@ def read_text(path) -> str:
         raise ConfigError(f"{display_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
 
 
-def invalid(path, error: Exception) -> ConfigError:
+def config_error(path, error: Exception) -> ConfigError:
     """Return the ConfigError for an error of a YAML library, ruamel.yaml or PyYAML."""
     mark = getattr(error, "problem_mark", None)
-    where = display_path(path) + (f", line {mark.line + 1}" if mark else "")
+    location = display_path(path) + (f", line {mark.line + 1}" if mark else "")
     if isinstance(error, RecursionError):
-        return ConfigError(f"{where}: not valid YAML (nested too deeply).")
+        return ConfigError(f"{location}: not valid YAML (nested too deeply).")
     problem = str(getattr(error, "problem", None) or first_line(error))
     if isinstance(error, DuplicateKeyError):
         problem = problem.partition(" with value ")[0]  # a value may be a token
     hint = " Indent with spaces, not tabs." if "\\t" in problem else ""
-    return ConfigError(f"{where}: not valid YAML ({problem[:200]}).{hint}")
+    return ConfigError(f"{location}: not valid YAML ({problem[:200]}).{hint}")
 
 
-def _note_lines(node, at: tuple, lines: dict[tuple, int]) -> None:
-    """Record the line of each key and list entry under `node`, which is at the path `at`."""
+def _record_lines(node, key_path: tuple, lines: dict[tuple, int]) -> None:
+    """Record the line of each key and list entry under `node`, which is at the path `key_path`."""
     if isinstance(node, MappingNode):
         entries = [(key.value, key, value) for key, value in node.value if isinstance(key.value, str)]
     elif isinstance(node, SequenceNode):
@@ -107,5 +107,5 @@ def _note_lines(node, at: tuple, lines: dict[tuple, int]) -> None:
     else:
         return
     for step, start, value in entries:
-        lines[(*at, step)] = start.start_mark.line + 1
-        _note_lines(value, (*at, step), lines)
+        lines[(*key_path, step)] = start.start_mark.line + 1
+        _record_lines(value, (*key_path, step), lines)

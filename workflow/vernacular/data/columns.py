@@ -10,16 +10,16 @@ import json
 import math
 import tokenize
 
-from vernacular.core.errors import DataError, closest
+from vernacular.core.errors import DataError, suggest
 
-_ABSENT = object()
+_MISSING = object()
 
 
-class LayoutError(DataError):
+class SchemaMismatchError(DataError):
     """Available dataset whose layout differs from the one in the task file; another source of the task may fit."""
 
 
-class Dropped(Exception):
+class RowRejected(Exception):
     """Row that is not a valid item; the message is the reason, phrased so that rows can be counted by reason."""
 
 
@@ -33,7 +33,7 @@ class Cells:
     def has(self, field: str) -> bool:
         return field in self.columns
 
-    def needs(self, field: str) -> bool:
+    def requires(self, field: str) -> bool:
         """Return whether the field is mapped to a column that must not be empty."""
         column = self.columns.get(field)
         return column is not None and not (isinstance(column, str) and column.endswith("|"))
@@ -47,39 +47,39 @@ class Cells:
         """Return the field as one text, "" if missing; several columns, and lists, are joined with spaces.
 
         Raises:
-            Dropped: The value is a mapping; the task file must name a key of it.
+            RowRejected: The value is a mapping; the task file must name a key of it.
         """
-        wanted = self.columns.get(field, [])
-        values = [find(self.row, column) for column in ([wanted] if isinstance(wanted, str) else wanted)]
-        return " ".join(filter(None, (_no_mapping(value, field) for value in values)))
+        spec = self.columns.get(field, [])
+        values = [find(self.row, column) for column in ([spec] if isinstance(spec, str) else spec)]
+        return " ".join(filter(None, (_require_text(value, field) for value in values)))
 
     def texts(self, field: str) -> list[str]:
         """Return the field as a list: several columns, a column with a list, or one text split at `separator`."""
-        wanted = self.columns[field]
-        if isinstance(wanted, list) or "*" in wanted:
-            found = [(name, _no_mapping(find(self.row, name), field)) for name in self.names(field)]
-            return [text for name, text in found if text or not name.endswith("|")]
-        return [_no_mapping(value, field) for value in self._listed(find(self.row, wanted))]
+        spec = self.columns[field]
+        if isinstance(spec, list) or "*" in spec:
+            named_texts = [(name, _require_text(find(self.row, name), field)) for name in self.column_names(field)]
+            return [text for name, text in named_texts if text or not name.endswith("|")]
+        return [_require_text(value, field) for value in self._to_list(find(self.row, spec))]
 
-    def names(self, field: str) -> list[str]:
+    def column_names(self, field: str) -> list[str]:
         """Return the column names of a field in order, with * expanded."""
-        wanted = self.columns[field]
+        spec = self.columns[field]
         names = []
-        for column in [wanted] if isinstance(wanted, str) else wanted:
-            names += _matching(self.row, column) if "*" in column else [column]
+        for column in [spec] if isinstance(spec, str) else spec:
+            names += _matching_columns(self.row, column) if "*" in column else [column]
         return names
 
     def labels(self, field: str) -> list[str] | None:
         """Return the labels of options ("A", "B") if the column of options includes them, else None."""
-        value = _parsed(self.value(field)) if isinstance(self.columns.get(field), str) else None
+        value = _parse_literal(self.value(field)) if isinstance(self.columns.get(field), str) else None
         if isinstance(value, dict) and isinstance(value.get("label"), list):
             return [as_text(label) for label in value["label"]]
         if isinstance(value, list) and value and all(isinstance(v, dict) and "label" in v for v in value):
             return [as_text(v["label"]) for v in value]
         return None
 
-    def _listed(self, value) -> list:
-        value = _parsed(value)
+    def _to_list(self, value) -> list:
+        value = _parse_literal(value)
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             value = value["text"]
         if isinstance(value, list):
@@ -92,7 +92,7 @@ def find(row: dict, column: str):
     """Return the value of one column; None if the row lacks it."""
     for name in column.split("|"):
         value = _walk(row, name)
-        if value is not _ABSENT:
+        if value is not _MISSING:
             return value
     return None
 
@@ -114,86 +114,86 @@ def as_text(value) -> str:
     return str(value).strip()
 
 
-def sound(value):
+def replace_surrogates(value):
     """Return `value` with lone surrogates in all its texts, which UTF-8 cannot encode, replaced by U+FFFD.
 
-    >>> sound(["\\ud83d half", "\\ud83d\\ude00"])
+    >>> replace_surrogates(["\\ud83d half", "\\ud83d\\ude00"])
     ['\ufffd half', '😀']
     """
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [sound(v) for v in value]
+        return [replace_surrogates(v) for v in value]
     if isinstance(value, dict):
-        return {sound(k): sound(v) for k, v in value.items()}
+        return {replace_surrogates(k): replace_surrogates(v) for k, v in value.items()}
     return value
 
 
 def check_columns(rows: list[dict], columns: dict, name: str) -> None:
-    """Raise LayoutError if there are no rows, or if no row has a column that `columns` requires."""
+    """Raise SchemaMismatchError if there are no rows, or if no row has a column that `columns` requires."""
     if not rows:
-        raise LayoutError(f"{name}: contains no rows.")
-    for wanted in _wanted(columns):
-        if wanted.endswith("|") or wanted == "_config":
+        raise SchemaMismatchError(f"{name}: contains no rows.")
+    for column in _mapped_columns(columns):
+        if column.endswith("|") or column == "_config":
             continue
-        if not any(_matching(row, wanted) if "*" in wanted else _has(row, wanted) for row in rows):
-            have = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
-            raise LayoutError(f'{name}: column "{wanted}" not found.{closest(wanted, have)}')
+        if not any(_matching_columns(row, column) if "*" in column else _has_column(row, column) for row in rows):
+            column_names = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
+            raise SchemaMismatchError(f'{name}: column "{column}" not found.{suggest(column, column_names)}')
 
 
-def _wanted(columns: dict) -> list[str]:
-    wanted = []
+def _mapped_columns(columns: dict) -> list[str]:
+    names = []
     for field, value in columns.items():
         if field in ("gold_format", "separator", "mask"):
             continue
         values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
-        wanted += values
-    return wanted
+        names += values
+    return names
 
 
-def _matching(row: dict, column: str) -> list[str]:
-    start, _, end = column.removesuffix("|").partition("*")
-    return [name for name in row if name.startswith(start) and name.endswith(end)]
+def _matching_columns(row: dict, column: str) -> list[str]:
+    prefix, _, suffix = column.removesuffix("|").partition("*")
+    return [name for name in row if name.startswith(prefix) and name.endswith(suffix)]
 
 
-def _has(row: dict, column: str) -> bool:
-    return any(_walk(row, name) is not _ABSENT for name in column.split("|"))
+def _has_column(row: dict, column: str) -> bool:
+    return any(_walk(row, name) is not _MISSING for name in column.split("|"))
 
 
 def _walk(row: dict, name: str):
     if name in row:
         return row[name]
     value = row
-    for part in name.split("."):
-        value = _parsed(value)
-        if not isinstance(value, dict) or part not in value:
-            return _ABSENT
-        value = value[part]
+    for key in name.split("."):
+        value = _parse_literal(value)
+        if not isinstance(value, dict) or key not in value:
+            return _MISSING
+        value = value[key]
     return value
 
 
-def _no_mapping(value, field: str) -> str:
+def _require_text(value, field: str) -> str:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, dict) for v in value)):
-        raise Dropped(f"{field} is a mapping, not text")
+        raise RowRejected(f"{field} is a mapping, not text")
     return as_text(value)
 
 
-def _parsed(value):
+def _parse_literal(value):
     """Parse a list or dict that a CSV file stores as text ("['a', 'b']"); return any other value unchanged."""
     if not (isinstance(value, str) and value[:1] in ("[", "{") and value.strip()[-1:] in ("]", "}")):
         return value
-    for read in (json.loads, _printed_by_numpy, ast.literal_eval):
+    for parse in (json.loads, _parse_numpy_array, ast.literal_eval):
         try:
-            return sound(read(value.strip()))
+            return replace_surrogates(parse(value.strip()))
         except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
             continue
     return value  # a text that resembles a list
 
 
-def _printed_by_numpy(text: str) -> list[str]:
+def _parse_numpy_array(text: str) -> list[str]:
     """Return the texts of an array, which pandas writes into a CSV without commas; Python would concatenate them.
 
-    >>> _printed_by_numpy("['Si.' 'Si, claro.']")
+    >>> _parse_numpy_array("['Si.' 'Si, claro.']")
     ['Si.', 'Si, claro.']
     """
     ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)

@@ -14,47 +14,47 @@ import yaml
 from datasets.data_files import DataFilesList, EmptyDatasetError, get_data_patterns, sanitize_patterns
 from datasets.utils.metadata import MetadataConfigs
 
-from vernacular.core.errors import DataError, closest, first_line
+from vernacular.core.errors import DataError, first_line, suggest
 from vernacular.core.hub_snapshot import snapshot as any_snapshot
-from vernacular.data.columns import LayoutError
-from vernacular.data.readers import form_of, read_rows
+from vernacular.data.columns import SchemaMismatchError
+from vernacular.data.readers import detect_format, read_rows
 
-snapshot = partial(any_snapshot, repo_type="dataset", complaint=DataError, absent=LayoutError)
+snapshot = partial(any_snapshot, repo_type="dataset", error_class=DataError, missing_file_error=SchemaMismatchError)
 
-_ENDINGS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
+_EXTENSIONS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
 
 
 def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     """Return (rows of `split`, rows of `few_shot`, provenance) of a `hub` source; each row has its `_config`.
 
     Raises:
-        LayoutError: The dataset does not have the configuration, split or files.
+        SchemaMismatchError: The dataset does not have the configuration, split or files.
         DataError: The dataset is unavailable or unreadable.
     """
     repository = source["hub"]
     # not every repository has a card, but every one has .gitattributes
-    folder = snapshot(repository, source.get("revision"), ["README.md", ".gitattributes"])
-    card = _card(folder, repository)
-    layouts = _layouts(source, card, folder, repository)
-    rows, shots, names = [], [], set()
-    for config, splits, separator in layouts:
-        for split, into in ((source.get("split"), rows), (source.get("few_shot"), shots)):
-            if split is None and into is shots:
+    snapshot_dir = snapshot(repository, source.get("revision"), ["README.md", ".gitattributes"])
+    card = _card(snapshot_dir, repository)
+    configurations = _configurations(source, card, snapshot_dir, repository)
+    rows, few_shot_rows, file_names = [], [], set()
+    for config, splits, separator in configurations:
+        for split, target_rows in ((source.get("split"), rows), (source.get("few_shot"), few_shot_rows)):
+            if split is None and target_rows is few_shot_rows:
                 continue
-            found, files = _split_rows(repository, folder, splits, split, separator, config)
-            into += [{**row, "_config": config or ""} for row in found]
-            names.update(files)
+            split_rows, files = _split_rows(repository, snapshot_dir, splits, split, separator, config)
+            target_rows += [{**row, "_config": config or ""} for row in split_rows]
+            file_names.update(files)
     provenance = {
         "kind": "hub",
         "repository": repository,
-        "config": ", ".join(config for config, _, _ in layouts if config) or None,
+        "config": ", ".join(config for config, _, _ in configurations if config) or None,
         "split": source.get("split"),
         "few_shot": source.get("few_shot"),
-        "revision": folder.name,  # the cache stores a snapshot in …/snapshots/<commit>/
-        "files": sorted(names),
-        "license": _licence(card),
+        "revision": snapshot_dir.name,  # the cache stores a snapshot in …/snapshots/<commit>/
+        "files": sorted(file_names),
+        "license": _license(card),
     }
-    return rows, shots, provenance
+    return rows, few_shot_rows, provenance
 
 
 def from_uri(file: str) -> dict | None:
@@ -71,47 +71,55 @@ def from_uri(file: str) -> dict | None:
     )
 
 
-def _layouts(source: dict, card: dict, folder: Path, repository: str) -> list[tuple[str | None, dict, str | None]]:
+def _configurations(
+    source: dict, card: dict, snapshot_dir: Path, repository: str
+) -> list[tuple[str | None, dict, str | None]]:
     """Return (configuration, file patterns by split, column separator) for each configuration of the source."""
     if "files" in source:
         files = {k: [v] if isinstance(v, str) else v for k, v in source["files"].items()}
-        return [(None, _inside(files, repository), None)]
-    wanted = source.get("config")
+        return [(None, _check_inside_repository(files, repository), None)]
+    requested = source.get("config")
     try:
         configs = MetadataConfigs.from_dataset_card_data(card)
         default = configs.get_default_config_name() if configs else None
-        if odd := [name for name in configs if not isinstance(name, str)]:
-            raise ValueError(f"{odd[0]} is not text; put numbers in quotes")
+        if invalid := [name for name in configs if not isinstance(name, str)]:
+            raise ValueError(f"{invalid[0]} is not text; put numbers in quotes")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise DataError(
             f"{repository}: the configurations in its dataset card cannot be read ({first_line(error)})."
         ) from None
     if not configs:
-        if wanted not in (None, "default", ["*"]):
-            raise LayoutError(f'{repository}: configuration "{wanted}" not found (its dataset card lists none).')
-        return [(None, _guessed(repository, folder), None)]
-    if wanted is None and default is None:
-        raise LayoutError(f"{repository}: has several configurations; set config.{closest('', configs)}")
+        if requested not in (None, "default", ["*"]):
+            raise SchemaMismatchError(
+                f'{repository}: configuration "{requested}" not found (its dataset card lists none).'
+            )
+        return [(None, _infer_splits(repository, snapshot_dir), None)]
+    if requested is None and default is None:
+        raise SchemaMismatchError(f"{repository}: has several configurations; set config.{suggest('', configs)}")
     names = []
-    for pattern in [wanted or default] if isinstance(wanted or default, str) else wanted:
+    for pattern in [requested or default] if isinstance(requested or default, str) else requested:
         matching = fnmatch.filter(configs, pattern)
         if not matching:
-            raise LayoutError(f'{repository}: configuration "{pattern}" not found.{closest(pattern, configs)}')
+            raise SchemaMismatchError(f'{repository}: configuration "{pattern}" not found.{suggest(pattern, configs)}')
         names += [name for name in matching if name not in names]
-    return [(name, _patterns(configs[name], repository, folder), _separator(configs[name])) for name in names]
+    return [
+        (name, _split_patterns(configs[name], repository, snapshot_dir), _separator(configs[name])) for name in names
+    ]
 
 
-def _patterns(config: dict, repository: str, folder: Path) -> dict[str, list[str]]:
-    inside = str(config.get("data_dir") or "").strip("/")
-    _inside({"data_dir": [inside]}, repository)
+def _split_patterns(config: dict, repository: str, snapshot_dir: Path) -> dict[str, list[str]]:
+    data_dir = str(config.get("data_dir") or "").strip("/")
+    _check_inside_repository({"data_dir": [data_dir]}, repository)
     if not config.get("data_files"):
-        return _guessed(repository, folder, inside)
+        return _infer_splits(repository, snapshot_dir, data_dir)
     splits = sanitize_patterns(config["data_files"])
-    found = {str(split): [f"{inside}/{path}" if inside else path for path in paths] for split, paths in splits.items()}
-    return _inside(found, repository)
+    patterns = {
+        str(split): [f"{data_dir}/{path}" if data_dir else path for path in paths] for split, paths in splits.items()
+    }
+    return _check_inside_repository(patterns, repository)
 
 
-def _inside(splits: dict[str, list[str]], repository: str) -> dict[str, list[str]]:
+def _check_inside_repository(splits: dict[str, list[str]], repository: str) -> dict[str, list[str]]:
     """Return `splits`; raise DataError for a file outside the repository: a card may name any local file or URL."""
     for path in (path for paths in splits.values() for path in paths):
         if not isinstance(path, str) or "://" in path or path.startswith(("/", "~")) or ".." in path.split("/"):
@@ -125,22 +133,27 @@ def _separator(config: dict) -> str | None:
     return config.get("sep") or config.get("delimiter")
 
 
-def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[str]]:
+def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> dict[str, list[str]]:
     """Return files by split, inferred from file and directory names, as `datasets` does if the card lists no files."""
-    before = f"{inside}/" if inside else ""
-    snapshot(repository, folder.name, [f"{before}*.{ending}{packed}" for ending in _ENDINGS for packed in ("", ".gz")])
+    prefix = f"{data_dir}/" if data_dir else ""
+    snapshot(
+        repository,
+        snapshot_dir.name,
+        [f"{prefix}*.{extension}{compression}" for extension in _EXTENSIONS for compression in ("", ".gz")],
+    )
     try:
-        found = get_data_patterns(str(folder / inside))
+        patterns = get_data_patterns(str(snapshot_dir / data_dir))
         splits = {
-            str(split): DataFilesList.from_local_or_remote(list(p), str(folder / inside)) for split, p in found.items()
+            str(split): DataFilesList.from_local_or_remote(list(paths), str(snapshot_dir / data_dir))
+            for split, paths in patterns.items()
         }
     except (EmptyDatasetError, FileNotFoundError):
-        raise LayoutError(
+        raise SchemaMismatchError(
             f"{repository}: readable data files not found (loading scripts are not run); "
             "list its raw files under files, or try revision: refs/convert/parquet."
         ) from None
     splits = {
-        split: [glob.escape(Path(file).relative_to(folder).as_posix()) for file in files]
+        split: [glob.escape(Path(file).relative_to(snapshot_dir).as_posix()) for file in files]
         for split, files in splits.items()
     }
     for split, name in (("validation", "dev"), ("test", "eval")):  # synonyms in `datasets`
@@ -150,39 +163,45 @@ def _guessed(repository: str, folder: Path, inside: str = "") -> dict[str, list[
 
 
 def _split_rows(
-    repository: str, folder: Path, splits: dict, split: str | None, separator: str | None, config: str | None
+    repository: str, snapshot_dir: Path, splits: dict, split: str | None, separator: str | None, config: str | None
 ) -> tuple[list[dict], list[str]]:
     """Return (rows, files) of one split of one configuration, downloaded unless cached."""
-    what = repository + (f", configuration {config}" if config else "")
+    label = repository + (f", configuration {config}" if config else "")
     if split is None and len(splits) == 1:
         split = next(iter(splits))
     if split not in splits:
-        raise LayoutError(f'{what}: split "{split}" not found.{closest(split or "", splits)}')
-    snapshot(repository, folder.name, [form for path in splits[split] for form in (path, path.replace("**/", ""))])
+        raise SchemaMismatchError(f'{label}: split "{split}" not found.{suggest(split or "", splits)}')
+    snapshot(
+        repository,
+        snapshot_dir.name,
+        [pattern for path in splits[split] for pattern in (path, path.replace("**/", ""))],
+    )
     try:
-        files = sorted(set(DataFilesList.from_local_or_remote(splits[split], base_path=str(folder))))
+        files = sorted(set(DataFilesList.from_local_or_remote(splits[split], base_path=str(snapshot_dir))))
     except FileNotFoundError:
         files = []
     if not files:
-        listed = ", ".join(splits[split])
-        raise LayoutError(f'{what}: files of the split "{split}" not found ({listed}).')
-    one_of = {form_of(file): file for file in files}
-    if len(one_of) > 1:  # probably the same rows twice
-        listed = " and ".join(sorted(Path(file).relative_to(folder).as_posix() for file in one_of.values()))
-        raise LayoutError(
-            f'{what}: the split "{split}" has files of several formats ({listed}); list those of one under files.'
+        file_list = ", ".join(splits[split])
+        raise SchemaMismatchError(f'{label}: files of the split "{split}" not found ({file_list}).')
+    file_by_format = {detect_format(file): file for file in files}
+    if len(file_by_format) > 1:  # probably the same rows twice
+        file_list = " and ".join(
+            sorted(Path(file).relative_to(snapshot_dir).as_posix() for file in file_by_format.values())
         )
-    rows, names = [], []
+        raise SchemaMismatchError(
+            f'{label}: the split "{split}" has files of several formats ({file_list}); list those of one under files.'
+        )
+    rows, file_names = [], []
     for file in files:
-        name = Path(file).relative_to(folder).as_posix()
-        form = "tsv" if separator == "\t" and form_of(name) == "csv" else None
-        rows += read_rows(file, form, name=f"{repository}/{name}")
-        names.append(name)
-    return rows, names
+        file_name = Path(file).relative_to(snapshot_dir).as_posix()
+        file_format = "tsv" if separator == "\t" and detect_format(file_name) == "csv" else None
+        rows += read_rows(file, file_format, name=f"{repository}/{file_name}")
+        file_names.append(file_name)
+    return rows, file_names
 
 
-def _card(folder: Path, repository: str) -> dict:
-    path = folder / "README.md"
+def _card(snapshot_dir: Path, repository: str) -> dict:
+    path = snapshot_dir / "README.md"
     if not path.is_file():
         return {}
     try:
@@ -194,6 +213,6 @@ def _card(folder: Path, repository: str) -> dict:
         raise DataError(f"{repository}: its dataset card (README.md) cannot be read ({reason}).") from None
 
 
-def _licence(card: dict) -> str | None:
-    license = card.get("license_name") or card.get("license")
-    return ", ".join(map(str, license)) if isinstance(license, list) else license and str(license)
+def _license(card: dict) -> str | None:
+    license_name = card.get("license_name") or card.get("license")
+    return ", ".join(map(str, license_name)) if isinstance(license_name, list) else license_name and str(license_name)

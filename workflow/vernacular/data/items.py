@@ -3,8 +3,8 @@
 from collections import Counter
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.data.columns import Cells, Dropped, as_text, find, sound
-from vernacular.data.layouts import LAYOUTS
+from vernacular.data.columns import Cells, RowRejected, as_text, find, replace_surrogates
+from vernacular.data.layouts import CONVERTERS
 
 
 def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: bool = False) -> tuple[list[dict], dict]:
@@ -16,19 +16,19 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
     dropped, repaired = Counter(), Counter()
     first_dropped: dict[str, int] = {}
     items = []
-    for number, row in enumerate(rows):
-        cells = Cells(sound(row), columns)
+    for row_index, row in enumerate(rows):
+        cells = Cells(replace_surrogates(row), columns)
         if cells.row != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
-            content = LAYOUTS[item_type](cells)
+            content = CONVERTERS[item_type](cells)
             if not few_shot and item_type == "multi_answer" and len(content["gold"]) == len(content["choices"]):
-                raise Dropped("no incorrect answer")
+                raise RowRejected("no incorrect answer")
             category = cells.text("category") or None
-            cluster = _cluster(cells, content, item_type)
-        except Dropped as reason:
+            cluster_id = _cluster_id(cells, content, item_type)
+        except RowRejected as reason:
             dropped[str(reason)] += 1
-            first_dropped.setdefault(str(reason), number)
+            first_dropped.setdefault(str(reason), row_index)
             continue
         repaired.update(cells.repaired)
         content["extra"] = {**_extra(cells.row, columns), **content["extra"]}
@@ -39,9 +39,9 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
                 "item_id": _upstream_id(cells.row, columns) or digest,
                 "few_shot": few_shot,
                 **content,
-                "cluster_id": cluster,
+                "cluster_id": cluster_id,
                 "category": category,
-                "source_row": number,
+                "source_row": row_index,
                 "_digest": digest,
             }
         )
@@ -63,19 +63,19 @@ def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
     Clusters are taken in the order of a hash of seed and cluster ID; a cluster that would exceed the limit is skipped,
     except for the first. Few-shot examples are not counted and always retained.
     """
-    evaluated = [item for item in items if not item["few_shot"]]
-    if limit is None or len(evaluated) <= limit:
+    evaluated_items = [item for item in items if not item["few_shot"]]
+    if limit is None or len(evaluated_items) <= limit:
         return items
     clusters: dict[str, list[dict]] = {}
-    for item in evaluated:
+    for item in evaluated_items:
         clusters.setdefault(item["cluster_id"] or f"item {item['item_id']}", []).append(item)
-    chosen: set[str] = set()
-    for name in sorted(clusters, key=lambda name: fingerprint([seed, name])):
-        if not chosen or len(chosen) + len(clusters[name]) <= limit:
-            chosen |= {item["item_id"] for item in clusters[name]}
-        if len(chosen) >= limit:
+    selected_ids: set[str] = set()
+    for cluster in sorted(clusters, key=lambda cluster: fingerprint([seed, cluster])):
+        if not selected_ids or len(selected_ids) + len(clusters[cluster]) <= limit:
+            selected_ids |= {item["item_id"] for item in clusters[cluster]}
+        if len(selected_ids) >= limit:
             break
-    return [item for item in items if item["few_shot"] or item["item_id"] in chosen]
+    return [item for item in items if item["few_shot"] or item["item_id"] in selected_ids]
 
 
 def _extra(row: dict, columns: dict) -> dict[str, str]:
@@ -83,20 +83,20 @@ def _extra(row: dict, columns: dict) -> dict[str, str]:
 
 
 def _upstream_id(row: dict, columns: dict) -> str:
-    wanted = columns.get("id", [])
-    parts = [as_text(find(row, column)) for column in ([wanted] if isinstance(wanted, str) else wanted)]
+    spec = columns.get("id", [])
+    parts = [as_text(find(row, column)) for column in ([spec] if isinstance(spec, str) else spec)]
     return "#".join(filter(None, parts))
 
 
-def _cluster(cells: Cells, content: dict, item_type: str) -> str | None:
-    named = cells.text("cluster")
-    if named:
-        return named
+def _cluster_id(cells: Cells, content: dict, item_type: str) -> str | None:
+    cluster_id = cells.text("cluster")
+    if cluster_id:
+        return cluster_id
     # questions on one passage are not independent observations, even if the dataset has no passage IDs
     return fingerprint(content["context"])[:16] if item_type == "passage" else None
 
 
-def _make_unique(items: list[dict], before: str) -> int:
+def _make_unique(items: list[dict], prefix: str) -> int:
     """Make item IDs unique in place, independently of the order of rows; return the number of exact repeats.
 
     An ID with several contents is followed by the hash of the content; exact repeats are numbered.
@@ -104,19 +104,21 @@ def _make_unique(items: list[dict], before: str) -> int:
     contents: dict[str, set[str]] = {}
     for item in items:
         contents.setdefault(item["item_id"], set()).add(item["_digest"])
-    upstream, seen = set(contents), Counter()
+    upstream_ids, seen = set(contents), Counter()
     for item in items:
         digest = item.pop("_digest")
-        name = item["item_id"]
-        if len(contents[name]) > 1:
-            name = _unlike(f"{name}-{digest[:8]}", upstream)
-        seen[name] += 1
-        item["item_id"] = before + (name if seen[name] == 1 else _unlike(f"{name}~{seen[name]}", upstream))
+        item_id = item["item_id"]
+        if len(contents[item_id]) > 1:
+            item_id = _avoid_collision(f"{item_id}-{digest[:8]}", upstream_ids)
+        seen[item_id] += 1
+        item["item_id"] = prefix + (
+            item_id if seen[item_id] == 1 else _avoid_collision(f"{item_id}~{seen[item_id]}", upstream_ids)
+        )
     return sum(n - 1 for n in seen.values())
 
 
-def _unlike(name: str, upstream: set[str]) -> str:
-    """Append ~ to `name` until it differs from all IDs of the dataset."""
-    while name in upstream:
-        name += "~"
-    return name
+def _avoid_collision(item_id: str, upstream_ids: set[str]) -> str:
+    """Append ~ to `item_id` until it differs from all IDs of the dataset."""
+    while item_id in upstream_ids:
+        item_id += "~"
+    return item_id

@@ -22,24 +22,24 @@ from vernacular.core.errors import DataError, first_line
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
-_DEEPEST = 100  # levels of nesting: rows are processed recursively
+_MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
 
 csv.field_size_limit(1 << 30)  # very long passages are valid
 
 
-_Located = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
+_LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 
 
-def read_rows(path, form: str | None = None, *, name: str | None = None) -> list[dict]:
+def read_rows(path, file_format: str | None = None, *, name: str | None = None) -> list[dict]:
     """Return all rows of a data file in order; see `located_rows`."""
-    return [row for _, row in located_rows(path, form, name=name)]
+    return [row for _, row in located_rows(path, file_format, name=name)]
 
 
-def located_rows(path, form: str | None = None, *, name: str | None = None) -> _Located:
+def located_rows(path, file_format: str | None = None, *, name: str | None = None) -> _LocatedRows:
     """Yield the rows of a data file in order, each with its location for messages: ("rows.csv, line 3", row).
 
     Args:
-        form: The format; None: by the file's extension.
+        file_format: The format; None: by the file's extension.
         name: The file's name in messages; None: its path.
 
     Raises:
@@ -47,19 +47,23 @@ def located_rows(path, form: str | None = None, *, name: str | None = None) -> _
     """
     path = Path(path)
     name = name or str(path)
-    form = form or form_of(name)
-    if form is None:
+    file_format = file_format or detect_format(name)
+    if file_format is None:
         raise DataError(f"{name}: unknown file name extension; set format: csv, tsv, json, jsonl or parquet.")
-    data = _bytes(path, name, form)
-    yield from _read_parquet(data, name) if form == "parquet" else _READERS[form](_text(data, name, form), name)
+    data = _read_bytes(path, name, file_format)
+    yield from (
+        _read_parquet(data, name)
+        if file_format == "parquet"
+        else _READERS[file_format](_decode_text(data, name, file_format), name)
+    )
 
 
-def form_of(name) -> str | None:
+def detect_format(name) -> str | None:
     """Return the format for a file's extension; None if it is unknown."""
     return FORMATS.get(Path(str(name).lower().removesuffix(".gz")).suffix)
 
 
-def _bytes(path: Path, name: str, form: str) -> bytes:
+def _read_bytes(path: Path, name: str, file_format: str) -> bytes:
     try:
         if path.is_dir():
             raise DataError(f"{name}: expected a file, got a directory; give the path of a file in it.")
@@ -69,19 +73,21 @@ def _bytes(path: Path, name: str, form: str) -> bytes:
         if data.startswith(b"version https://git-lfs.github.com/spec/"):
             raise DataError(f"{name}: is a Git LFS pointer, not the file; fetch the file with `git lfs pull`.")
         if data[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
-            raise DataError(f"{name}: expected {form}, got a web page; check whether its URL requires a login.")
+            raise DataError(f"{name}: expected {file_format}, got a web page; check whether its URL requires a login.")
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except FileNotFoundError:
         raise DataError(f"{name}: file not found.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: damaged or not {form} ({error}).") from None
+        raise DataError(f"{name}: damaged or not {file_format} ({error}).") from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
 
 
-def _text(data: bytes, name: str, form: str) -> str:
+def _decode_text(data: bytes, name: str, file_format: str) -> str:
     if data[:4] == b"PK\x03\x04":
-        raise DataError(f"{name}: expected {form}, got a zip archive or workbook; unpack it, or export a sheet as CSV.")
+        raise DataError(
+            f"{name}: expected {file_format}, got a zip archive or workbook; unpack it, or export a sheet as CSV."
+        )
     if b"\0" in data[:4]:
         raise DataError(f"{name}: expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8.")
     try:
@@ -94,17 +100,17 @@ def _text(data: bytes, name: str, form: str) -> str:
     return text
 
 
-def _read_parquet(data: bytes, name: str) -> _Located:
+def _read_parquet(data: bytes, name: str) -> _LocatedRows:
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
         _check_header(table.column_names, name)
-        rows = pa.table([_as_texts(column) for column in table.columns], table.column_names).to_pylist()
+        rows = pa.table([_binary_to_text(column) for column in table.columns], table.column_names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name}: damaged or not parquet ({first_line(error)}).") from None
     return ((f"{name}, row {i}", row) for i, row in enumerate(rows))
 
 
-def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _binary_to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert a binary column of UTF-8 to text: old Parquet writers do not mark text as such."""
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         return column
@@ -114,15 +120,15 @@ def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
 
 
-def _read_csv(text: str, name: str) -> _Located:
-    first = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
-    unquoted = re.sub(r'"[^"]*"', "", first)
+def _read_csv(text: str, name: str) -> _LocatedRows:
+    header = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
+    unquoted_header = re.sub(r'"[^"]*"', "", header)
     # spreadsheets in locales with a decimal comma write semicolons
-    delimiter = max(",;\t", key=unquoted.count) if "," not in unquoted else ","
-    return _rectangular(_quoted(text, delimiter, name), name)
+    delimiter = max(",;\t", key=unquoted_header.count) if "," not in unquoted_header else ","
+    return _to_rows(_parse_quoted(text, delimiter, name), name)
 
 
-def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
+def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
     """Return (number of the last line, fields) of each row."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[tuple[int, list[str]]] = []
@@ -131,28 +137,28 @@ def _quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]
             rows.append((reader.line_num, fields))
     except csv.Error as error:
         # hence strict=True: an unclosed quotation mark would otherwise include the rows after it
-        begins = (rows[-1][0] if rows else 0) + 1
-        since = f"; the row begins in line {begins}" if begins < reader.line_num else ""
-        where = f"{name}, line {reader.line_num}"
-        raise DataError(f"{where}: misplaced quotation mark ({error}{since}).") from None
+        row_start = (rows[-1][0] if rows else 0) + 1
+        hint = f"; the row begins in line {row_start}" if row_start < reader.line_num else ""
+        location = f"{name}, line {reader.line_num}"
+        raise DataError(f"{location}: misplaced quotation mark ({error}{hint}).") from None
     return rows
 
 
-def _read_tsv(text: str, name: str) -> _Located:
+def _read_tsv(text: str, name: str) -> _LocatedRows:
     """Read TSV, with quotation marks as text unless rows of unequal length indicate quoted line breaks."""
-    ends = "\n" if "\n" in text else "\r"
-    lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(ends), start=1)]
-    lines = [(n, [_unquoted(field) for field in line]) for n, line in lines if line != [""]]
+    newline = "\n" if "\n" in text else "\r"
+    lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(newline), start=1)]
+    lines = [(n, [_unquote(field) for field in line]) for n, line in lines if line != [""]]
     if lines and any(len(line) != len(lines[0][1]) for _, line in lines):
         with contextlib.suppress(DataError):  # then they are text, and the row of another length is the error
-            lines = _quoted(text, "\t", name)
-    return _rectangular(lines, name)
+            lines = _parse_quoted(text, "\t", name)
+    return _to_rows(lines, name)
 
 
-def _unquoted(field: str) -> str:
+def _unquote(field: str) -> str:
     """Remove the quotes that a TSV writer puts around `field`, which it does only if it doubles quotes inside.
 
-    >>> _unquoted('"He said ""no"" twice"'), _unquoted('"No," he said, "no"')
+    >>> _unquote('"He said ""no"" twice"'), _unquote('"No," he said, "no"')
     ('He said "no" twice', '"No," he said, "no"')
     """
     inner = field[1:-1]
@@ -161,56 +167,56 @@ def _unquoted(field: str) -> str:
     return inner.replace('""', '"')
 
 
-def _rectangular(lines: list[tuple[int, list[str]]], name: str) -> _Located:
-    lines = [(number, fields) for number, fields in lines if fields]
+def _to_rows(lines: list[tuple[int, list[str]]], name: str) -> _LocatedRows:
+    lines = [(line_number, fields) for line_number, fields in lines if fields]
     header = [column.strip() for column in lines[0][1]]
     _check_header(header, name)
-    for row, (number, fields) in enumerate(lines[1:], start=2):
+    for row_number, (line_number, fields) in enumerate(lines[1:], start=2):
         if len(fields) != len(header):
             raise DataError(
-                f"{name}, line {number}: row {row}: expected {len(header)} columns as in the header, "
+                f"{name}, line {line_number}: row {row_number}: expected {len(header)} columns as in the header, "
                 f"got {len(fields)}; quote texts that contain the separator."
             )
-        yield f"{name}, line {number}", dict(zip(header, fields, strict=True))
+        yield f"{name}, line {line_number}", dict(zip(header, fields, strict=True))
 
 
 def _check_header(header: list[str], name: str) -> None:
     if not any(header):
         raise DataError(f"{name}: the first line contains no column names.")
-    if repeated := [column for column, times in Counter(header).items() if column and times > 1]:
-        raise DataError(f'{name}: duplicate column "{repeated[0]}".')
+    if duplicates := [column for column, count in Counter(header).items() if column and count > 1]:
+        raise DataError(f'{name}: duplicate column "{duplicates[0]}".')
 
 
-def _read_jsonl(text: str, name: str) -> _Located:
+def _read_jsonl(text: str, name: str) -> _LocatedRows:
     # a JSON text cannot contain a line break, but U+2028, at which splitlines would split
     lines = text.replace("\r", "\n" if "\n" not in text else "").split("\n")
-    for number, line in enumerate(lines, start=1):
+    for line_number, line in enumerate(lines, start=1):
         if line.strip():
-            where = f"{name}, line {number}"
-            yield where, _object(_json(line, where), where)
+            location = f"{name}, line {line_number}"
+            yield location, _check_row(_parse_json(line, location), location)
 
 
-def _read_json(text: str, name: str) -> _Located:
+def _read_json(text: str, name: str) -> _LocatedRows:
     """Read a list of objects, an object with exactly one such list ({"data": […]}), or JSON Lines named .json."""
     try:
         value = _decode(text)
     except ValueError:
         if text.lstrip()[:1] == "{" and "\n" in text.strip():
             return _read_jsonl(text, name)
-        value = _json(text, name)
+        value = _parse_json(text, name)
     if isinstance(value, dict):
         lists = [v for v in value.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
         value = lists[0] if len(lists) == 1 else [value]
     if not isinstance(value, list):
         raise DataError(f"{name}: expected a list of rows.")
-    return ((f"{name}, row {i}", _object(row, f"{name}, row {i}")) for i, row in enumerate(value))
+    return ((f"{name}, row {i}", _check_row(row, f"{name}, row {i}")) for i, row in enumerate(value))
 
 
-def _json(text: str, where: str):
+def _parse_json(text: str, location: str):
     try:
         return _decode(text)
     except ValueError as error:
-        raise DataError(f"{where}: not valid JSON ({first_line(error)}).") from None
+        raise DataError(f"{location}: not valid JSON ({first_line(error)}).") from None
 
 
 def _decode(text: str):
@@ -220,31 +226,31 @@ def _decode(text: str):
         raise ValueError("nested too deeply") from None
 
 
-def _each_key_once(pairs: list[tuple[str, object]]) -> dict:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # the JSON standard does not define which one is used
-        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
-        raise ValueError(f'duplicate key "{twice}"')
-    return found
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict:
+    result = dict(pairs)
+    if len(result) < len(pairs):  # the JSON standard does not define which one is used
+        duplicate = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f'duplicate key "{duplicate}"')
+    return result
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_each_key_once)
+_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys)
 
 
-def _object(value, where: str) -> dict:
+def _check_row(value, location: str) -> dict:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: expected a row (column: value), got {type(value).__name__}.")
-    if _depth(value) > _DEEPEST:
-        raise DataError(f"{where}: nested too deeply.")
+        raise DataError(f"{location}: expected a row (column: value), got {type(value).__name__}.")
+    if _depth(value) > _MAX_DEPTH:
+        raise DataError(f"{location}: nested too deeply.")
     return value
 
 
-def _depth(value, so_far: int = 0) -> int:
+def _depth(value, depth: int = 0) -> int:
     """Return the depth of nested lists and mappings, counted until it exceeds the limit."""
-    if so_far > _DEEPEST:
-        return so_far
+    if depth > _MAX_DEPTH:
+        return depth
     inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(v, so_far + 1) for v in inner if isinstance(v, (dict, list))), default=so_far)
+    return max((_depth(v, depth + 1) for v in inner if isinstance(v, (dict, list))), default=depth)
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}

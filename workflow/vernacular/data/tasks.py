@@ -7,13 +7,13 @@ from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.lm_eval.settings import PROTOCOLS, translate
-from vernacular.data.treebank import patterns as treebank
+from vernacular.data.treebank import patterns as treebank_patterns
 
-_KINDS = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
+_SOURCE_TYPES = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 
 # item_type: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
-NEEDED = {
+REQUIRED_COLUMNS = {
     "question": ("question", "choices"),
     "passage": ("context", "question", "choices"),
     "story": ("context", "choices"),
@@ -45,8 +45,8 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
         schema = validate.with_values(schema, ("properties", "protocols", "items"), protocols)
     validate.check(content, lines, schema, path)
     if content["task"] != path.stem:
-        at = validate.place(path, lines, ("task",))
-        raise ConfigError(f'{at}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
+        location = validate.error_location(path, lines, ("task",))
+        raise ConfigError(f'{location}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
     task = {k: v for k, v in content.items() if k not in ("columns", "source", "license")}
     task["folder"] = str(path.parent)
     task["languages"] = {
@@ -55,38 +55,38 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     return task
 
 
-def task_names(folders) -> dict[str, Path]:
-    """Return the task files in `folders` by name; of two with the same name, the one in the later directory."""
-    found: dict[str, Path] = {}
-    for folder in map(Path, folders):
-        if not folder.is_dir():
-            raise ConfigError(f"{folder}: directory of task files not found.")
-        found |= {file.stem: file for file in sorted(folder.glob("*.yaml"))}
-    return found
+def task_names(directories) -> dict[str, Path]:
+    """Return the task files in `directories` by name; of two with the same name, the one in the later directory."""
+    task_files: dict[str, Path] = {}
+    for directory in map(Path, directories):
+        if not directory.is_dir():
+            raise ConfigError(f"{directory}: directory of task files not found.")
+        task_files |= {file.stem: file for file in sorted(directory.glob("*.yaml"))}
+    return task_files
 
 
 def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
-    where = ("languages", code)
+    key_path = ("languages", code)
     sources = entry.get("source", content.get("source"))
     if sources is None:
-        at = validate.place(path, lines, where)
-        raise ConfigError(f'{at}: the key "source" is missing ({", ".join(_KINDS)}).')
-    at = validate.place(path, lines, (*where, "source") if "source" in entry else ("source",))
-    sources = [_filled(s, code) for s in (sources if isinstance(sources, list) else [sources])]
+        location = validate.error_location(path, lines, key_path)
+        raise ConfigError(f'{location}: the key "source" is missing ({", ".join(_SOURCE_TYPES)}).')
+    location = validate.error_location(path, lines, (*key_path, "source") if "source" in entry else ("source",))
+    sources = [_fill_language(source, code) for source in (sources if isinstance(sources, list) else [sources])]
     for source in sources:
-        kinds = [kind for kind in _KINDS if kind in source]
-        if len(kinds) != 1:
-            got = " and ".join(kinds) or "none of them"
-            raise ConfigError(f"{at}: expected one of {', '.join(_KINDS)}, got {got}.")
-        _check_paths(source, at)
-    sources = [treebank.resolve(source, path.parent, content["item_type"], at) for source in sources]
-    sources, settings = _of_lm_eval(content, sources, path, at)
+        source_types = [source_type for source_type in _SOURCE_TYPES if source_type in source]
+        if len(source_types) != 1:
+            given_types = " and ".join(source_types) or "none of them"
+            raise ConfigError(f"{location}: expected one of {', '.join(_SOURCE_TYPES)}, got {given_types}.")
+        _check_paths(source, location)
+    sources = [treebank_patterns.resolve(source, path.parent, content["item_type"], location) for source in sources]
+    sources, settings = _translate_lm_eval(content, sources, path, location)
     columns = content.get("columns", {}) | entry.get("columns", {})
     if any("treebank" in source for source in sources):
-        columns = treebank.COLUMNS.get(content["item_type"], {}) | columns
-    if not columns and NEEDED[content["item_type"]]:
+        columns = treebank_patterns.COLUMNS.get(content["item_type"], {}) | columns
+    if not columns and REQUIRED_COLUMNS[content["item_type"]]:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
-    _check_columns(columns, content["item_type"], validate.place(path, lines, where))
+    _check_columns(columns, content["item_type"], validate.error_location(path, lines, key_path))
     return settings | {
         "source": sources,
         "columns": columns,
@@ -95,51 +95,55 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     }
 
 
-def _check_paths(value, where: str) -> None:
+def _check_paths(value, location: str) -> None:
     """Raise ConfigError for a path in the home directory of an unknown user, before any file is searched for."""
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_paths(each, where)
+    for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_paths(entry, location)
     if isinstance(value, str):
         try:
             Path(value).expanduser()
         except RuntimeError:
-            raise ConfigError(f"{where}: {value!r} is not a valid file name on this system.") from None
+            raise ConfigError(f"{location}: {value!r} is not a valid file name on this system.") from None
 
 
-def _of_lm_eval(content: dict, sources: list[dict], path: Path, where: str) -> tuple[list[dict], dict]:
+def _translate_lm_eval(content: dict, sources: list[dict], path: Path, location: str) -> tuple[list[dict], dict]:
     """Translate an lm-eval source to (sources, {"lm_eval": settings}); return (sources, {}) for all others."""
-    named = [source for source in sources if "lm-eval" in source]
-    if bool(named) != (content["item_type"] == "lm_eval") or (named and len(sources) > 1):
+    lm_eval_sources = [source for source in sources if "lm-eval" in source]
+    if bool(lm_eval_sources) != (content["item_type"] == "lm_eval") or (lm_eval_sources and len(sources) > 1):
         raise ConfigError(
-            f"{where}: item_type: lm_eval and source lm-eval require each other, with one source per language."
+            f"{location}: item_type: lm_eval and source lm-eval require each other, with one source per language."
         )
     for key in {key for source in sources for key in source}:
-        if key not in ("lm-eval", "trust_functions", "revision") if named else key == "trust_functions":
-            raise ConfigError(f"{where}: {key} is not supported {'with' if named else 'without'} lm-eval.")
-    if not named:
+        if key not in ("lm-eval", "trust_functions", "revision") if lm_eval_sources else key == "trust_functions":
+            raise ConfigError(f"{location}: {key} is not supported {'with' if lm_eval_sources else 'without'} lm-eval.")
+    if not lm_eval_sources:
         return sources, {}
-    source, settings = translate(named[0], path.parent)
+    source, settings = translate(lm_eval_sources[0], path.parent)
     protocol = PROTOCOLS[settings["output_type"]]
     if content["protocols"] != [protocol]:
-        got = f"got [{', '.join(content['protocols'])}]"
-        raise ConfigError(f"{where}: output_type {settings['output_type']}: expected protocols: [{protocol}], {got}.")
+        actual = f"got [{', '.join(content['protocols'])}]"
+        raise ConfigError(
+            f"{location}: output_type {settings['output_type']}: expected protocols: [{protocol}], {actual}."
+        )
     return [source], {"lm_eval": settings}
 
 
-def _check_columns(columns: dict, item_type: str, where: str) -> None:
-    for need in NEEDED[item_type]:
-        alternatives = need if isinstance(need, tuple) else (need,)
+def _check_columns(columns: dict, item_type: str, location: str) -> None:
+    for requirement in REQUIRED_COLUMNS[item_type]:
+        alternatives = requirement if isinstance(requirement, tuple) else (requirement,)
         if not any(all(key in columns for key in keys.split()) for keys in alternatives):
-            wanted = " or ".join(f'"{keys.replace(" ", " and ")}"' for keys in alternatives)
-            raise ConfigError(f"{where}: columns: {wanted} is missing, which item_type: {item_type} requires.")
+            missing = " or ".join(f'"{keys.replace(" ", " and ")}"' for keys in alternatives)
+            raise ConfigError(f"{location}: columns: {missing} is missing, which item_type: {item_type} requires.")
     if "gold" in columns and "gold_format" not in columns:
-        raise ConfigError(f'{where}: columns: "gold" requires "gold_format" (letter, number, index, text or labels).')
+        raise ConfigError(
+            f'{location}: columns: "gold" requires "gold_format" (letter, number, index, text or labels).'
+        )
 
 
-def _filled(value, language: str):
+def _fill_language(value, language: str):
     """Return `value` with {language} replaced in all its texts."""
     if isinstance(value, dict):
-        return {k: _filled(v, language) for k, v in value.items()}
+        return {k: _fill_language(v, language) for k, v in value.items()}
     if isinstance(value, list):
-        return [_filled(v, language) for v in value]
+        return [_fill_language(v, language) for v in value]
     return value.replace("{language}", language) if isinstance(value, str) else value

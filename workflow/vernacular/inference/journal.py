@@ -13,13 +13,13 @@ class Journal(Protocol):
 
     notes: list[str]  # parts dropped while reading, for the metadata
 
-    def done(self, batch: str) -> list[dict] | None:
+    def get(self, batch: str) -> list[dict] | None:
         """Return the rows of a finished batch, or None."""
 
     def add(self, batch: str, rows: list[dict]) -> None:
         """Store the rows of a finished batch."""
 
-    def finishing(self) -> contextlib.AbstractContextManager:
+    def defer_signals(self) -> contextlib.AbstractContextManager:
         """Return a context in which a batch is computed and added; a signal takes effect at its end."""
 
     def flush(self) -> None:
@@ -33,13 +33,13 @@ class MemoryJournal:
         self.notes: list[str] = []
         self._rows: dict[str, list[dict]] = {}
 
-    def done(self, batch: str) -> list[dict] | None:
+    def get(self, batch: str) -> list[dict] | None:
         return self._rows.get(batch)
 
     def add(self, batch: str, rows: list[dict]) -> None:
         self._rows[batch] = rows
 
-    def finishing(self) -> contextlib.AbstractContextManager:
+    def defer_signals(self) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
 
     def flush(self) -> None:

@@ -43,7 +43,7 @@ SCORES = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
-    place=3,
+    path_depth=3,
 )
 
 GENERATIONS = Kind(
@@ -64,11 +64,11 @@ GENERATIONS = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
-    place=3,
+    path_depth=3,
 )
 
 
-def outputs_of(requests: dict) -> Kind:
+def output_schema(requests: dict) -> Kind:
     """Return the schema of the outputs for requests with this metadata."""
     return GENERATIONS if requests["request_kind"] == "generate" else SCORES
 
@@ -84,7 +84,7 @@ def iter_rows(table: pa.Table) -> Iterator[dict]:
 
 def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
     """Return `rows` as a table of `schema`, converted in chunks of `_ROWS_AT_A_TIME`."""
-    parts = [schema.empty_table()]
-    while some := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
-        parts.append(pa.Table.from_pylist(some, schema=schema))
-    return pa.concat_tables(parts)
+    tables = [schema.empty_table()]
+    while chunk := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
+        tables.append(pa.Table.from_pylist(chunk, schema=schema))
+    return pa.concat_tables(tables)

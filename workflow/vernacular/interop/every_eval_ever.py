@@ -28,75 +28,85 @@ _HUB_ID = re.compile(r"([\w-][\w.-]*)/([\w.-]+)")
 
 
 def every_eval_ever(
-    long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
+    long: pd.DataFrame, models: list[dict], datasets: list[dict] | None = None, timestamp: float | None = None
 ) -> list[dict]:
     """Return one record per model (with adapter and revision), with the values over all items.
 
     Args:
-        long: Results as returned by `tables.collect`.
+        long: Results as returned by `grid.collect`.
         models: Dicts with "name" and, if known, "source", "revision", "architecture", "parameters", "fingerprint",
             "base", "adapter source" and "adapter revision".
-        data_sets: Datasets as returned by `notes.data_sets_of`.
-        when: Seconds since 1970; None: now.
+        datasets: Datasets as returned by `provenance.dataset_sources`.
+        timestamp: Seconds since 1970; None: now.
     """
-    known = {model["name"]: model for model in models}
+    models_by_name = {model["name"]: model for model in models}
     # of a dataset with and without a limit, the complete one
-    found = {(row["task"], row["language"]): row for row in sorted(data_sets or [], key=lambda row: row["items"])}
-    stamp = f"{time.time() if when is None else when:.0f}"
-    return [_record(rows, known.get(rows[0]["model"], {}), found, stamp) for rows in by_model(long)]
+    datasets_by_key = {
+        (row["task"], row["language"]): row for row in sorted(datasets or [], key=lambda row: row["items"])
+    }
+    retrieved = f"{time.time() if timestamp is None else timestamp:.0f}"
+    return [
+        _record(rows, models_by_name.get(rows[0]["model"], {}), datasets_by_key, retrieved) for rows in by_model(long)
+    ]
 
 
 def write_every_eval_ever(
-    folder, long: pd.DataFrame, models: list[dict], data_sets: list[dict] | None = None, when: float | None = None
+    directory,
+    long: pd.DataFrame,
+    models: list[dict],
+    datasets: list[dict] | None = None,
+    timestamp: float | None = None,
 ) -> list[Path]:
-    """Write the record of each model below `folder`; return the paths. Arguments as in `every_eval_ever`."""
-    Path(folder).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
+    """Write the record of each model below `directory`; return the paths. Arguments as in `every_eval_ever`."""
+    Path(directory).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
-    for record in every_eval_ever(long, models, data_sets, when):
-        timeless = {key: value for key, value in record.items() if key not in ("evaluation_id", "retrieved_timestamp")}
-        name = uuid.UUID(hex=fingerprint(timeless)[:32], version=4)
-        place = Path(folder) / "data" / "vernacular" / record["model_info"]["id"]
-        paths.append(write_json(place / f"{name}.json", record))
+    for record in every_eval_ever(long, models, datasets, timestamp):
+        content = {key: value for key, value in record.items() if key not in ("evaluation_id", "retrieved_timestamp")}
+        name = uuid.UUID(hex=fingerprint(content)[:32], version=4)
+        model_directory = Path(directory) / "data" / "vernacular" / record["model_info"]["id"]
+        paths.append(write_json(model_directory / f"{name}.json", record))
     return paths
 
 
-def _record(rows: list[dict], model: dict, data_sets: dict[tuple, dict], stamp: str) -> dict:
-    sayable = [row for row in rows if row["higher_is_better"] is not None and is_finite(row["value"])]
-    undirected = sum(row["higher_is_better"] is None for row in rows)
-    left_out = {
-        "left out, no better direction": undirected,
-        "left out, no value": len(rows) - len(sayable) - undirected,
+def _record(rows: list[dict], model: dict, datasets: dict[tuple, dict], retrieved: str) -> dict:
+    supported_rows = [row for row in rows if row["higher_is_better"] is not None and is_finite(row["value"])]
+    n_undirected = sum(row["higher_is_better"] is None for row in rows)
+    dropped_counts = {
+        "left out, no better direction": n_undirected,
+        "left out, no value": len(rows) - len(supported_rows) - n_undirected,
     }
-    about = _model(rows[0], model)
+    model_info = _model(rows[0], model)
     return {
         "schema_version": SCHEMA_VERSION,
-        "evaluation_id": f"vernacular/{about['id']}/{stamp}",
-        "retrieved_timestamp": stamp,
+        "evaluation_id": f"vernacular/{model_info['id']}/{retrieved}",
+        "retrieved_timestamp": retrieved,
         "source_metadata": {
             "source_name": "Vernacular",
             "source_type": "evaluation_run",
             "source_organization_name": "not stated",
             "evaluator_relationship": "other",
-            "additional_details": _texts(left_out),
+            "additional_details": _as_text(dropped_counts),
         },
         "eval_library": {"name": "vernacular", "version": __version__},
-        "model_info": about,
-        "evaluation_results": [_result(row, data_sets.get((row["task"], row["language"]), {})) for row in sayable],
+        "model_info": model_info,
+        "evaluation_results": [
+            _result(row, datasets.get((row["task"], row["language"]), {})) for row in supported_rows
+        ],
     }
 
 
 def _model(row: dict, model: dict) -> dict:
     name = plain_text(row["model"])
     source = row["adapter"] or model.get("source") or ""
-    hub = _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
-    own = not hub or source.startswith("package:")
-    identity = f"local/{_folder_name(name)}" if own else f"{hub[1]}/{hub[2]}"
-    public = not own or source.startswith("package:")
+    hub_match = _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
+    is_local = not hub_match or source.startswith("package:")
+    identity = f"local/{_directory_name(name)}" if is_local else f"{hub_match[1]}/{hub_match[2]}"
+    is_public = not is_local or source.startswith("package:")
     details = {
         "deployment_type": "self_deployed",
-        "model_availability": "open_weights" if public else "unknown",
+        "model_availability": "open_weights" if is_public else "unknown",
         "revision": row["model_revision"],
-        "source": source if public else None,
+        "source": source if is_public else None,
         "base_model": row["base"],
         **{key: model.get(key) for key in ("architecture", "parameters", "fingerprint")},
     }
@@ -104,11 +114,11 @@ def _model(row: dict, model: dict) -> dict:
         "name": name,
         "id": identity,
         "developer": identity.partition("/")[0],
-        "additional_details": _texts(details),
+        "additional_details": _as_text(details),
     }
 
 
-def _result(row: dict, data_set: dict) -> dict:
+def _result(row: dict, dataset: dict) -> dict:
     bounds = _BOUNDS.get(row["unit"])
     metric = {
         "evaluation_description": f"{row['metric']} on {row['task']} ({row['language']}), protocol {row['protocol']}, "
@@ -116,7 +126,7 @@ def _result(row: dict, data_set: dict) -> dict:
         "metric_id": row["metric"] if row["metric"] == "accuracy" else f"vernacular.{row['metric']}",
         "metric_name": row["metric"],
         "lower_is_better": not row["higher_is_better"],
-        "additional_details": _texts({key: row[key] for key in ("signature", "chance_level", "majority_baseline")}),
+        "additional_details": _as_text({key: row[key] for key in ("signature", "chance_level", "majority_baseline")}),
     }
     if row["unit"]:
         metric["metric_unit"] = _UNITS.get(row["unit"], row["unit"])
@@ -129,41 +139,41 @@ def _result(row: dict, data_set: dict) -> dict:
     return {
         "evaluation_result_id": f"{row['evaluation']}/{row['metric']}",
         "evaluation_name": row["evaluation"],
-        "source_data": _source(row, data_set),
+        "source_data": _source(row, dataset),
         "metric_config": metric,
         "score_details": {
             "score": row["value"],
-            "details": _texts({key: row[key] for key in ("n_flagged", "n_ties")}),
+            "details": _as_text({key: row[key] for key in ("n_flagged", "n_ties")}),
             "uncertainty": uncertainty,
         },
-        "generation_config": {"additional_details": _texts({key: row[key] for key in SETTING})},
+        "generation_config": {"additional_details": _as_text({key: row[key] for key in SETTING})},
     }
 
 
-def _source(row: dict, data_set: dict) -> dict:
+def _source(row: dict, dataset: dict) -> dict:
     """Return the source of the items, without local paths."""
-    revision = {"revision": row["dataset_revision"], "license": data_set.get("license")}
-    samples = (row["dataset_revision"] or "").startswith("samples ")  # must not be mistaken for the complete dataset
-    name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if samples else "")
-    about = {"dataset_name": name, "additional_details": _texts(revision)}
-    if data_set.get("kind") == "hub":
-        about |= {"source_type": "hf_dataset", "hf_repo": data_set["from"]}
-        about |= {"samples_number": data_set["items"]}
-        return about | ({"hf_split": data_set["split"]} if data_set.get("split") else {})
-    if data_set.get("kind") == "url":
-        return about | {"source_type": "url", "url": [data_set["from"]]}
-    return about | {"source_type": "other"}
+    revision = {"revision": row["dataset_revision"], "license": dataset.get("license")}
+    is_sample = (row["dataset_revision"] or "").startswith("samples ")  # must not be mistaken for the complete dataset
+    name = f"{row['task']} ({row['language']})" + (", a few samples written for Vernacular" if is_sample else "")
+    source = {"dataset_name": name, "additional_details": _as_text(revision)}
+    if dataset.get("kind") == "hub":
+        source |= {"source_type": "hf_dataset", "hf_repo": dataset["from"]}
+        source |= {"samples_number": dataset["items"]}
+        return source | ({"hf_split": dataset["split"]} if dataset.get("split") else {})
+    if dataset.get("kind") == "url":
+        return source | {"source_type": "url", "url": [dataset["from"]]}
+    return source | {"source_type": "other"}
 
 
-def _texts(details: dict) -> dict[str, str]:
+def _as_text(details: dict) -> dict[str, str]:
     """Return details as text, as the format requires, without missing values."""
     return {key: str(value) for key, value in details.items() if value is not None}
 
 
-def _folder_name(name: str) -> str:
+def _directory_name(name: str) -> str:
     """Return a portable directory name: letters, digits, `_`, `-`, and `.` inside.
 
-    >>> _folder_name("my model: v1/gl.")
+    >>> _directory_name("my model: v1/gl.")
     'my_model_v1_gl'
     """
     return re.sub(r"[^\w.-]+", "_", name).strip("._")[:100].strip("._") or "unnamed"

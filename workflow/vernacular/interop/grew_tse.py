@@ -39,25 +39,35 @@ README += TEXT_NOTE
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows. A level without scores has no file."""
     levels = {"token": "evaluation.csv", "sentence": "evaluation_sentence.csv"}
-    asked = {level: any(f"loglik_{level}:0" in row["metrics"] for _, row in pairs) for level in levels}
-    return {levels[level]: _table(pairs, level) for level in levels if asked[level] or not any(asked.values())}
+    has_scores = {level: any(f"loglik_{level}:0" in row["metrics"] for _, row in pairs) for level in levels}
+    return {
+        levels[level]: _table(pairs, level) for level in levels if has_scores[level] or not any(has_scores.values())
+    }
 
 
 def _table(pairs: list[tuple[dict, dict]], level: str) -> str:
-    every = [_columns(item) for item, _ in pairs]
-    forms = list(dict.fromkeys(name for held in sorted(every, key=len, reverse=True) for name in held))
-    texts = ["original_text", "masked_text", "prompt_text"]
-    texts = [name for name in texts if any(extra(item).get(name) for item, _ in pairs)]
-    given = ["sentence_id", "match_id", *forms[:1], *texts, *forms[1:]]
-    certainty = ["certainty"] if level == "token" else []
-    columns = ["Index", *given, *(f"{name}_{form}" for form in forms for name in ("p", "I")), *certainty, "error"]
+    indices_by_item = [_form_indices(item) for item, _ in pairs]
+    forms = list(
+        dict.fromkeys(name for form_indices in sorted(indices_by_item, key=len, reverse=True) for name in form_indices)
+    )
+    text_columns = ["original_text", "masked_text", "prompt_text"]
+    text_columns = [name for name in text_columns if any(extra(item).get(name) for item, _ in pairs)]
+    item_columns = ["sentence_id", "match_id", *forms[:1], *text_columns, *forms[1:]]
+    certainty_columns = ["certainty"] if level == "token" else []
+    columns = [
+        "Index",
+        *item_columns,
+        *(f"{name}_{form}" for form in forms for name in ("p", "I")),
+        *certainty_columns,
+        "error",
+    ]
     rows = []
-    for number, ((item, row), held) in enumerate(zip(pairs, every, strict=True)):
-        cells = extra(item) | {name: item["choices"][i] for name, i in held.items()}
-        logliks = {name: row["metrics"].get(f"loglik_{level}:{i}") for name, i in held.items()}
+    for index, ((item, row), form_indices) in enumerate(zip(pairs, indices_by_item, strict=True)):
+        cells = extra(item) | {name: item["choices"][i] for name, i in form_indices.items()}
+        logliks = {name: row["metrics"].get(f"loglik_{level}:{i}") for name, i in form_indices.items()}
         scores = [cell for form in forms for cell in _scores(logliks.get(form), level)]
-        certain = [row["metrics"].get(name) for name in certainty]
-        rows.append([number, *(cells.get(name) for name in given), *scores, *certain, row["flags"]])
+        certainty = [row["metrics"].get(name) for name in certainty_columns]
+        rows.append([index, *(cells.get(name) for name in item_columns), *scores, *certainty, row["flags"]])
     return csv_text(columns, rows)
 
 
@@ -69,23 +79,27 @@ def _scores(loglik: float | None, level: str) -> tuple[float | None, float | Non
     return (math.exp(loglik) if level == "token" else -bits), bits
 
 
-def _columns(item: dict) -> dict[str, int]:
+def _form_indices(item: dict) -> dict[str, int]:
     """Return {form column: index of its form in the item's choices}; equal forms have several columns."""
-    names = json.loads(extra(item).get("form_columns", "[]"))
-    if len(names) != len(item["choices"]):
-        names = [f"form_{i}" for i in range(len(item["choices"]))]
-    return {name: i for i, of_one in enumerate(names) for name in ([of_one] if isinstance(of_one, str) else of_one)}
+    columns_by_form = json.loads(extra(item).get("form_columns", "[]"))
+    if len(columns_by_form) != len(item["choices"]):
+        columns_by_form = [f"form_{i}" for i in range(len(item["choices"]))]
+    return {
+        column: i
+        for i, columns in enumerate(columns_by_form)
+        for column in ([columns] if isinstance(columns, str) else columns)
+    }
 
 
-_TEXTS = ["original_text", "masked_text", "prompt_text"]
-_BESIDE = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]
+_TEXT_COLUMNS = ["original_text", "masked_text", "prompt_text"]
+_ADDED_COLUMNS = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]
 
 
 def pairs_csv(rows: list[dict]) -> str:
     """Return rows as CSV text, with Grew-TSE's columns first and Vernacular's after them."""
-    forms = _columns_of(rows, "form_ungrammatical")
-    columns = ["sentence_id", "match_id", "form_grammatical", *_TEXTS, *forms]
-    columns += [*_BESIDE, *_columns_of(rows, "ungrammatical_text")]
+    forms = _columns_with_prefix(rows, "form_ungrammatical")
+    columns = ["sentence_id", "match_id", "form_grammatical", *_TEXT_COLUMNS, *forms]
+    columns += [*_ADDED_COLUMNS, *_columns_with_prefix(rows, "ungrammatical_text")]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -93,6 +107,6 @@ def pairs_csv(rows: list[dict]) -> str:
     return text.getvalue()
 
 
-def _columns_of(rows: list[dict], start: str) -> list[str]:
-    """Return the columns that begin with `start`, from the row that has the most of them."""
-    return max(([name for name in row if name.startswith(start)] for row in rows), key=len, default=[start])
+def _columns_with_prefix(rows: list[dict], prefix: str) -> list[str]:
+    """Return the columns that begin with `prefix`, from the row that has the most of them."""
+    return max(([column for column in row if column.startswith(prefix)] for row in rows), key=len, default=[prefix])

@@ -17,34 +17,34 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
 from vernacular.types import SETTING
 
-_Z = NormalDist().inv_cdf(0.975)
-_IDENTITY = ["model", "adapter", "model_revision"]
+_Z_95 = NormalDist().inv_cdf(0.975)
+_IDENTITY_COLUMNS = ["model", "adapter", "model_revision"]
 
 
 def lm_eval_results(long: pd.DataFrame) -> list[dict]:
-    """Return one result per model in lm-eval's format, from the rows over all items of `long` (`tables.collect`)."""
-    return [_one_model(rows) for rows in by_model(long)]
+    """Return one result per model in lm-eval's format, from the rows over all items of `long` (`grid.collect`)."""
+    return [_model_results(rows) for rows in by_model(long)]
 
 
 def by_model(long: pd.DataFrame) -> list[list[dict]]:
     """Return the rows over all items of each model (with adapter and revision), by name; missing values: None."""
-    whole = long[long["category"].fillna("") == ""].astype(object)
+    all_items = long[long["category"].fillna("") == ""].astype(object)
     models: dict[tuple, list[dict]] = {}
-    for row in whole.where(whole.notna(), None).to_dict("records"):
-        models.setdefault(tuple(row[name] or "" for name in _IDENTITY), []).append(row)
+    for row in all_items.where(all_items.notna(), None).to_dict("records"):
+        models.setdefault(tuple(row[name] or "" for name in _IDENTITY_COLUMNS), []).append(row)
     return [models[identity] for identity in sorted(models)]
 
 
-def write_lm_eval_results(folder, long: pd.DataFrame) -> list[Path]:
-    """Write `results_{model}.json` per model to `folder`, with portable and unique names; return the paths."""
-    Path(folder).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
+def write_lm_eval_results(directory, long: pd.DataFrame) -> list[Path]:
+    """Write `results_{model}.json` per model to `directory`, with portable and unique names; return the paths."""
+    Path(directory).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
     for result in lm_eval_results(long):
         stem = "results_" + re.sub(r"[^\w.-]+", "__", plain_text(result["model_name"]))[:100]
-        path, count = Path(folder) / f"{stem}.json", 1
-        while str(path).casefold() in {str(taken).casefold() for taken in paths}:
+        path, count = Path(directory) / f"{stem}.json", 1
+        while str(path).casefold() in {str(existing).casefold() for existing in paths}:
             count += 1
-            path = Path(folder) / f"{stem}_{count}.json"
+            path = Path(directory) / f"{stem}_{count}.json"
         paths.append(write_json(path, result))
     return paths
 
@@ -57,22 +57,22 @@ def write_json(path, content: dict) -> Path:
     return Path(path)
 
 
-def _one_model(rows: list[dict]) -> dict:
+def _model_results(rows: list[dict]) -> dict:
     evaluations: dict[str, list[dict]] = {}
     for row in sorted(rows, key=lambda row: (row["evaluation"], row["metric"])):
         evaluations.setdefault(row["evaluation"], []).append(row)
-    first = {evaluation: values[0] for evaluation, values in evaluations.items()}
+    first_rows = {evaluation: values[0] for evaluation, values in evaluations.items()}
     return {
         "results": {name: {"alias": name} | _values(values) for name, values in evaluations.items()},
         "group_subtasks": {name: [] for name in evaluations},
         "configs": {name: _config(values) for name, values in evaluations.items()},
-        "versions": {name: row["dataset_revision"] for name, row in first.items()},
-        "n-shot": {name: row["shots"] for name, row in first.items()},
+        "versions": {name: row["dataset_revision"] for name, row in first_rows.items()},
+        "n-shot": {name: row["shots"] for name, row in first_rows.items()},
         "higher_is_better": {
             name: {row["metric"]: row["higher_is_better"] for row in values} for name, values in evaluations.items()
         },
         "n-samples": {name: {"effective": max(row["n"] for row in values)} for name, values in evaluations.items()},
-        "config": {"model": "vernacular", "model_args": {key: rows[0][key] for key in _IDENTITY}},
+        "config": {"model": "vernacular", "model_args": {key: rows[0][key] for key in _IDENTITY_COLUMNS}},
         "model_name": rows[0]["model"],
     }
 
@@ -84,10 +84,10 @@ def _config(rows: list[dict]) -> dict:
 
 
 def _values(rows: list[dict]) -> dict:
-    found = {}
+    values = {}
     for row in rows:
         value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
-        error = (high - low) / (2 * _Z)
-        found[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
-        found[f"{row['metric']}_stderr,none"] = error if math.isfinite(error) else "N/A"
-    return found
+        stderr = (high - low) / (2 * _Z_95)
+        values[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
+        values[f"{row['metric']}_stderr,none"] = stderr if math.isfinite(stderr) else "N/A"
+    return values

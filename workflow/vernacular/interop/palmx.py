@@ -30,38 +30,41 @@ README += TEXT_NOTE
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows, whose options are in the letters' order."""
     letters = ascii_uppercase[: max([4, *(len(row["choices"]) for _, row in pairs)])]
-    known = [row["correct"] for _, row in pairs if row["correct"] is not None]
-    accuracy = f"accuracy={sum(known) / len(known):.6f}" if known else "accuracy is not available: no answer is known"
+    correct = [row["correct"] for _, row in pairs if row["correct"] is not None]
+    accuracy = (
+        f"accuracy={sum(correct) / len(correct):.6f}" if correct else "accuracy is not available: no answer is known"
+    )
     columns = ["id", "question", *letters, "answer_label", "pred_label", "correct"]
     columns += [f"{name}_{letter}" for letter in letters for name in ("score", "prob")]
     return {
         "predictions.csv": csv_text(
-            ["id", "prediction"], [[item["item_id"], _letters(row["predicted_indices"])] for item, row in pairs]
+            ["id", "prediction"],
+            [[item["item_id"], _predicted_letter(row["predicted_indices"])] for item, row in pairs],
         ),
         "scores.txt": accuracy + "\n",
-        "outputs_log.csv": csv_text(columns, [_logged(item, row, len(letters)) for item, row in pairs]),
+        "outputs_log.csv": csv_text(columns, [_log_row(item, row, len(letters)) for item, row in pairs]),
     }
 
 
-def _letters(places: list[int] | None) -> str | None:
-    return ascii_uppercase[places[0]] if places and len(places) == 1 else None
+def _predicted_letter(predicted_indices: list[int] | None) -> str | None:
+    return ascii_uppercase[predicted_indices[0]] if predicted_indices and len(predicted_indices) == 1 else None
 
 
-def _logged(item: dict, row: dict, n: int) -> list:
+def _log_row(item: dict, row: dict, n: int) -> list:
     scores = row["option_scores"] or []
-    shares = [share if math.isfinite(share) else None for share in probabilities(scores).tolist()] if scores else []
-    both = [cell for pair in zip(_padded(scores, n), _padded(shares, n), strict=True) for cell in pair]
+    probs = [prob if math.isfinite(prob) else None for prob in probabilities(scores).tolist()] if scores else []
+    score_cells = [cell for pair in zip(_pad(scores, n), _pad(probs, n), strict=True) for cell in pair]
     gold = "|".join(ascii_uppercase[i] for i in row["gold"])
     return [
         item["item_id"],
         item["question"],
-        *_padded(row["choices"], n),
+        *_pad(row["choices"], n),
         gold,
-        _letters(row["predicted_indices"]),
+        _predicted_letter(row["predicted_indices"]),
         row["correct"],
-        *both,
+        *score_cells,
     ]
 
 
-def _padded(cells: list, n: int) -> list:
+def _pad(cells: list, n: int) -> list:
     return [*cells, *[None] * (n - len(cells))]

@@ -2,7 +2,7 @@
 
 import json
 
-from vernacular.metrics.choice import choose, correct_options
+from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.schema import as_table, same_item
 
 README = """\
@@ -27,15 +27,15 @@ Differences from the lines that the scripts write:
 
 def files(pairs: list[tuple[dict, dict]]) -> dict[str, str]:
     """Return {file name: content}; `pairs`: items with their result rows."""
-    found = {"results.jsonl": "".join(_line(item, row["option_scores"]) for item, row in pairs)}
+    contents = {"results.jsonl": "".join(_line(item, row["option_scores"]) for item, row in pairs)}
     if any("loglik_unfilled:0" in row["metrics"] for _, row in pairs):
-        found["results_legacy.jsonl"] = "".join(_line(item, _legacy(item, row)) for item, row in pairs)
-    return found
+        contents["results_legacy.jsonl"] = "".join(_line(item, _unfilled_scores(item, row)) for item, row in pairs)
+    return contents
 
 
 def _line(item: dict, scores: list[float] | None) -> str:
-    choice = choose(scores, correct_options(item["choices"], item["gold"]))
-    texts = {item["choices"][i] for i in choice.predicted}
+    choice = choose_option(scores, correct_options(item["choices"], item["gold"]))
+    texts = {item["choices"][i] for i in choice.predicted_indices}
     line = {
         "prompt": item["context"],
         "predicted": texts.pop() if len(texts) == 1 else None,
@@ -45,7 +45,7 @@ def _line(item: dict, scores: list[float] | None) -> str:
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
-def _legacy(item: dict, row: dict) -> list[float] | None:
+def _unfilled_scores(item: dict, row: dict) -> list[float] | None:
     scores = [row["metrics"].get(f"loglik_unfilled:{i}") for i in range(len(item["choices"]))]
     return None if None in scores else scores
 
@@ -60,49 +60,55 @@ def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> st
         candidate: TASK_RESULTS of the other model.
         order: source_row by item_id, which sorts the examples as in the dataset; None: sorted by item_id.
     """
-    before = {row["item_id"]: row for row in _rows(baseline)}
+    baseline_rows = {row["item_id"]: row for row in _rows(baseline)}
     pairs = [
-        (before[now["item_id"]], now)
-        for now in sorted(_rows(candidate), key=lambda row: ((order or {}).get(row["item_id"], 0), row["item_id"]))
-        if now["item_id"] in before and same_item(before[now["item_id"]], now) and _right(now) is not None
+        (baseline_rows[candidate_row["item_id"]], candidate_row)
+        for candidate_row in sorted(
+            _rows(candidate), key=lambda row: ((order or {}).get(row["item_id"], 0), row["item_id"])
+        )
+        if candidate_row["item_id"] in baseline_rows
+        and same_item(baseline_rows[candidate_row["item_id"]], candidate_row)
+        and _gold_text(candidate_row) is not None
     ]
     if not pairs:
         return None
-    outcomes = [(bool(was["correct"]), bool(now["correct"])) for was, now in pairs]
-    adapter_only, base_only = outcomes.count((False, True)), outcomes.count((True, False))
+    outcomes = [
+        (bool(baseline_row["correct"]), bool(candidate_row["correct"])) for baseline_row, candidate_row in pairs
+    ]
+    n_adapter_only, n_base_only = outcomes.count((False, True)), outcomes.count((True, False))
     summary = {
         "total": len(pairs),
-        "base_correct": sum(base for base, _ in outcomes),
-        "adapter_correct": sum(adapter for _, adapter in outcomes),
+        "base_correct": sum(base_correct for base_correct, _ in outcomes),
+        "adapter_correct": sum(adapter_correct for _, adapter_correct in outcomes),
         "both_correct": outcomes.count((True, True)),
         "both_wrong": outcomes.count((False, False)),
-        "adapter_only": adapter_only,
-        "base_only": base_only,
-        "net_gain": adapter_only - base_only,
+        "adapter_only": n_adapter_only,
+        "base_only": n_base_only,
+        "net_gain": n_adapter_only - n_base_only,
     }
     examples = [
         {
-            "prompt": now["prompt"],
-            "base_predicted": _predicted(was),
-            "adapter_predicted": _predicted(now),
-            "correct": _right(now),
-            "change": "adapter_fixed" if adapter else "adapter_wrong",
+            "prompt": candidate_row["prompt"],
+            "base_predicted": _predicted_text(baseline_row),
+            "adapter_predicted": _predicted_text(candidate_row),
+            "correct": _gold_text(candidate_row),
+            "change": "adapter_fixed" if adapter_correct else "adapter_wrong",
         }
-        for (was, now), (base, adapter) in zip(pairs, outcomes, strict=True)
-        if base != adapter
+        for (baseline_row, candidate_row), (base_correct, adapter_correct) in zip(pairs, outcomes, strict=True)
+        if base_correct != adapter_correct
     ]
     return json.dumps({"summary": summary, "examples": examples}, ensure_ascii=False, indent=2)
 
 
-def _rows(side) -> list[dict]:
-    return as_table(side).drop_columns(["metrics"]).to_pylist()
+def _rows(results) -> list[dict]:
+    return as_table(results).drop_columns(["metrics"]).to_pylist()
 
 
-def _right(row: dict) -> str | None:
+def _gold_text(row: dict) -> str | None:
     return row["choices"][row["gold"][0]] if row["choices"] and row["gold"] else None
 
 
-def _predicted(row: dict) -> str | None:
+def _predicted_text(row: dict) -> str | None:
     """Return the text of the chosen option; None for a tie between different texts, and without a choice."""
     if row["predicted_indices"] is None:
         return row["prediction"]

@@ -26,39 +26,39 @@ def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categorie
     accuracies. `n_ties` counts the ties of the metric's own choice.
     """
     rows = [{**row, "metrics": dict(row["metrics"])} for row in rows]
-    present = [metric for metric in metrics if any(_has(row, metric) for row in rows)]
-    shown = present or [metric for metric in metrics if metric.headline]
+    present = [metric for metric in metrics if any(_has_values(row, metric) for row in rows)]
+    displayed = present or [metric for metric in metrics if metric.headline]
     groups = {"": rows}
     if categories:
-        for name in sorted({row["category"] for row in rows if row["category"]}):
-            groups[name] = [row for row in rows if row["category"] == name]
-    keyed = any(name.startswith("tie:") for row in rows for name in row["metrics"])
+        for category in sorted({row["category"] for row in rows if row["category"]}):
+            groups[category] = [row for row in rows if row["category"] == category]
+    has_tie_keys = any(name.startswith("tie:") for row in rows for name in row["metrics"])
     return [
-        _value(metric, group, seed=seed, keyed=keyed) | {"category": category}
+        _value(metric, group, seed=seed, has_tie_keys=has_tie_keys) | {"category": category}
         for category, group in groups.items()
-        for metric in shown
+        for metric in displayed
     ]
 
 
-def _value(metric: Metric, rows: list[dict], *, seed: int, keyed: bool) -> dict:
-    used = [row for row in rows if _has(row, metric)]
-    arrays = [np.array([row["metrics"][name] for row in used]) for name in _needs(metric)]
+def _value(metric: Metric, rows: list[dict], *, seed: int, has_tie_keys: bool) -> dict:
+    scored_rows = [row for row in rows if _has_values(row, metric)]
+    arrays = [np.array([row["metrics"][name] for row in scored_rows]) for name in _required_values(metric)]
     value = float("nan")
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
-        if used:
+        if scored_rows:
             value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
-        low, high = _interval(metric, arrays, [row["cluster_id"] for row in used], seed)
+        low, high = _interval(metric, arrays, [row["cluster_id"] for row in scored_rows], seed)
     return {
         "metric": metric.name,
         "value": _finite(value),
         "ci_low": _finite(low),
         "ci_high": _finite(high),
-        "n": len(used),
+        "n": len(scored_rows),
         "n_flagged": sum(row["flags"] is not None for row in rows),
-        "n_ties": _ties(metric, used, keyed),
-        "chance_level": chance_level(metric.name, chance_shares(used)),
+        "n_ties": _ties(metric, scored_rows, has_tie_keys),
+        "chance_level": chance_level(metric.name, chance_shares(scored_rows)),
         "unit": metric.unit,
-        "metric_group": metric.family,
+        "metric_group": metric.metric_group,
         "higher_is_better": metric.higher_is_better,
         "headline": metric.headline,
     }
@@ -69,30 +69,30 @@ def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: in
         return float("nan"), float("nan")
     if metric.proportion:
         return clustered_wilson(arrays[0], clusters)
-    most = CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES
+    max_resamples = CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES
     return cluster_bootstrap(
         metric.corpus,
         arrays,
         clusters,
-        resamples=max(FEWEST_RESAMPLES, min(most, DRAWS // len(arrays[0]))),
+        resamples=max(FEWEST_RESAMPLES, min(max_resamples, DRAWS // len(arrays[0]))),
         seed=seed,
-        vectorised=metric.vectorised,
+        vectorized=metric.vectorized,
     )
 
 
-def _needs(metric: Metric) -> tuple[str, ...]:
+def _required_values(metric: Metric) -> tuple[str, ...]:
     return metric.needs if metric.corpus else (metric.name,)
 
 
-def _has(row: dict, metric: Metric) -> bool:
-    return all(not math.isnan(row["metrics"].get(name, math.nan)) for name in _needs(metric))
+def _has_values(row: dict, metric: Metric) -> bool:
+    return all(not math.isnan(row["metrics"].get(name, math.nan)) for name in _required_values(metric))
 
 
-def _ties(metric: Metric, rows: list[dict], keyed: bool) -> int | None:
+def _ties(metric: Metric, rows: list[dict], has_tie_keys: bool) -> int | None:
     """Count the ties of the metric's own choice if rows record it ("tie:" + metric), else of the row's choice."""
     if not metric.proportion:
         return None
-    if keyed:
+    if has_tie_keys:
         return sum(f"tie:{metric.name}" in row["metrics"] for row in rows)
     return sum(bool(row["tie"]) for row in rows)
 

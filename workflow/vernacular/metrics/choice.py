@@ -15,12 +15,12 @@ TIE = 1e-6
 class Choice:
     """The chosen options and whether the choice is correct."""
 
-    predicted: list[int]  # all options within TIE of the best; [] if the options could not be scored
+    predicted_indices: list[int]  # all options within TIE of the best; [] if the options could not be scored
     correct: bool | None  # None: no known gold, or nothing predicted; False for a tie with an incorrect option
 
     @property
     def tie(self) -> bool | None:
-        return len(self.predicted) > 1 if self.predicted else None
+        return len(self.predicted_indices) > 1 if self.predicted_indices else None
 
     def outcome(self, name: str = "accuracy") -> dict[str, float]:
         """Return an item's values: {name: 0 or 1} if correctness is known, {"tie:" + name: 1} if there is a tie."""
@@ -28,26 +28,26 @@ class Choice:
         return values | ({f"tie:{name}": 1.0} if self.tie else {})
 
 
-def choose(scores: list[float] | None, right: list[int]) -> Choice:
-    """Choose the option with the highest score; `right`: indices of the correct options, empty if unknown.
+def choose_option(scores: list[float] | None, correct: list[int]) -> Choice:
+    """Choose the option with the highest score; `correct`: indices of the correct options, empty if unknown.
 
-    >>> choose([-2.0, -1.0, -1.0], [1]).predicted, choose([-2.0, -1.0, -1.0], [1]).correct
+    >>> choose_option([-2.0, -1.0, -1.0], [1]).predicted_indices, choose_option([-2.0, -1.0, -1.0], [1]).correct
     ([1, 2], False)
-    >>> choose([-2.0, -1.0, -1.0], [1, 2]).correct
+    >>> choose_option([-2.0, -1.0, -1.0], [1, 2]).correct
     True
     """
-    predicted = best(scores)
-    if not right or not predicted:
-        return Choice(predicted, None)
-    return Choice(predicted, set(predicted) <= set(right))
+    predicted_indices = best_indices(scores)
+    if not correct or not predicted_indices:
+        return Choice(predicted_indices, None)
+    return Choice(predicted_indices, set(predicted_indices) <= set(correct))
 
 
-def best(scores: list[float] | None) -> list[int]:
+def best_indices(scores: list[float] | None) -> list[int]:
     """Return the indices within TIE of the highest score; [] if there are no scores, or one of them is NaN."""
     if not scores or any(math.isnan(score) for score in scores):
         return []
-    top = max(scores)
-    return [i for i, score in enumerate(scores) if score == top or top - score <= TIE]
+    maximum = max(scores)
+    return [i for i, score in enumerate(scores) if score == maximum or maximum - score <= TIE]
 
 
 def probabilities(scores: list[float]) -> np.ndarray:
@@ -68,6 +68,8 @@ def correct_options(options: list[str], gold: list[int]) -> list[int]:
 
 def margin(scores: list[float | None], correct: list[int]) -> float | None:
     """Return the best correct score minus the best incorrect one, ignoring NaN; None if either is missing."""
-    known = [(i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)]
-    good, bad = ([score for right, score in known if right is wanted] for wanted in (True, False))
+    labeled_scores = [
+        (i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)
+    ]
+    good, bad = ([score for is_correct, score in labeled_scores if is_correct is group] for group in (True, False))
     return max(good) - max(bad) if good and bad else None

@@ -13,9 +13,9 @@ def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
     >>> float(difsur(8.0, 10.0)), float(difsur(10.0, 8.0)), float(difsur(0.0, 0.0))
     (20.0, -20.0, 0.0)
     """
-    top = np.maximum(good, bad)
+    maximum = np.maximum(good, bad)
     with np.errstate(invalid="ignore"):
-        return np.where((good == 0) & (bad == 0), 0.0, 100 * (bad - good) / top)
+        return np.where((good == 0) & (bad == 0), 0.0, 100 * (bad - good) / maximum)
 
 
 def difsur_of_pairs(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
@@ -25,21 +25,21 @@ def difsur_of_pairs(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
 
 def difsur_of_labels(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Compute difsur of the mean surprisals of acceptable (label 1) and unacceptable (label 0) sentences."""
-    return difsur(mean_where(surprisal, label == 1), mean_where(surprisal, label == 0))
+    return difsur(masked_mean(surprisal, label == 1), masked_mean(surprisal, label == 0))
 
 
 def good_mean(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
-    return mean_where(surprisal, label == 1)
+    return masked_mean(surprisal, label == 1)
 
 
 def bad_mean(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
-    return mean_where(surprisal, label == 0)
+    return masked_mean(surprisal, label == 0)
 
 
-def mean_where(values: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Return the mean of the values for which `where` is true; NaN if it is true for none."""
+def masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return the mean of the values for which `mask` is true; NaN if it is true for none."""
     with np.errstate(invalid="ignore"):
-        return np.where(where, values, 0.0).sum(-1) / where.sum(-1)
+        return np.where(mask, values, 0.0).sum(-1) / mask.sum(-1)
 
 
 def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -51,10 +51,10 @@ def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
     0.875
     """
     ranks = midranks(surprisal)
-    bad = label == 0
-    n_bad, n_good = bad.sum(-1), (label == 1).sum(-1)
+    is_bad = label == 0
+    n_bad, n_good = is_bad.sum(-1), (label == 1).sum(-1)
     with np.errstate(invalid="ignore"):
-        return (np.where(bad, ranks, 0.0).sum(-1) - n_bad * (n_bad + 1) / 2) / (n_bad * n_good)
+        return (np.where(is_bad, ranks, 0.0).sum(-1) - n_bad * (n_bad + 1) / 2) / (n_bad * n_good)
 
 
 def midranks(values: np.ndarray) -> np.ndarray:
@@ -66,10 +66,10 @@ def midranks(values: np.ndarray) -> np.ndarray:
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, -1)
     differs = ordered[..., 1:] != ordered[..., :-1]
-    places = np.arange(values.shape[-1])
+    positions = np.arange(values.shape[-1])
     edge = np.ones_like(ordered[..., :1], dtype=bool)
-    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], -1), places, 0), -1)
-    last = np.where(np.concatenate([differs, edge], -1), places, places[-1:])
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], -1), positions, 0), -1)
+    last = np.where(np.concatenate([differs, edge], -1), positions, positions[-1:])
     last = np.minimum.accumulate(last[..., ::-1], -1)[..., ::-1]
     ranks = np.empty(values.shape)
     np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
@@ -87,30 +87,29 @@ def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarr
     if (fold == fold[0]).all():
         return float("nan")
     order = np.argsort(surprisal)
-    value, good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
+    value, is_good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
     train = fold != np.arange(FOLDS)[:, None]  # (folds, n)
-    hits = np.cumsum(train & good, axis=1)
-    false = np.cumsum(train & ~good, axis=1)
-    scores = matthews(hits, false, hits[:, -1:] - hits, false[:, -1:] - false)
+    tp = np.cumsum(train & is_good, axis=1)
+    fp = np.cumsum(train & ~is_good, axis=1)
+    scores = matthews(tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
     scores[:, :-1][:, value[1:] == value[:-1]] = -np.inf  # no threshold lies between equal values
     scores[np.cumsum(train, axis=1) == 0] = -np.inf  # nor below all values of the other folds
-    cut = scores.round(12).argmax(axis=1)  # values that differ by rounding only are equal
-    judged = np.zeros(len(value), dtype=bool)
-    for each in np.unique(fold):
-        above = np.flatnonzero(train[each, cut[each] + 1 :])
-        low = value[cut[each]]
-        threshold = min((low + value[cut[each] + 1 + above[0]]) / 2, np.finfo(float).max) if len(above) else low
-        judged[fold == each] = value[fold == each] <= threshold
-    return float(
-        matthews((judged & good).sum(), (judged & ~good).sum(), (~judged & good).sum(), (~judged & ~good).sum())
-    )
+    best_index = scores.round(12).argmax(axis=1)  # values that differ by rounding only are equal
+    predicted = np.zeros(len(value), dtype=bool)
+    for k in np.unique(fold):
+        above = np.flatnonzero(train[k, best_index[k] + 1 :])
+        low = value[best_index[k]]
+        threshold = min((low + value[best_index[k] + 1 + above[0]]) / 2, np.finfo(float).max) if len(above) else low
+        predicted[fold == k] = value[fold == k] <= threshold
+    counts = (predicted & is_good, predicted & ~is_good, ~predicted & is_good, ~predicted & ~is_good)
+    return float(matthews(*(mask.sum() for mask in counts)))
 
 
 def matthews(tp, fp, fn, tn) -> np.ndarray:
     """Compute the Matthews correlation coefficient of counts; 0 if a margin is empty (Chicco & Jurman 2020)."""
     tp, fp, fn, tn = (np.asarray(count, float) for count in (tp, fp, fn, tn))
-    below = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return np.divide(tp * tn - fp * fn, below, out=np.zeros_like(below), where=below > 0)
+    denominator = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return np.divide(tp * tn - fp * fn, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> np.ndarray:
@@ -120,13 +119,13 @@ def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins
     0.45
     """
     # a bin includes its upper edge: (0, 0.1], (0.1, 0.2] …
-    place = np.maximum(np.ceil(confidence * bins) - 1, 0)
+    bin_index = np.maximum(np.ceil(confidence * bins) - 1, 0)
     gap = confidence - correct
-    total = sum(np.abs(np.where(place == each, gap, 0.0).sum(-1)) for each in range(bins))
+    total = sum(np.abs(np.where(bin_index == i, gap, 0.0).sum(-1)) for i in range(bins))
     return total / confidence.shape[-1]
 
 
 def most_common_share(position: np.ndarray) -> np.ndarray:
     """Return the share of the most common position (small integers): the accuracy of always choosing it."""
     highest = int(position.max())
-    return np.max([(position == each).mean(-1) for each in range(highest + 1)], axis=0)
+    return np.max([(position == i).mean(-1) for i in range(highest + 1)], axis=0)

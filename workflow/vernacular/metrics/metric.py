@@ -15,19 +15,49 @@ class Metric:
 
     Without `corpus`, it is the mean of `metrics[name]` over the items that have it. With `corpus`, it is
     `corpus(*arrays)`, with one float array (n items) per name in `needs`; items that lack one of them are excluded. If
-    `vectorised`, arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
+    `vectorized`, arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
     """
 
     name: str
     unit: str  # "share", "nats", "bits", "percent", "cosine", "score"
     higher_is_better: bool | None  # None: neither direction is better
-    family: str  # "similarity" or "surprisal": the workbook that contains it
+    metric_group: str  # "similarity" or "surprisal": the workbook that contains it
     proportion: bool = False  # per-item values are 0 or 1: Wilson interval
     headline: bool = False  # is shown in the leaderboard
     corpus: Callable[..., np.ndarray] | None = None
     needs: tuple[str, ...] = ()
-    vectorised: bool = False
+    vectorized: bool = False
     about: str = ""  # one-line description, with the source of the formula
+
+
+_TITLES = {
+    "good_mean": "Mean surprisal, acceptable",
+    "bad_mean": "Mean surprisal, unacceptable",
+    "surprisal_max": "Maximum surprisal",
+    "asd": "Average surprisal difference",
+    "asd_normalized": "Average surprisal difference, normalized",
+    "brier": "Brier score",
+    "ece": "Calibration error (ECE)",
+    "greedy": "Greedy match",
+}
+_WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "bertscore": "BERTScore",
+          "moverscore": "MoverScore", "difsur": "difsur"}  # fmt: skip
+_SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", "sentence": "sentence"}
+
+
+def display_name(metric: str) -> str:
+    """Return the name of a metric for tables and figures.
+
+    >>> [display_name(name) for name in ("accuracy", "auc_char", "cosine_accuracy", "token_f1")]
+    ['Accuracy', 'ROC AUC, per character', 'Cosine accuracy', 'Token F1']
+    """
+    name, _, suffix = metric.rpartition("_")
+    if name and suffix in _SUFFIXES:
+        return f"{display_name(name)}, {_SUFFIXES[suffix]}"
+    if metric in _TITLES:
+        return _TITLES[metric]
+    first, *others = (_WORDS.get(word, word) for word in metric.split("_"))
+    return " ".join([first if first in _WORDS.values() else first.capitalize(), *others])
 
 
 CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; independent of the items
@@ -39,11 +69,11 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
     It is the mean of `chances` (n,), the share of correct options among those offered, for accuracies; 0.5 for AUC; 0
     for MCC.
     """
-    if (kind := metric.partition("_")[0]) in CHANCE:
-        return CHANCE[kind]
-    accuracy = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
-    known = chances[~np.isnan(chances)]
-    return float(known.mean()) if accuracy and len(known) else None
+    if (base_name := metric.partition("_")[0]) in CHANCE:
+        return CHANCE[base_name]
+    is_accuracy = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
+    known_chances = chances[~np.isnan(chances)]
+    return float(known_chances.mean()) if is_accuracy and len(known_chances) else None
 
 
 def chance_shares(rows) -> np.ndarray:
@@ -53,12 +83,12 @@ def chance_shares(rows) -> np.ndarray:
     )
 
 
-def majority_baseline(of: str | None, rows) -> float | None:
+def majority_baseline(target: str | None, rows) -> float | None:
     """Return the accuracy of always choosing the most common gold; None if it is undefined. `rows`: TASK_RESULTS.
 
-    `of` is declared by the protocol. "label": the more common label. "position": the most common position of a correct
-    option, in the order of the rows (for letters, that of the prompt); None if the numbers of options differ. None in
-    minimal pairs and for target words, whose items always list the correct text first.
+    `target` is declared by the protocol. "label": the more common label. "position": the most common position of a
+    correct option, in the order of the rows (for letters, that of the prompt); None if the numbers of options differ.
+    None in minimal pairs and for target words, whose items always list the correct text first.
 
     >>> row = {"choices": ["a", "b"], "metrics": {}}
     >>> rows = [row | {"item_id": str(i), "prompt": "", "gold": [int(i == 0)]} for i in range(4)]
@@ -66,15 +96,15 @@ def majority_baseline(of: str | None, rows) -> float | None:
     0.75
     """
     table = as_table(rows)
-    if of == "label":
+    if target == "label":
         labels = [dict(values).get("label") for values in table.column("metrics").to_pylist()]
         counts = Counter(label for label in labels if label is not None)
         return max(counts.values()) / counts.total() if counts else None
-    if of != "position":
+    if target != "position":
         return None
-    asked = zip(table.column("gold").to_pylist(), table.column("choices").to_pylist(), strict=True)
-    known = [(gold, len(options)) for gold, options in asked if gold and options]
-    if not known or len({n for _, n in known}) > 1:
+    gold_and_options = zip(table.column("gold").to_pylist(), table.column("choices").to_pylist(), strict=True)
+    known_items = [(gold, len(options)) for gold, options in gold_and_options if gold and options]
+    if not known_items or len({n for _, n in known_items}) > 1:
         return None
-    counts = Counter(position for gold, _ in known for position in set(gold))
-    return max(counts.values()) / len(known)
+    counts = Counter(position for gold, _ in known_items for position in set(gold))
+    return max(counts.values()) / len(known_items)

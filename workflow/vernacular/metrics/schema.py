@@ -16,7 +16,7 @@ SIMILARITIES = Kind(
     ),
     key=("item_id", "metric"),
     required=("similarities",),
-    place=3,
+    path_depth=3,
 )
 
 # results/{model}/tasks/{evaluation}.parquet: a row per item, with its texts
@@ -41,7 +41,7 @@ TASK_RESULTS = Kind(
     ),
     key=("item_id",),
     required=("prompt", "choices", "gold", "metrics"),
-    place=3,
+    path_depth=3,
 )
 
 # results/{model}/metrics.parquet: one model's rows of the results, in long format
@@ -80,7 +80,7 @@ METRICS = Kind(
     ),
     key=("model", "evaluation", "category", "metric"),
     required=("n", "n_flagged"),
-    place=2,
+    path_depth=2,
 )
 
 
@@ -93,6 +93,6 @@ def as_table(rows) -> pa.Table:
 RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # `tables.collect` checks identity
 
 
-def same_item(one: dict, other: dict) -> bool:
+def same_item(left: dict, right: dict) -> bool:
     """Return whether two rows have the same prompt, options and gold."""
-    return all(one[name] == other[name] for name in ("prompt", "choices", "gold"))
+    return all(left[name] == right[name] for name in ("prompt", "choices", "gold"))

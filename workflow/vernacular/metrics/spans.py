@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vernacular.metrics.choice import Choice, choose
+from vernacular.metrics.choice import Choice, choose_option
 from vernacular.types import Item, Request, Role, Score, skipped_reason
 
 UNITS = {"": "sum", "_token": "token", "_char": "char", "_byte": "byte"}  # by the suffix of a metric's name
@@ -30,13 +30,13 @@ class Span:
     """One scored text."""
 
     text: str  # as scored, without leading and trailing whitespace
-    before: str  # the part of the prompt before it that belongs to the item
+    context: str  # the part of the prompt before it that belongs to the item
     loglik: float | None  # nats, sum over its tokens in float64; None if it could not be scored
     logprobs: tuple[float, ...]  # nats, one per scored token
     flag: str | None
     score: dict | None  # the row of the scores file, if there is one
 
-    def per(self, unit: str) -> float | None:
+    def normalized_loglik(self, unit: str) -> float | None:
         """Return the log-likelihood in nats per "token", "char" or "byte" (UTF-8), or unnormalized for "sum".
 
         Characters and bytes are those of the text without leading and trailing whitespace, as in lm-eval's acc_norm and
@@ -44,8 +44,8 @@ class Span:
         """
         if self.loglik is None:
             return None
-        size = {"sum": 1, "token": len(self.logprobs), **text_lengths(self.text)}[unit]
-        return self.loglik / size if size else None
+        length = {"sum": 1, "token": len(self.logprobs), **text_lengths(self.text)}[unit]
+        return self.loglik / length if length else None
 
 
 def by_item(requests: list[Request], scores: list[Score]) -> dict[str, dict[str, Span]]:
@@ -54,18 +54,18 @@ def by_item(requests: list[Request], scores: list[Score]) -> dict[str, dict[str,
     A skipped item has a single role, "skipped: reason". A request without a score, or with log-probabilities that are
     missing or NaN, has a flag and no log-likelihood; it never counts as 0.
     """
-    found = {(score["item_id"], score["role"]): score for score in scores}
+    score_by_key = {(score["item_id"], score["role"]): score for score in scores}
     spans: dict[str, dict[str, Span]] = {}
     for request in requests:
-        score = found.get((request["item_id"], request["role"]))
+        score = score_by_key.get((request["item_id"], request["role"]))
         spans.setdefault(request["item_id"], {})[request["role"]] = _span(request, score)
     return spans
 
 
 def _span(request: Request, score: dict | None) -> Span:
-    whole = request["prefix"] + request["text"]
-    text = whole[request["span_start"] : request["span_end"]].strip()
-    before = whole[len(request["prefix"]) : request["span_start"]]
+    full_text = request["prefix"] + request["text"]
+    text = full_text[request["span_start"] : request["span_end"]].strip()
+    context = full_text[len(request["prefix"]) : request["span_start"]]
     # null: a first token that no token precedes, which a model without BOS cannot score
     logprobs = tuple(value for value in (score or {}).get("logprobs") or () if value is not None)
     if (reason := skipped_reason(request["role"])) is not None:
@@ -74,35 +74,35 @@ def _span(request: Request, score: dict | None) -> Span:
         loglik, flag = None, "error: not scored"
     else:
         loglik, flag = _total(logprobs, score["flags"])
-    return Span(text, before, loglik, logprobs, flag, score)
+    return Span(text, context, loglik, logprobs, flag, score)
 
 
 def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None, str | None]:
     """Return (sum of the log-probabilities, or None if it is undefined; the flag with the reason added)."""
     parts = ["error: empty" if part == "empty" else part for part in (flag or "").split("; ")]
     if any(part.startswith("error") for part in parts):
-        return None, _joined(*parts)
+        return None, _join_flags(*parts)
     if not logprobs:
-        return None, _joined(flag, "error: no token was scored")
+        return None, _join_flags(flag, "error: no token was scored")
     if any(math.isnan(value) or value == math.inf for value in logprobs):
-        return None, _joined(flag, "error: log-probability is not a number")
+        return None, _join_flags(flag, "error: log-probability is not a number")
     if min(logprobs) == -math.inf:  # valid as the least probable text, but no mean that includes it is finite
-        return -math.inf, _joined(flag, "infinite surprisal")
+        return -math.inf, _join_flags(flag, "infinite surprisal")
     return math.fsum(logprobs), flag
 
 
-def _joined(*flags: str | None) -> str:
+def _join_flags(*flags: str | None) -> str:
     return "; ".join(flag for flag in flags if flag)
 
 
 def logliks(spans: dict[str, Span], role: str, n: int, unit: str = "sum") -> list[float] | None:
     """Return the log-likelihoods of the roles "{role}:0" … "{role}:n-1"; None if one of them is missing."""
     roles = [str(Role(role, i)) for i in range(n)]
-    values = [spans[each].per(unit) if each in spans else None for each in roles]
+    values = [spans[name].normalized_loglik(unit) if name in spans else None for name in roles]
     return None if any(value is None for value in values) else values
 
 
-def by_unit(
+def accuracy_by_unit(
     spans: dict[str, Span],
     role: str,
     n: int,
@@ -122,17 +122,19 @@ def by_unit(
             scores = per_length(sums, texts, unit)
         else:
             scores = logliks(spans, role, n, unit)
-        values |= choose(scores, correct).outcome(name + suffix)
+        values |= choose_option(scores, correct).outcome(name + suffix)
     return values
 
 
 def flags(spans: dict[str, Span]) -> str | None:
     """Return the distinct flags of an item's spans, joined by "; "; None if there are none."""
-    seen = dict.fromkeys(part.strip() for span in spans.values() if span.flag for part in span.flag.split(";"))
-    return "; ".join(seen) or None
+    distinct = dict.fromkeys(part.strip() for span in spans.values() if span.flag for part in span.flag.split(";"))
+    return "; ".join(distinct) or None
 
 
-def asked(items: list[Item], requests: list[Request], scores: list[Score]) -> Iterator[tuple[dict, dict[str, Span]]]:
+def items_with_spans(
+    items: list[Item], requests: list[Request], scores: list[Score]
+) -> Iterator[tuple[dict, dict[str, Span]]]:
     """Iterate over (item, its spans) for every item with requests; few-shot examples have none."""
     spans = by_item(requests, scores)
     return ((item, spans[item["item_id"]]) for item in items if item["item_id"] in spans)
@@ -152,9 +154,9 @@ def result(
     """Return a row of TASK_RESULTS. Values that are None or NaN are omitted: a missing value is not 0."""
     if prompt is None:
         prompt = "\n".join(part for part in (item["context"], item["question"]) if part)
-    if prediction is None and choice and choice.predicted:
-        prediction = " | ".join(item["choices"][i] for i in choice.predicted)
-    found = flags(spans)
+    if prediction is None and choice and choice.predicted_indices:
+        prediction = " | ".join(item["choices"][i] for i in choice.predicted_indices)
+    span_flags = flags(spans)
     return {
         "item_id": item["item_id"],
         "cluster_id": item["cluster_id"],
@@ -164,13 +166,13 @@ def result(
         "gold": list(item["gold"]),
         "option_scores": option_scores,
         "prediction": prediction,
-        "predicted_indices": choice.predicted if choice else None,
+        "predicted_indices": choice.predicted_indices if choice else None,
         "correct": choice.correct if choice else None,
         "tie": choice.tie if choice else None,
         "metrics": {
             name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)
         },
-        "flags": "; ".join(part for part in (found, flag) if part) or None,
+        "flags": "; ".join(part for part in (span_flags, flag) if part) or None,
     }
 
 

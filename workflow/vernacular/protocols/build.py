@@ -2,17 +2,17 @@
 
 from dataclasses import replace
 
-from vernacular.core.errors import ConfigError, closest
-from vernacular.core.fingerprint import fingerprint, import_each
+from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols import fewshot
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompts import LAYOUTS, load_labels
-from vernacular.protocols.registry import OPTIONS, PROTOCOLS, takes_prompt_lines, takes_shots
+from vernacular.protocols.registry import OPTIONS, PROTOCOLS, supports_few_shot, uses_prompt_lines
 from vernacular.protocols.request_rows import Setting
 from vernacular.protocols.verbatim import requests as verbatim
 from vernacular.types import Item, skipped_reason
 
-_MODULES = import_each("vernacular/protocols/*/requests.py")
+_MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
@@ -26,68 +26,75 @@ def build(
     `prompts` (fingerprint of the prompt lines). Raises ConfigError if the settings cannot be combined.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
-    facts = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
-    facts |= {"task": task["task"], "options": options} | evaluated_by(protocol)
+    metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
+    metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     if task["item_type"] == "lm_eval":
         setting = Setting(task["item_type"], language, seed, style, options)
-        rows, shown = verbatim.build(items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots)
-        return rows, facts | _told(rows, shown, set(), setting)
+        rows, example_ids = verbatim.build(
+            items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots
+        )
+        return rows, metadata | _row_metadata(rows, example_ids, set(), setting)
     module = REQUESTS[protocol]
-    labels = load_labels(language) if takes_prompt_lines(protocol, task["item_type"], style) else {}
+    labels = load_labels(language) if uses_prompt_lines(protocol, task["item_type"], style) else {}
     setting = Setting(task["item_type"], language, seed, style, options, labels)
-    drawn, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
-    shown = [module.few_shot_example(item, setting) for item in drawn]
+    examples, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
+    formatted = [module.few_shot_example(item, setting) for item in examples]
     setting = replace(
         setting,
-        few_shot_examples=tuple(text for text, _ in shown),
-        messages=tuple(turn for _, messages in shown for turn in messages),
+        few_shot_examples=tuple(text for text, _ in formatted),
+        messages=tuple(turn for _, messages in formatted for turn in messages),
     )
-    asked = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
-    rows = [row for item in asked for row in module.requests(item, setting)]
-    return rows, facts | _told(rows, [item["item_id"] for item in drawn], held_out, setting)
+    evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
+    rows = [row for item in evaluated for row in module.requests(item, setting)]
+    return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, setting)
 
 
-def evaluated_by(protocol: str) -> dict:
+def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
-    declared = PROTOCOLS[protocol]
-    return {"causal_only": declared.causal_only, "request_kind": "generate" if declared.generates else "score"}
+    declaration = PROTOCOLS[protocol]
+    request_kind = "generate" if declaration.generates else "score"
+    return {"causal_only": declaration.causal_only, "request_kind": request_kind}
 
 
-def _told(rows: list[dict], shown: list[str], held_out: set[str], setting: Setting) -> dict:
+def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:
     """Return the metadata of the rows, in addition to the evaluation's settings."""
     return {
-        "few_shot_examples": shown,
+        "few_shot_examples": example_ids,
         "held_out": sorted(held_out),
         "prefix": setting.prefix,
         "prompts": fingerprint(setting.labels),
-        "skipped": {row["item_id"]: why for row in rows if (why := skipped_reason(row["role"])) is not None},
+        "skipped": {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }
 
 
 def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) -> None:
-    where = f"Task {task['task']}"
+    location = f"Task {task['task']}"
     if protocol not in PROTOCOLS:
-        raise ConfigError(f'{where}: unknown protocol "{protocol}".{closest(protocol, PROTOCOLS)}')
+        raise ConfigError(f'{location}: unknown protocol "{protocol}".{suggest(protocol, PROTOCOLS)}')
     if protocol not in task.get("protocols", PROTOCOLS):
-        raise ConfigError(f'{where}: does not support the protocol "{protocol}".{closest(protocol, task["protocols"])}')
+        raise ConfigError(
+            f'{location}: does not support the protocol "{protocol}".{suggest(protocol, task["protocols"])}'
+        )
     if task["item_type"] == "lm_eval":
         verbatim.check(task, protocol=protocol, style=style)
     elif task["item_type"] not in LAYOUTS:
-        raise ConfigError(f'{where}: unknown prompt layout "{task["item_type"]}".{closest(task["item_type"], LAYOUTS)}')
+        raise ConfigError(
+            f'{location}: unknown prompt layout "{task["item_type"]}".{suggest(task["item_type"], LAYOUTS)}'
+        )
     if style not in PROTOCOLS[protocol].styles:
         raise ConfigError(
-            f'{where}: unknown style "{style}" of {protocol}.{closest(style, PROTOCOLS[protocol].styles)}'
+            f'{location}: unknown style "{style}" of {protocol}.{suggest(style, PROTOCOLS[protocol].styles)}'
         )
     generation.check(task, style=style)
-    if shots < 0 or (shots and not takes_shots(protocol, task["item_type"])):
-        raise ConfigError(f"{where}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
+    if shots < 0 or (shots and not supports_few_shot(protocol, task["item_type"])):
+        raise ConfigError(f"{location}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
     for name, value in options.items():
         if name not in OPTIONS:
-            raise ConfigError(f'{where}: unknown option "{name}".{closest(name, OPTIONS)}')
+            raise ConfigError(f'{location}: unknown option "{name}".{suggest(name, OPTIONS)}')
         allowed = OPTIONS[name]
         if isinstance(allowed, tuple) and value not in allowed:
-            raise ConfigError(f"{where}: option {name} has the invalid value {value!r}.{closest(value, allowed)}")
+            raise ConfigError(f"{location}: option {name} has the invalid value {value!r}.{suggest(value, allowed)}")
         if (
             isinstance(allowed, type) and type(value) is not allowed
         ):  # not isinstance: True is not a number of rotations
-            raise ConfigError(f"{where}: expected {allowed.__name__} for option {name}, got {value!r}.")
+            raise ConfigError(f"{location}: expected {allowed.__name__} for option {name}, got {value!r}.")

@@ -20,12 +20,12 @@ class Protocol:
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
-        own_wording: Supports tasks that provide their own prompt text (lm-eval).
+        custom_prompts: Supports tasks that provide their own prompt text (lm-eval).
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
         letters: An external prediction may be an option's letter.
         by_length: External scores are also normalized by the length of the option, which is what was scored.
-        drawn: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
+        displayed_roles: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
     """
 
     generates: bool = False
@@ -34,12 +34,12 @@ class Protocol:
     styles: tuple[str, ...] = ("default",)
     tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
-    own_wording: bool = False
+    custom_prompts: bool = False
     majority: str | None = None
     external: str | None = None
     letters: bool = False
     by_length: bool = False
-    drawn: tuple[str, ...] = ()
+    displayed_roles: tuple[str, ...] = ()
 
 
 PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

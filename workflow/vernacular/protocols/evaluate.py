@@ -1,46 +1,46 @@
 """Per-item results and values of one evaluation, from the outputs of a model; no model is loaded."""
 
 from vernacular import __version__
-from vernacular.core.fingerprint import import_each
+from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item, Request
 
-_MODULES = import_each("vernacular/protocols/*/metrics.py")
+_MODULES = import_modules("vernacular/protocols/*/metrics.py")
 PROTOCOL_METRICS = {name: _MODULES[name] for name in PROTOCOLS}
 
 
 def evaluate(
-    protocol: str, items: list[Item], requests: list[Request], answers: list[dict], similarities: list[dict]
+    protocol: str, items: list[Item], requests: list[Request], outputs: list[dict], similarities: list[dict]
 ) -> tuple[list[dict], list[Metric]]:
-    """Return (rows per TASK_RESULTS, their metrics). `answers` are scores, or generations with `similarities`."""
+    """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`."""
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
-        return module.per_item(items, requests, answers, similarities), module.METRICS
-    return module.per_item(items, requests, answers), module.METRICS
+        return module.per_item(items, requests, outputs, similarities), module.METRICS
+    return module.per_item(items, requests, outputs), module.METRICS
 
 
-def values(rows: list[dict], metrics: list[Metric], facts: dict, signatures: dict[str, str]) -> list[dict]:
+def metric_rows(rows: list[dict], metrics: list[Metric], metadata: dict, signatures: dict[str, str]) -> list[dict]:
     """Return rows per METRICS: values over all items and by category.
 
     Args:
         rows: Rows per TASK_RESULTS.
         metrics: Metrics to aggregate.
-        facts: Columns that identify the evaluation and the model.
+        metadata: Columns that identify the evaluation and the model.
         signatures: Signature by similarity metric, from its encoder.
     """
-    found = aggregate(rows, metrics, seed=0, categories=True)
-    return [{**facts, **row, "signature": signature(row["metric"], facts, signatures)} for row in found]
+    aggregated = aggregate(rows, metrics, seed=0, categories=True)
+    return [{**metadata, **row, "signature": signature(row["metric"], metadata, signatures)} for row in aggregated]
 
 
-def signature(metric: str, facts: dict, signatures: dict[str, str]) -> str:
+def signature(metric: str, metadata: dict, signatures: dict[str, str]) -> str:
     """Return a signature `metric|key:value|…`, as in sacrebleu; values are comparable only if it is equal.
 
-    >>> facts = {"protocol": "options", "shots": 5, "seed": 0, "style": "default"}
-    >>> signature("accuracy", facts, {})  # doctest: +ELLIPSIS
+    >>> metadata = {"protocol": "options", "shots": 5, "seed": 0, "style": "default"}
+    >>> signature("accuracy", metadata, {})  # doctest: +ELLIPSIS
     'accuracy|protocol:options|shots:5|seed:0|style:default|v:...'
     """
     encoder = next((text for name, text in signatures.items() if metric.startswith(f"{name}_")), None)
-    parts = [metric, *(f"{key}:{facts[key]}" for key in ("protocol", "shots", "seed", "style"))]
+    parts = [metric, *(f"{key}:{metadata[key]}" for key in ("protocol", "shots", "seed", "style"))]
     return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])

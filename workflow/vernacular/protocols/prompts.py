@@ -14,7 +14,7 @@ from vernacular.core.yaml import read
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
 
-FOLDER = WORKFLOW / "prompts"
+PROMPTS_DIR = WORKFLOW / "prompts"
 
 # each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
@@ -32,7 +32,7 @@ LINES = {
     "complete": None,
 }
 
-# layout: (line of the context, cue before the answer); "" = the context without a line, None = no cue
+# item type: (line of the context, cue before the answer); "" = the context without a line, None = no cue
 LAYOUTS = {
     "question": ("passage", "answer"),
     "passage": ("passage", "answer"),
@@ -48,14 +48,14 @@ LAYOUTS = {
 
 
 @functools.cache  # called for each evaluation of a grid
-def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
+def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
     """Return the prompt lines of a language. Raises ConfigError if they are not found, or a line is invalid."""
-    path = Path(folder) / f"{language}.yaml"
-    labels = prompt_lines(language, folder)
+    path = Path(directory) / f"{language}.yaml"
+    labels = prompt_lines(language, directory)
     if labels is None:
-        have = ", ".join(sorted(file.stem for file in Path(folder).glob("*.yaml")))
+        available = ", ".join(sorted(file.stem for file in Path(directory).glob("*.yaml")))
         raise ConfigError(
-            f'prompts for the language "{language}" not found (available: {have}).\n'
+            f'prompts for the language "{language}" not found (available: {available}).\n'
             f"Copy one of these files to {display_path(path)} and translate its lines."
         )
     if not isinstance(labels, dict):
@@ -70,59 +70,60 @@ def load_labels(language: str, folder: Path = FOLDER) -> dict[str, str]:
 
 
 @functools.cache
-def prompt_lines(language: str, folder: Path = FOLDER) -> dict | None:
+def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     """Return the content of a language's prompts file, without comments and formatting; None if it does not exist."""
-    path = Path(folder) / f"{language}.yaml"
+    path = Path(directory) / f"{language}.yaml"
     return read(path)[0] if path.is_file() else None
 
 
-def query(item: Item, layout: str, labels: dict, shown: list[str] | None) -> str:
-    """Return an item's prompt, which ends in the cue of its layout; `shown`: the options, in display order."""
-    where, cue = LAYOUTS[layout]
+def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:
+    """Return an item's prompt, which ends in the cue of its layout; `options`: the texts, in display order."""
+    context_line, cue = LAYOUTS[item_type]
     lines = []
     if item["context"]:
-        lines.append(labels[where].replace("{context}", item["context"]) if where else item["context"].rstrip())
+        context = item["context"]
+        lines.append(labels[context_line].replace("{context}", context) if context_line else context.rstrip())
     if item["question"]:
         lines.append(labels["question"].replace("{question}", item["question"]))
-    if shown:
+    if options:
         lines.append(labels["options"])
-        lines += [labels["option"].replace("{option}", option) for option in shown]
+        lines += [labels["option"].replace("{option}", option) for option in options]
     if cue:
         lines.append(labels[cue])
     return "\n".join(lines)
 
 
-def cue(layout: str, labels: dict) -> str:
+def cue(item_type: str, labels: dict) -> str:
     """Return the cue alone, after which an option is scored without the question."""
-    name = LAYOUTS[layout][1]
+    name = LAYOUTS[item_type][1]
     return labels[name] if name else ""
 
 
-def answer_index(item: Item) -> int | None:
+def gold_index(item: Item) -> int | None:
     """Return the option that answers a few-shot example: the best answer if known, else the first correct one."""
     if item["target"] in item["choices"]:
         return item["choices"].index(item["target"])
     return item["gold"][0] if item["gold"] else None
 
 
-def answer(item: Item) -> str | None:
+def gold_text(item: Item) -> str | None:
     """Return the text that answers a few-shot example; None if the correct answer is unknown."""
-    index = answer_index(item)
+    index = gold_index(item)
     return item["choices"][index] if index is not None else (item["target"] or None)
 
 
-def example_text(prompt: str, reply: str, language: str) -> str:
+def example_text(prompt: str, answer: str, language: str) -> str:
     """Return a few-shot example: a prompt with its answer and an empty line."""
-    return "".join(continue_with(prompt, reply, language)) + "\n\n"
+    return "".join(continue_with(prompt, answer, language)) + "\n\n"
 
 
-def shown_order(item: Item, layout: str, seed: int) -> list[int]:
+def display_order(item: Item, item_type: str, seed: int) -> list[int]:
     """Return the indices of the options in display order.
 
     It is the order of the dataset, except for `multi_answer` items, which list correct answers first: their options are
     shuffled by hash, so that the order depends on the item, the seed and the options' texts only.
     """
     order = list(range(len(item["choices"])))
-    if layout == "multi_answer":
+    if item_type == "multi_answer":
         order.sort(key=lambda i: (fingerprint([seed, item["item_id"], item["choices"][i]]), i))
     return order

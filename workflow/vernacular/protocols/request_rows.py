@@ -16,7 +16,7 @@ from vernacular.types import Item, skipped_role
 class Setting:
     """Settings shared by all requests of one evaluation."""
 
-    layout: str  # the task's `prompt` key: question, passage, story, …
+    item_type: str  # the task's `item_type` key: question, passage, story, …
     language: str
     seed: int
     style: str
@@ -31,29 +31,29 @@ class Setting:
         return "".join(self.few_shot_examples)
 
 
-def scored(
+def score_request(
     item: Item,
     role: str,
-    before: str,
+    context: str,
     span: str,
-    after: str = "",
+    suffix: str = "",
     *,
     extras=(),
     setting: Setting | None = None,
     user: str | None = None,
 ) -> dict:
-    """Return a request for the log-probability of `span` after the few-shot prefix and `before`, before `after`.
+    """Return a request for the log-probability of `span` after the few-shot prefix and `context`, before `suffix`.
 
     `setting` provides the few-shot prefix; None: no prefix. `user` is the last chat turn, if chat is applicable.
     """
     prefix = setting.prefix if setting else ""
-    start = len(prefix) + len(before)
+    start = len(prefix) + len(context)
     return _row(
         item,
         role,
         kind="score",
         prefix=prefix,
-        text=before + span + after,
+        text=context + span + suffix,
         span_start=start,
         span_end=start + len(span),
         extras=list(extras) or None,
@@ -62,7 +62,7 @@ def scored(
     )
 
 
-def spanned(item: Item, role: str, text: str, start: int, *, setting: Setting) -> dict:
+def span_request(item: Item, role: str, text: str, start: int, *, setting: Setting) -> dict:
     """Return a request for the log-probability of few-shot prefix + `text` from character `start` to its end."""
     return _row(
         item,
@@ -76,7 +76,7 @@ def spanned(item: Item, role: str, text: str, start: int, *, setting: Setting) -
     )
 
 
-def generated(
+def generation_request(
     item: Item,
     text: str,
     *,
@@ -103,7 +103,7 @@ def generated(
     )
 
 
-def skipped(item: Item, reason: str) -> dict:
+def skipped_request(item: Item, reason: str) -> dict:
     """Return a row with an empty span, so that a skipped item is counted, and its reason reported."""
     return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)
 
@@ -137,41 +137,41 @@ def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
     >>> continue_with("A casa é ", "grande.", "gl")
     ('A casa é', ' grande.')
     """
-    blank = "" if language in _UNSPACED else " "
+    space = "" if language in _UNSPACED else " "
     context = context.rstrip()
-    return context, (blank if context else "") + text.lstrip()
+    return context, (space if context else "") + text.lstrip()
 
 
-def fill(text: str, gap: re.Match, word: str, *, capital: bool) -> tuple[str, str, str]:
-    """Return (before, word, after) of `text` with `word` in its `gap`; the space before the gap belongs to the word.
+def fill(text: str, gap: re.Match, word: str, *, capitalize: bool) -> tuple[str, str, str]:
+    """Return (left, word, right) of `text` with `word` in its `gap`; the space before the gap belongs to the word.
 
-    Closing punctuation of `word` that the text repeats is removed. With `capital`, a word at the beginning of a
+    Closing punctuation of `word` that the text repeats is removed. With `capitalize`, a word at the beginning of a
     sentence is capitalized, whatever the candidate.
 
     >>> text = "Ide u __."
-    >>> fill(text, GAP.search(text), "školu.", capital=True)
+    >>> fill(text, GAP.search(text), "školu.", capitalize=True)
     ('Ide u', ' školu', '.')
     """
-    before, after, word = text[: gap.start()], text[gap.end() :], word.strip()
-    if after[:1] in _CLOSING and word.endswith(after[:1]):
-        word = word.removesuffix(after[:1]).rstrip() or word
-    if capital and word and _opens_sentence(before):
+    left, right, word = text[: gap.start()], text[gap.end() :], word.strip()
+    if right[:1] in _CLOSING and word.endswith(right[:1]):
+        word = word.removesuffix(right[:1]).rstrip() or word
+    if capitalize and word and _opens_sentence(left):
         word = word[0].title() + word[1:]  # title, not upper: Georgian has no capitals at the start of a sentence
-    if before.endswith(" "):
-        before, word = before[:-1], " " + word
-    return before, word, after
+    if left.endswith(" "):
+        left, word = left[:-1], " " + word
+    return left, word, right
 
 
-def _opens_sentence(before: str) -> bool:
-    """Return whether `before` is empty or ends a sentence; an ordinal ("19.") or abbreviation ("npr.") does not."""
-    before = before.rstrip().rstrip("\"'«“„¿¡([—–-").rstrip()
-    if not before or before[-1] in "!?…؟":
+def _opens_sentence(left: str) -> bool:
+    """Return whether `left` is empty or ends a sentence; an ordinal ("19.") or abbreviation ("npr.") does not."""
+    left = left.rstrip().rstrip("\"'«“„¿¡([—–-").rstrip()
+    if not left or left[-1] in "!?…؟":
         return True
-    last = before.split()[-1].rstrip(".").lower()
-    return before.endswith(".") and any(letter in _VOWELS for letter in last)
+    last_word = left.split()[-1].rstrip(".").lower()
+    return left.endswith(".") and any(letter in _VOWELS for letter in last_word)
 
 
-def one(pattern: re.Pattern, text: str) -> re.Match | None:
+def single_match(pattern: re.Pattern, text: str) -> re.Match | None:
     """Return the only match of `pattern` in `text`; None if there is none or more than one."""
-    found = list(pattern.finditer(text))
-    return found[0] if len(found) == 1 else None
+    matches = list(pattern.finditer(text))
+    return matches[0] if len(matches) == 1 else None

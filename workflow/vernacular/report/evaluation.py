@@ -2,7 +2,7 @@
 
 `e{k}/task`      metadata, values by category, outcomes and histograms per model
 `e{k}/shots`     few-shot prefixes, stored once for all items and models
-`e{k}/i{b}`      block b of the items, in the format of `item_details.Asked.items`
+`e{k}/i{b}`      block b of the items, in the format of `item_details.EvaluationItems.items`
 `e{k}/m{j}`      model j: a short row per item, for listing, sorting and search
 `e{k}/m{j}b{b}`  model j, block b: scores, values, flags, outputs and token surprisals of each item
 """
@@ -17,12 +17,12 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.report.item_details import COLUMNS, Answers, Asked, judged, packed
-from vernacular.report.pieces import short, shorts, write_piece
+from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
+from vernacular.report.pieces import round_all, round_significant, write_data_file
 
-BLOCK = 250  # items per data file
-BINS = 24
-_LISTED = 160  # characters of a generated output in the item list; the item view shows all of it
+ITEMS_PER_FILE = 250  # items per data file
+N_BINS = 24
+_MAX_LISTED_CHARS = 160  # characters of a generated output in the item list; the item view shows all of it
 
 
 def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, str], results: Path) -> tuple:
@@ -32,83 +32,87 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     evaluation and one model's rows at a time in memory.
     """
     requests = results / "requests" / f"{evaluation}.parquet"
-    drawn = PROTOCOLS[artifacts.metadata(requests)["protocol"]].drawn
-    asked, facts, task = Asked(drawn), {}, {"outcomes": [], "distributions": [], "models": []}
-    asked.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
-    measured = {}
+    displayed_roles = PROTOCOLS[artifacts.metadata(requests)["protocol"]].displayed_roles
+    items, metadata, task = EvaluationItems(displayed_roles), {}, {"outcomes": [], "distributions": [], "models": []}
+    items.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
+    outcomes_by_model = {}
     for model, name in models.items():
         path = results / name / "tasks" / f"{evaluation}.parquet"
-        facts[model] = artifacts.metadata(path)
+        metadata[model] = artifacts.metadata(path)
         rows = rows_of(artifacts.read(path, TASK_RESULTS))
         if not rows:
             continue
-        asked.add_items(rows)
-        answers = judged(rows)
-        measured[model] = answers
+        items.add_items(rows)
+        outcomes = classify_outcomes(rows)
+        outcomes_by_model[model] = outcomes
         task["models"].append(model)
-        task["outcomes"].append([model, *_counts(answers)])
-        listed = [_listed(asked, row, answers, i) for i, row in enumerate(rows)]
-        piece = {"measure": answers.measure, "higher": answers.higher_is_better, "rows": listed}
-        write_piece(out, f"e{number}/m{model}", piece)
-        _write_blocks(out, f"e{number}/m{model}", rows, asked, results / name, evaluation)
-    for block, start in enumerate(range(0, len(asked.items), BLOCK)):
-        write_piece(out, f"e{number}/i{block}", asked.items[start : start + BLOCK])
-    write_piece(out, f"e{number}/shots", asked.prefixes)
-    task |= {"items": len(asked.items), "block": BLOCK, "distributions": _distributions(measured)}
-    task["facts"] = next((note for note in facts.values() if "dataset" in note), {}).get("dataset")
-    return task, asked.position, facts
+        task["outcomes"].append([model, *_outcome_counts(outcomes)])
+        item_rows = [_list_item(items, row, outcomes, i) for i, row in enumerate(rows)]
+        content = {"measure": outcomes.measure, "higher": outcomes.higher_is_better, "rows": item_rows}
+        write_data_file(out, f"e{number}/m{model}", content)
+        _write_details(out, f"e{number}/m{model}", rows, items, results / name, evaluation)
+    for block, start in enumerate(range(0, len(items.items), ITEMS_PER_FILE)):
+        write_data_file(out, f"e{number}/i{block}", items.items[start : start + ITEMS_PER_FILE])
+    write_data_file(out, f"e{number}/shots", items.prefixes)
+    task |= {"items": len(items.items), "block": ITEMS_PER_FILE, "distributions": _distributions(outcomes_by_model)}
+    task["dataset"] = next((run["dataset"] for run in metadata.values() if "dataset" in run), None)
+    return task, items.positions, metadata
 
 
-def _listed(asked: Asked, row: dict, answers: Answers, i: int) -> list:
-    """Return [item, outcome, badness, measured, flagged, prediction]: options by index, generated text truncated."""
-    chosen = (
-        row["predicted_indices"] if row["predicted_indices"] and row["choices"] else (row["prediction"] or "")[:_LISTED]
+def _list_item(items: EvaluationItems, row: dict, outcomes: ItemOutcomes, i: int) -> list:
+    """Return [item, outcome, severity, value, flagged, prediction]: choices by index, generated text truncated."""
+    prediction = (
+        row["predicted_indices"]
+        if row["predicted_indices"] and row["choices"]
+        else (row["prediction"] or "")[:_MAX_LISTED_CHARS]
     )
     return [
-        asked.position[row["item_id"]],
-        answers.outcomes[i],
-        short(answers.badness[i], 4),
-        short(answers.measured[i], 4),
-        int(answers.flagged[i]),
-        chosen,
+        items.positions[row["item_id"]],
+        outcomes.outcomes[i],
+        round_significant(outcomes.severity[i], 4),
+        round_significant(outcomes.measure_values[i], 4),
+        int(outcomes.flagged[i]),
+        prediction,
     ]
 
 
-def _write_blocks(out: Path, name: str, rows: list[dict], asked: Asked, folder: Path, evaluation: str) -> None:
-    answered, tokens, sent = _answered(folder, evaluation, asked)
-    names = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
+def _write_details(
+    out: Path, name: str, rows: list[dict], items: EvaluationItems, model_dir: Path, evaluation: str
+) -> None:
+    outputs, tokens, template_texts = _read_outputs(model_dir, evaluation, items)
+    metric_names = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
     blocks: dict[int, list] = {}
     for row in rows:
-        position, item = asked.position[row["item_id"]], row["item_id"]
-        blocks.setdefault(position // BLOCK, []).append(
+        position, item_id = items.positions[row["item_id"]], row["item_id"]
+        blocks.setdefault(position // ITEMS_PER_FILE, []).append(
             [
                 position,
-                shorts(row["option_scores"]),
-                shorts([row["metrics"].get(key) for key in names]),
+                round_all(row["option_scores"]),
+                round_all([row["metrics"].get(key) for key in metric_names]),
                 row["flags"],
                 row["prediction"] if row["choices"] else None,
-                answered.get(item),
-                tokens.get(item, []),
-                sent.get(item),
+                outputs.get(item_id),
+                tokens.get(item_id, []),
+                template_texts.get(item_id),
             ]
         )
     for block, content in blocks.items():
-        wraps: list = []
+        wrappers: list = []
         for entry in content:  # the chat template's text around the item is the same for most items: stored once
             if entry[-1] is not None:
-                if entry[-1] not in wraps:
-                    wraps.append(entry[-1])
-                entry[-1] = wraps.index(entry[-1])
-        write_piece(out, f"{name}b{block}", {"values": names, "wraps": wraps, "rows": content})
+                if entry[-1] not in wrappers:
+                    wrappers.append(entry[-1])
+                entry[-1] = wrappers.index(entry[-1])
+        write_data_file(out, f"{name}b{block}", {"values": metric_names, "wraps": wrappers, "rows": content})
 
 
-def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, dict]:
+def _read_outputs(model_dir: Path, evaluation: str, items: EvaluationItems) -> tuple[dict, dict, dict]:
     """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
-    path = folder / "generations" / f"{evaluation}.parquet"
+    path = model_dir / "generations" / f"{evaluation}.parquet"
     if path.exists():
         columns = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
         rows = rows_of(artifacts.read(path, GENERATIONS).select(columns))
-        written = {
+        outputs = {
             row["item_id"]: [
                 row["output"],
                 None if row["raw_output"] == row["output"] else row["raw_output"],
@@ -117,50 +121,54 @@ def _answered(folder: Path, evaluation: str, asked: Asked) -> tuple[dict, dict, 
             ]
             for row in rows
         }
-        wraps = {row["item_id"]: _wrap(row["rendered"], asked.own_text(row["item_id"])) for row in rows}
-        return written, {}, wraps
-    scores = artifacts.read(folder / "scores" / f"{evaluation}.parquet", SCORES)
-    tokens = packed(scores, asked.roles, lambda item, role: asked.spans.get((item, role)))
-    wraps = {}
+        wrappers = {
+            row["item_id"]: _split_template(row["rendered"], items.wrapped_text(row["item_id"])) for row in rows
+        }
+        return outputs, {}, wrappers
+    scores = artifacts.read(model_dir / "scores" / f"{evaluation}.parquet", SCORES)
+    tokens = pack_surprisals(scores, items.roles, lambda item, role: items.spans.get((item, role)))
+    wrappers = {}
     if scores["rendered"].null_count < scores.num_rows:
         for row in rows_of(scores.select(["item_id", "role", "rendered", "offsets"])):
-            if row["rendered"] is not None and row["offsets"] and row["role"] in asked.roles:
+            if row["rendered"] is not None and row["offsets"] and row["role"] in items.roles:
                 before = row["rendered"][: row["offsets"][0][0]]
-                wraps.setdefault(row["item_id"], _wrap(before, asked.own_text(row["item_id"])))
-    return {}, tokens, wraps
+                wrappers.setdefault(row["item_id"], _split_template(before, items.wrapped_text(row["item_id"])))
+    return {}, tokens, wrappers
 
 
-def _wrap(rendered: str | None, own: str | None) -> list[str] | None:
-    """Return [before, after], the chat template's text around the item's own; [whole, None] if it lacks that text."""
+def _split_template(rendered: str | None, text: str | None) -> list[str] | None:
+    """Return [before, after], the chat template's text around `text`; [rendered, None] if it lacks that text."""
     if rendered is None:
         return None
-    at = rendered.rfind(own.strip()) if own and own.strip() else -1
-    return [rendered, None] if at < 0 else [rendered[:at], rendered[at + len(own.strip()) :]]
+    start = rendered.rfind(text.strip()) if text and text.strip() else -1
+    return [rendered, None] if start < 0 else [rendered[:start], rendered[start + len(text.strip()) :]]
 
 
-def _counts(answers: Answers) -> list[int]:
+def _outcome_counts(outcomes: ItemOutcomes) -> list[int]:
     """Return the number of items with each of the six outcomes, and of flagged items."""
-    return [*(answers.outcomes.count(code) for code in range(6)), sum(answers.flagged)]
+    return [*(outcomes.outcomes.count(code) for code in range(6)), sum(outcomes.flagged)]
 
 
-def _distributions(measured: dict[int, Answers]) -> list[list]:
+def _distributions(outcomes_by_model: dict[int, ItemOutcomes]) -> list[list]:
     """Return [model, measure, edges, [[outcome, counts], …]]; all models share the edges, so that they are comparable.
 
     Values outside the 0.5 % and 99.5 % quantiles are counted in the first and last bin, so that an outlier does not
     compress the other bins.
     """
-    found = []
-    for measure in dict.fromkeys(answers.measure for answers in measured.values() if answers.measure):
-        of = {model: answers for model, answers in measured.items() if answers.measure == measure}
-        every = np.array([v for answers in of.values() for v in answers.measured if v is not None], dtype=float)
-        low, high = np.quantile(every, [0.005, 0.995])
-        edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
-        for model, answers in of.items():
-            values = np.array([np.nan if v is None else v for v in answers.measured], dtype=float)
-            outcomes = np.array(answers.outcomes)
+    rows = []
+    for measure in dict.fromkeys(result.measure for result in outcomes_by_model.values() if result.measure):
+        selected = {model: result for model, result in outcomes_by_model.items() if result.measure == measure}
+        all_values = np.array(
+            [value for result in selected.values() for value in result.measure_values if value is not None], dtype=float
+        )
+        low, high = np.quantile(all_values, [0.005, 0.995])
+        edges = np.linspace(low, high if high > low else low + 1, N_BINS + 1)
+        for model, result in selected.items():
+            values = np.array([np.nan if value is None else value for value in result.measure_values], dtype=float)
+            outcomes = np.array(result.outcomes)
             counts = []
-            for outcome in sorted(set(answers.outcomes)):
-                chosen = values[(outcomes == outcome) & np.isfinite(values)]
-                counts.append([int(outcome), np.histogram(np.clip(chosen, edges[0], edges[-1]), edges)[0].tolist()])
-            found.append([model, measure, shorts(edges.tolist(), 4), counts])
-    return found
+            for outcome in sorted(set(result.outcomes)):
+                in_outcome = values[(outcomes == outcome) & np.isfinite(values)]
+                counts.append([int(outcome), np.histogram(np.clip(in_outcome, edges[0], edges[-1]), edges)[0].tolist()])
+            rows.append([model, measure, round_all(edges.tolist(), 4), counts])
+    return rows

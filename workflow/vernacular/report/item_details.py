@@ -13,35 +13,35 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Role, skipped_reason
 
 # Outcomes of an item. The last two are labels, not judgments: for sentences that are only scored.
-WRONG, RIGHT, TIE, UNJUDGED, ACCEPTABLE, UNACCEPTABLE = range(6)
+INCORRECT, CORRECT, TIE, NOT_SCORED, ACCEPTABLE, UNACCEPTABLE = range(6)
 
 MARGIN = "margin"  # best correct option's score minus best incorrect option's
 
 
 @dataclass(frozen=True)
-class Answers:
+class ItemOutcomes:
     """One model's outcomes in one evaluation; all lists have length n, in the order of its rows."""
 
     item_ids: list[str]
     outcomes: list[int]
     measure: str | None  # name of the per-item value used for sorting and histograms
     higher_is_better: bool
-    measured: list[float | None]  # that value
-    badness: list[float | None]  # higher is worse; sort key of "worst first"
+    measure_values: list[float | None]  # that value
+    severity: list[float | None]  # higher is worse; sort key of "worst first"
     flagged: list[bool]
 
 
-def judged(rows: list[dict]) -> Answers:
+def classify_outcomes(rows: list[dict]) -> ItemOutcomes:
     """Compute outcomes and measure from the rows of a task-results file (maps as dicts)."""
     outcomes = [_outcome(row) for row in rows]
-    measure, higher, measured = _measure(rows)
-    return Answers(
+    measure, higher_is_better, measure_values = _measure(rows)
+    return ItemOutcomes(
         [row["item_id"] for row in rows],
         outcomes,
         measure,
-        higher,
-        measured,
-        _badness(outcomes, measured, higher),
+        higher_is_better,
+        measure_values,
+        _severity(outcomes, measure_values, higher_is_better),
         [row["flags"] is not None for row in rows],
     )
 
@@ -52,17 +52,17 @@ def margin(row: dict) -> float | None:
     >>> margin({"option_scores": [-3.0, -1.0, None], "choices": ["a", "b", "c"], "gold": [0]})
     -2.0
     """
-    found = choice.margin(row["option_scores"] or [], choice.correct_options(row["choices"], row["gold"]))
-    return found if is_finite(found) else None
+    value = choice.margin(row["option_scores"] or [], choice.correct_options(row["choices"], row["gold"]))
+    return value if is_finite(value) else None
 
 
 def _outcome(row: dict) -> int:
     if row["correct"] is not None:
-        return RIGHT if row["correct"] else TIE if row["tie"] else WRONG
+        return CORRECT if row["correct"] else TIE if row["tie"] else INCORRECT
     label = row["metrics"].get("label")
     if label is not None:
         return ACCEPTABLE if label else UNACCEPTABLE
-    return UNJUDGED
+    return NOT_SCORED
 
 
 def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
@@ -70,21 +70,21 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
     if any(value is not None for value in margins):
         return MARGIN, True, margins
     # sentences differ in length: prefer the value per token
-    for name, higher in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
+    for name, higher_is_better in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
         values = [row["metrics"].get(name) for row in rows]
         if any(map(is_finite, values)):
-            return name, higher, [value if is_finite(value) else None for value in values]
+            return name, higher_is_better, [value if is_finite(value) else None for value in values]
     return None, True, [None] * len(rows)
 
 
-def _badness(outcomes: list[int], measured: Iterable, higher: bool) -> list[float | None]:
+def _severity(outcomes: list[int], measure_values: Iterable, higher_is_better: bool) -> list[float | None]:
     """Return how much worse than the median each value is; a low surprisal is worse for unacceptable sentences."""
-    values = np.array([np.nan if value is None else value for value in measured], dtype=float)
-    middle = np.nanmedian(values) if np.isfinite(values).any() else 0.0
-    bad = middle - values if higher else values - middle
-    bad = np.where(np.array(outcomes) == UNACCEPTABLE, -bad, bad)
+    values = np.array([np.nan if value is None else value for value in measure_values], dtype=float)
+    median = np.nanmedian(values) if np.isfinite(values).any() else 0.0
+    severity = median - values if higher_is_better else values - median
+    severity = np.where(np.array(outcomes) == UNACCEPTABLE, -severity, severity)
     # by margins, all incorrect items precede all correct ones
-    return [float(value) if np.isfinite(value) else None for value in bad]
+    return [float(value) if np.isfinite(value) else None for value in severity]
 
 
 COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role", "prefix", "text", "span_start",
@@ -92,7 +92,7 @@ COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role",
 
 
 @dataclass
-class Asked:
+class EvaluationItems:
     """Items of one evaluation in display order, and their positions.
 
     Attributes:
@@ -102,9 +102,9 @@ class Asked:
             `spans` a list of [role, text]
     """
 
-    drawn: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
+    displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
     items: list[list] = field(default_factory=list)
-    position: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     prefixes: list[str] = field(default_factory=list)
     spans: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # (item, role): text and start
     _requests: dict[str, list[dict]] = field(default_factory=dict)
@@ -115,49 +115,51 @@ class Asked:
         for row in rows:
             if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span is not scored
                 by_item.setdefault(row["item_id"], []).append(row)
-        for item, asked in by_item.items():
-            self._requests[item] = asked
-            for row in _drawn(asked, self.drawn):
-                whole = row["prefix"] + row["text"]
-                self.spans[item, row["role"]] = (whole[row["span_start"] : row["span_end"]], row["span_start"])
+        for item, item_requests in by_item.items():
+            self._requests[item] = item_requests
+            for row in _displayed_requests(item_requests, self.displayed_roles):
+                full_text = row["prefix"] + row["text"]
+                self.spans[item, row["role"]] = (full_text[row["span_start"] : row["span_end"]], row["span_start"])
 
     def add_items(self, rows: list[dict]) -> None:
         """Add the items of a task-results file that are not present yet."""
         for row in rows:
             item = row["item_id"]
-            if item not in self.position:
-                self.position[item] = len(self.items)
-                head = [item, row["category"] or "", row["prompt"], row["choices"], row["gold"]]
-                self.items.append([*head, *self._as_sent(item, row["prompt"])])
+            if item not in self.positions:
+                self.positions[item] = len(self.items)
+                fields = [item, row["category"] or "", row["prompt"], row["choices"], row["gold"]]
+                self.items.append([*fields, *self._prompt_fields(item, row["prompt"])])
 
-    def own_text(self, item: str) -> str | None:
+    def wrapped_text(self, item: str) -> str | None:
         """Return the text that a chat template wraps: the last turn's content, or the text sent without a template."""
-        if item not in self.position:
+        if item not in self.positions:
             return None
-        _, _, prompt, _, _, sent, _, message, _ = self.items[self.position[item]]
+        _, _, prompt, _, _, sent, _, message, _ = self.items[self.positions[item]]
         return next(text for text in (message, sent, prompt) if text is not None)
 
     @property
     def roles(self) -> set[str]:
         return {role for _, role in self.spans}
 
-    def _as_sent(self, item: str, prompt: str) -> list:
-        asked = self._requests.get(item)
-        if not asked:
+    def _prompt_fields(self, item: str, prompt: str) -> list:
+        requests = self._requests.get(item)
+        if not requests:
             return [None, None, None, []]
-        drawn = _drawn(asked, self.drawn)
-        first = (drawn or asked)[0]
-        end = None if first["span_start"] is None else first["span_start"] - len(first["prefix"])
-        sent = first["text"] if end is None else first["text"][: max(end, 0)]
-        message = first["messages"][-1]["content"] if first["messages"] else None
+        displayed = _displayed_requests(requests, self.displayed_roles)
+        first_request = (displayed or requests)[0]
+        span_start = (
+            None if first_request["span_start"] is None else first_request["span_start"] - len(first_request["prefix"])
+        )
+        sent = first_request["text"] if span_start is None else first_request["text"][: max(span_start, 0)]
+        message = first_request["messages"][-1]["content"] if first_request["messages"] else None
         return [
-            None if sent == prompt or (not sent and drawn) else sent,
-            self._prefix(first["prefix"]),
+            None if sent == prompt or (not sent and displayed) else sent,
+            self._prefix_index(first_request["prefix"]),
             None if message in (None, sent) else message,
-            [[row["role"], self.spans[item, row["role"]][0]] for row in drawn],
+            [[row["role"], self.spans[item, row["role"]][0]] for row in displayed],
         ]
 
-    def _prefix(self, text: str) -> int | None:
+    def _prefix_index(self, text: str) -> int | None:
         if not text:
             return None
         if text not in self.prefixes:
@@ -165,22 +167,22 @@ class Asked:
         return self.prefixes.index(text)
 
 
-def _drawn(asked: list[dict], kinds: tuple[str, ...]) -> list[dict]:
-    """Return the requests whose tokens are shown; a masked word only if its sentence was not scored as a whole."""
-    scored = [row for row in asked if row["kind"] == "score" and skipped_reason(row["role"]) is None]
+def _displayed_requests(requests: list[dict], kinds: tuple[str, ...]) -> list[dict]:
+    """Return the requests whose tokens are shown; a masked word only if its sentence was not scored."""
+    scored = [row for row in requests if row["kind"] == "score" and skipped_reason(row["role"]) is None]
     roles = {row["role"]: Role.parse(row["role"]) for row in scored}
     rows = [row for row in scored if roles[row["role"]].kind in kinds and not roles[row["role"]].rotation]
-    whole = [row for row in rows if roles[row["role"]].kind != kinds[0]] if len(kinds) > 1 else []
-    return whole or rows
+    contextual = [row for row in rows if roles[row["role"]].kind != kinds[0]] if len(kinds) > 1 else []
+    return contextual or rows
 
 
 UNSCORED = -1  # the token has no preceding context, so it has no probability
 
 
-def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tuple[str, int] | None]) -> dict:
+def pack_surprisals(scores: pa.Table, roles: set[str], get_span: Callable[[str, str], tuple[str, int] | None]) -> dict:
     """Return item_id -> [[role, skip, lengths, hundredths], …] for the rows of a scores table with a role in `roles`.
 
-    `span_of(item_id, role)` gives the span's text and its start in the request. `lengths` are in characters (code
+    `get_span(item_id, role)` gives the span's text and its start in the request. `lengths` are in characters (code
     points), 0 if a token shares its character with the preceding one; `hundredths` are surprisals in units of 0.01
     nats. `skip` is the number of characters of the span before the first token, or the text that the tokens cover if a
     chat template changed it. Rows without tokens are excluded: their flag gives the reason.
@@ -189,30 +191,32 @@ def packed(scores: pa.Table, roles: set[str], span_of: Callable[[str, str], tupl
     if not table.num_rows:
         return {}
     offsets, logprobs = table["offsets"].combine_chunks(), table["logprobs"].combine_chunks()
-    at, at_logprobs = offsets.offsets.to_numpy(), logprobs.offsets.to_numpy()
+    row_offsets, logprob_offsets = offsets.offsets.to_numpy(), logprobs.offsets.to_numpy()
     # (T, 2) character offsets of all tokens of the file, row after row
     edges = offsets.values.flatten().to_numpy(zero_copy_only=False).reshape(-1, 2) if len(offsets.values) else None
     if edges is None:
         return {}
     ends = edges[:, 1].astype(int)
     lengths = np.diff(ends, prepend=0)
-    filled = at[:-1][np.diff(at) > 0]
-    lengths[filled] = ends[filled] - edges[filled, 0]
+    first_tokens = row_offsets[:-1][np.diff(row_offsets) > 0]
+    lengths[first_tokens] = ends[first_tokens] - edges[first_tokens, 0]
     lengths = np.maximum(lengths, 0).tolist()
     nats = logprobs.values.to_numpy(zero_copy_only=False).astype(float)
     hundredths = np.where(np.isfinite(nats), np.round(-100 * np.nan_to_num(nats)), UNSCORED).astype(int)
     hundredths = np.where(np.isfinite(nats), np.maximum(hundredths, 0), UNSCORED).tolist()
-    found: dict[str, list] = {}
-    items, of_roles, texts = (values_of(table[name]) for name in ("item_id", "role", "rendered"))
-    begins, firsts, lasts = edges[:, 0].tolist(), at[:-1].tolist(), at[1:].tolist()
-    from_, upto = at_logprobs[:-1].tolist(), at_logprobs[1:].tolist()
-    for row, (item, role, rendered, first, last) in enumerate(zip(items, of_roles, texts, firsts, lasts, strict=True)):
-        span = span_of(item, role)
-        if first == last or span is None or upto[row] - from_[row] != last - first:
+    packed: dict[str, list] = {}
+    item_ids, row_roles, rendered_texts = (values_of(table[name]) for name in ("item_id", "role", "rendered"))
+    token_starts, row_starts, row_ends = edges[:, 0].tolist(), row_offsets[:-1].tolist(), row_offsets[1:].tolist()
+    logprob_starts, logprob_ends = logprob_offsets[:-1].tolist(), logprob_offsets[1:].tolist()
+    columns = zip(item_ids, row_roles, rendered_texts, row_starts, row_ends, strict=True)
+    for row, (item_id, role, rendered, start, end) in enumerate(columns):
+        span = get_span(item_id, role)
+        if start == end or span is None or logprob_ends[row] - logprob_starts[row] != end - start:
             continue
-        skip = _skip(span, rendered, begins[first], ends[first:last])
-        found.setdefault(item, []).append([role, skip, lengths[first:last], hundredths[from_[row] : upto[row]]])
-    return found
+        skip = _skip(span, rendered, token_starts[start], ends[start:end])
+        surprisals = hundredths[logprob_starts[row] : logprob_ends[row]]
+        packed.setdefault(item_id, []).append([role, skip, lengths[start:end], surprisals])
+    return packed
 
 
 def _skip(span: tuple[str, int], rendered: str | None, first: int, ends: np.ndarray) -> int | str:

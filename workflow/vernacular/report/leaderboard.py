@@ -9,155 +9,158 @@ from dataclasses import dataclass, field
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.report.pieces import short
+from vernacular.report.pieces import round_significant
 from vernacular.types import SETTING
 
 BEST, SHARED = 2, 1
-_DESCRIBED = ("unit", "higher_is_better", "headline")
+_DESCRIBED_KEYS = ("unit", "higher_is_better", "headline")
 
 
-class Names:
+class Index:
     """Numbering of names in order of first use: data files refer to models, evaluations and metrics by number."""
 
     def __init__(self, names: Iterable = ()):
-        self.all: list = []
-        self._number: dict = {}
+        self.names: list = []
+        self._numbers: dict = {}
         for name in names:
             self.number(name)
 
     def number(self, name) -> int:
-        if name not in self._number:
-            self._number[name] = len(self.all)
-            self.all.append(name)
-        return self._number[name]
+        if name not in self._numbers:
+            self._numbers[name] = len(self.names)
+            self.names.append(name)
+        return self._numbers[name]
 
     def get(self, name) -> int | None:
-        return self._number.get(name)
+        return self._numbers.get(name)
 
 
 @dataclass
-class Numbers:
-    """Numbering of everything that data files refer to; `facts` holds the description of each metric."""
+class ReportIndex:
+    """Numbering of everything that data files refer to; `metric_info` holds the description of each metric."""
 
-    models: Names
-    evaluations: Names
-    metrics: Names  # of (protocol, metric)
-    facts: list[dict] = field(default_factory=list)
+    models: Index
+    evaluations: Index
+    metrics: Index  # of (protocol, metric)
+    metric_info: list[dict] = field(default_factory=list)
 
     def metric(self, row) -> int:
         """Return the number of a row's metric, given its protocol, unit and direction; describe it at first use."""
         number = self.metrics.number((row["protocol"], row["metric"]))
-        if number == len(self.facts):
-            self.facts.append(_facts(row))
+        if number == len(self.metric_info):
+            self.metric_info.append(_describe_metric(row))
         return number
 
 
-def _facts(row) -> dict:
+def _describe_metric(row) -> dict:
     """Describe a metric; `about` is null for a metric that this version does not declare."""
     module = PROTOCOL_METRICS.get(row["protocol"])
-    declared = {metric.name: metric for metric in module.METRICS} if module else {}
+    declared_metrics = {metric.name: metric for metric in module.METRICS} if module else {}
     name = row["metric"]
-    unit, higher, headline = (None if pd.isna(row[key]) else row[key] for key in _DESCRIBED)
+    unit, higher_is_better, headline = (None if pd.isna(row[key]) else row[key] for key in _DESCRIBED_KEYS)
     return {
         "name": name,
+        "title": display_name(name),
         "protocol": row["protocol"],
         "unit": unit,
-        "higher": None if higher is None else bool(higher),
+        "higher": None if higher_is_better is None else bool(higher_is_better),
         "headline": bool(headline),
-        "about": declared[name].about if name in declared else None,
-        "order": list(declared).index(name) if name in declared else len(declared),
+        "about": declared_metrics[name].about if name in declared_metrics else None,
+        "order": list(declared_metrics).index(name) if name in declared_metrics else len(declared_metrics),
     }
 
 
-def values(rows: pd.DataFrame, numbers: Numbers) -> dict:
+def task_values(rows: pd.DataFrame, index: ReportIndex) -> dict:
     """Return the part of an evaluation's task file that comes from `rows`, its rows of the long table."""
-    whole = rows["category"].fillna("") == ""
-    of_all = rows[whole].to_dict("records")
+    is_overall = rows["category"].fillna("") == ""
+    overall_rows = rows[is_overall].to_dict("records")
     return {
-        "cells": cells(of_all, numbers),
-        "categories": by_category(rows[~whole].to_dict("records"), numbers),
-        "signatures": sorted({row["signature"] for row in of_all if not pd.isna(row["signature"])}),
+        "cells": cells(overall_rows, index),
+        "categories": by_category(rows[~is_overall].to_dict("records"), index),
+        "signatures": sorted({row["signature"] for row in overall_rows if not pd.isna(row["signature"])}),
     }
 
 
-def cells(rows: list[dict], numbers: Numbers) -> list[list]:
+def cells(rows: list[dict], index: ReportIndex) -> list[list]:
     """Return [model, metric, value, low, high, n, flagged, ties, chance, majority] per row, over all items."""
     return [
         [
-            numbers.models.number(row["model"]),
-            numbers.metric(row),
-            *(short(row[name]) for name in ("value", "ci_low", "ci_high")),
+            index.models.number(row["model"]),
+            index.metric(row),
+            *(round_significant(row[name]) for name in ("value", "ci_low", "ci_high")),
             *(None if pd.isna(row[name]) else int(row[name]) for name in ("n", "n_flagged", "n_ties")),
-            short(row["chance_level"]),
-            short(row["majority_baseline"]),
+            round_significant(row["chance_level"]),
+            round_significant(row["majority_baseline"]),
         ]
         for row in rows
     ]
 
 
-def by_category(rows: list[dict], numbers: Numbers) -> dict:
+def by_category(rows: list[dict], index: ReportIndex) -> dict:
     """Return the headline metrics by category.
 
     {"names": categories, "rows": [[model, metric, category, value, low, high, n, chance], …]}
     """
-    categories = Names()
-    found = [
+    categories = Index()
+    category_rows = [
         [
-            numbers.models.number(row["model"]),
-            numbers.metric(row),
+            index.models.number(row["model"]),
+            index.metric(row),
             categories.number(row["category"]),
-            *(short(row[name], 4) for name in ("value", "ci_low", "ci_high")),
+            *(round_significant(row[name], 4) for name in ("value", "ci_low", "ci_high")),
             int(row["n"]),
-            short(row["chance_level"]),
+            round_significant(row["chance_level"]),
         ]
         for row in rows
         if not pd.isna(row["headline"]) and row["headline"]
     ]
-    return {"names": categories.all, "rows": found}
+    return {"names": categories.names, "rows": category_rows}
 
 
 def setting(rows: pd.DataFrame) -> dict:
     """Return task, language, protocol, shots, seed and style of one evaluation's rows."""
-    first = rows.iloc[0]
-    return {name: None if pd.isna(first[name]) else _plain(first[name]) for name in SETTING}
+    first_row = rows.iloc[0]
+    return {name: None if pd.isna(first_row[name]) else _to_builtin(first_row[name]) for name in SETTING}
 
 
-def speaking(found: list[list], facts: list[dict]) -> int | None:
+def representative_metric(rows: list[list], metric_info: list[dict]) -> int | None:
     """Return the headline metric that represents an evaluation: the first with a chance level, else the first.
 
-    found: rows of `cells`; facts: of all metrics, by number.
+    rows: rows of `cells`; metric_info: of all metrics, by number.
     """
-    with_chance = {row[1] for row in found if row[8] is not None}
-    headline = sorted({row[1] for row in found if facts[row[1]]["headline"]}, key=lambda m: facts[m]["order"])
-    return next((m for m in headline if m in with_chance), headline[0] if headline else None)
+    with_chance = {row[1] for row in rows if row[8] is not None}
+    headline = {row[1] for row in rows if metric_info[row[1]]["headline"]}
+    headline = sorted(headline, key=lambda metric: metric_info[metric]["order"])
+    return next((metric for metric in headline if metric in with_chance), headline[0] if headline else None)
 
 
-def places(rankings: pa.Table, numbers: Numbers) -> list[list]:
+def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list[list]:
     """Return [model, evaluation, metric, mark, place]; mark is BEST, SHARED (not significantly different) or 0."""
     return [
         [
-            numbers.models.number(row["model"]),
-            numbers.evaluations.get(row["evaluation"]),
-            numbers.metrics.get((row["protocol"], row["metric"])),
+            index.models.number(row["model"]),
+            index.evaluations.get(row["evaluation"]),
+            index.metrics.get((row["protocol"], row["metric"])),
             # equal best values are all BEST, whichever of them is listed as the best
             (BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
             row["rank"],
         ]
         for row in rankings.to_pylist()
-        if numbers.evaluations.get(row["evaluation"]) is not None
+        if index.evaluations.get(row["evaluation"]) is not None
     ]
 
 
-def overall(table: pa.Table, numbers: Numbers) -> list[list]:
-    """Return [model, scope, mean, low, high, rank, win rate, evaluations, left out] per row."""
+def overall(table: pa.Table, index: ReportIndex) -> list[list]:
+    """Return [model, scope, mean, low, high, rank, win rate, evaluations, excluded] per row."""
     return [
         [
-            numbers.models.number(row["model"]),
+            index.models.number(row["model"]),
             row["scope"],
-            *(short(row[name]) for name in ("mean", "ci_low", "ci_high")),
+            *(round_significant(row[name]) for name in ("mean", "ci_low", "ci_high")),
             row["rank"],
-            short(row["win_rate"]),
+            round_significant(row["win_rate"]),
             row["n_evaluations"],
             row["n_excluded"],
         ]
@@ -165,12 +168,12 @@ def overall(table: pa.Table, numbers: Numbers) -> list[list]:
     ]
 
 
-def missing(notes: list[dict], numbers: Numbers) -> list[list]:
+def missing(notes: list[dict], index: ReportIndex) -> list[list]:
     """Return [model, evaluation, kind, note] for what is unavailable or not applicable, from the summary's notes."""
     return [
         [
-            numbers.models.number(note["model"]),
-            numbers.evaluations.number(note["evaluation"]),
+            index.models.number(note["model"]),
+            index.evaluations.number(note["evaluation"]),
             note["kind"],
             note["note"],
         ]
@@ -179,5 +182,5 @@ def missing(notes: list[dict], numbers: Numbers) -> list[list]:
     ]
 
 
-def _plain(value):
+def _to_builtin(value):
     return value if isinstance(value, str) else int(value)

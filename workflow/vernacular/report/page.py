@@ -23,13 +23,13 @@ from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.evaluation import write_evaluation
-from vernacular.report.leaderboard import Names, Numbers
-from vernacular.report.pieces import write_piece
+from vernacular.report.leaderboard import Index, ReportIndex
+from vernacular.report.pieces import write_data_file
 from vernacular.report.plots import specifications
 from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
-_LONG = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
+_RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance_level", "majority_baseline", "unit", "headline", "higher_is_better",
          "signature"]  # fmt: skip
 
@@ -60,51 +60,59 @@ def build(
         ArtifactError: a file is missing or damaged, or `out` holds anything but an earlier report.
         WriteError: a file cannot be written.
     """
-    _empty(out)
-    with _complete(out):
-        _write_shell(out)
+    _remove_old_report(out)
+    with _cleanup_on_error(out):
+        _write_assets(out)
         summary = results / "summary" / "results.parquet"
-        long = artifacts.read(summary, RESULTS).select(_LONG).to_pandas()
+        long = artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS).to_pandas()
         notes = artifacts.metadata(summary)["notes"]
-        numbers = Numbers(Names(models), Names(evaluations), Names())
+        report_index = ReportIndex(Index(models), Index(evaluations), Index())
         index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
-        runs, data_sets, positions = [], {}, {}
-        written = _each_evaluation(out, evaluations, dict(enumerate(models)), results, processes)
-        for name, (task, positions[name], of_runs) in zip(evaluations, written, strict=True):
-            number, rows = numbers.evaluations.number(name), long[long["evaluation"] == name]
-            task |= leaderboard.values(rows, numbers)
-            task["dataset"] = provenance.data_set(task.pop("facts"))
-            write_piece(out, f"e{number}/task", task)
+        runs, datasets, positions = [], {}, {}
+        content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
+        for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
+            number, rows = report_index.evaluations.number(name), long[long["evaluation"] == name]
+            task |= leaderboard.task_values(rows, report_index)
+            task["dataset"] = provenance.dataset_info(task["dataset"])
+            write_data_file(out, f"e{number}/task", task)
             if task["dataset"]:
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
-                data_sets[key] = task["dataset"]
-            runs += [provenance.run(model, number, note) for model, note in of_runs.items()]
-            setting = leaderboard.setting(rows) if len(rows) else _asked_setting(results, name)
+                datasets[key] = task["dataset"]
+            runs += [provenance.run_info(model, number, metadata) for model, metadata in run_metadata.items()]
+            setting = leaderboard.setting(rows) if len(rows) else _requested_setting(results, name)
             index["evaluations"].append(
                 {
                     "id": name,
                     "items": task["items"],
-                    "speaks": leaderboard.speaking(task["cells"], numbers.facts),
+                    "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                     **setting,
                 }
             )
-            index["cells"] += [[number, *cell] for cell in task["cells"] if numbers.facts[cell[1]]["headline"]]
-        index["missing"] = leaderboard.missing(notes, numbers)
-        index["places"] = leaderboard.places(_optional(results, "rankings", RANKINGS), numbers)
-        index["overall"] = leaderboard.overall(_optional(results, "overall", OVERALL), numbers)
-        index["pairs"] = write_pairs(out, _optional(results, "comparisons", COMPARISONS), changes, positions, numbers)
+            index["cells"] += [
+                [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
+            ]
+        index["missing"] = leaderboard.missing(notes, report_index)
+        index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
+        index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
+        index["pairs"] = write_pairs(
+            out, _read_optional(results, "comparisons", COMPARISONS), changes, positions, report_index
+        )
         # names: first those given as arguments, then those that only occur in a note or a comparison
-        index |= {"models": numbers.models.all, "asked_models": len(models), "names": numbers.evaluations.all}
+        index |= {
+            "models": report_index.models.names,
+            "n_models": len(models),
+            "names": report_index.evaluations.names,
+        }
         provenance_piece = {
             "models": provenance.models(records),
-            "data sets": list(data_sets.values()),
+            "datasets": list(datasets.values()),
             "runs": runs,
-            "notes": provenance.note_rows(notes, numbers),
-            "jobs": provenance.jobs(benchmarks),
+            "notes": provenance.note_rows(notes, report_index),
+            "jobs": provenance.job_costs(benchmarks),
             "version": __version__,
         }
-        write_piece(out, "provenance", provenance_piece)
-        write_piece(out, "index", index | {"metrics": numbers.facts})
+        write_data_file(out, "provenance", provenance_piece)
+        write_data_file(out, "index", index | {"metrics": report_index.metric_info})
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = (
         f"{len(models)} model{'s' * (len(models) != 1)}, {len(evaluations)} evaluation{'s' * (len(evaluations) != 1)}"
@@ -113,7 +121,7 @@ def build(
 
 
 @contextlib.contextmanager
-def _complete(out: Path) -> Iterator[None]:
+def _cleanup_on_error(out: Path) -> Iterator[None]:
     """Remove the incomplete report if the body raises; the exception propagates."""
     try:
         yield
@@ -122,18 +130,18 @@ def _complete(out: Path) -> Iterator[None]:
         raise
 
 
-def _each_evaluation(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
+def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
     """Yield what `write_evaluation` returns for each evaluation, in order."""
-    work = partial(write_evaluation, out, models=models, results=results)
-    shown = partial(tqdm, total=len(evaluations), desc="report", disable=None)
+    write = partial(write_evaluation, out, models=models, results=results)
+    progress = partial(tqdm, total=len(evaluations), desc="report", disable=None)
     if processes < 2:
-        yield from shown(map(work, range(len(evaluations)), evaluations))
+        yield from progress(map(write, range(len(evaluations)), evaluations))
         return
-    with pool(processes) as several:
-        yield from shown(several.map(work, range(len(evaluations)), evaluations))
+    with pool(processes) as workers:
+        yield from progress(workers.map(write, range(len(evaluations)), evaluations))
 
 
-def _empty(out: Path) -> None:
+def _remove_old_report(out: Path) -> None:
     """Remove an earlier report. Raises ArtifactError, and removes nothing, if the directory holds anything else."""
     if out.exists() and any(out.iterdir()):
         if not (out / "js" / "core.js").exists():
@@ -141,25 +149,27 @@ def _empty(out: Path) -> None:
         shutil.rmtree(out)
 
 
-def _optional(results: Path, name: str, kind) -> pa.Table:
+def _read_optional(results: Path, name: str, kind) -> pa.Table:
     """Read a table of the summary that only exists if models were compared; empty otherwise."""
     path = results / "summary" / f"{name}.parquet"
     return artifacts.read(path, kind) if path.exists() else kind.schema.empty_table()
 
 
-def _asked_setting(results: Path, name: str) -> dict:
+def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
-    note = artifacts.metadata(results / "requests" / f"{name}.parquet")
-    return {key: note.get(key) for key in SETTING}
+    metadata = artifacts.metadata(results / "requests" / f"{name}.parquet")
+    return {key: metadata.get(key) for key in SETTING}
 
 
-def _write_shell(out: Path) -> None:
+def _write_assets(out: Path) -> None:
     """Copy page, styles, scripts and libraries, and write the specifications of the plots next to them."""
     sources = [ASSETS / "index.html", ASSETS / "style.css"]
-    sources += [path for folder in ("js", "lib") for path in sorted((ASSETS / folder).rglob("*")) if path.is_file()]
+    sources += [
+        path for directory in ("js", "lib") for path in sorted((ASSETS / directory).rglob("*")) if path.is_file()
+    ]
     for source in sources:
         target = out / source.relative_to(ASSETS)
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
-    write_piece(out, "plots", specifications())
+    write_data_file(out, "plots", specifications())

@@ -24,12 +24,12 @@ def script_json(value) -> str:
     '["\\\\u003c/script\\\\u003e","شاي"]'
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
-def write_piece(folder: Path, name: str, value) -> int:
-    """Write the piece `name` below `folder`/data; return its size in bytes."""
-    path = folder / "data" / f"{name}.js"
+def write_data_file(directory: Path, name: str, value) -> int:
+    """Write the piece `name` below `directory`/data; return its size in bytes."""
+    path = directory / "data" / f"{name}.js"
     content = f'vernacular.piece("{name}",{script_json(value)});\n'.encode()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,10 +37,10 @@ def write_piece(folder: Path, name: str, value) -> int:
     return len(content)
 
 
-def short(number, digits: int = 5):
+def round_significant(number, digits: int = 5):
     """Round `number` to `digits` significant digits for display; None if it is null, NaN or infinite.
 
-    >>> short(0.123456789), short(float("nan")), short(None), short(12)
+    >>> round_significant(0.123456789), round_significant(float("nan")), round_significant(None), round_significant(12)
     (0.12346, None, None, 12)
     """
     if number is None or not math.isfinite(number):
@@ -48,13 +48,13 @@ def short(number, digits: int = 5):
     return number if isinstance(number, int) else float(f"%.{digits}g" % number)
 
 
-def shorts(numbers, digits: int = 5) -> list | None:
-    """Apply `short` to each number; None if there is no list."""
+def round_all(numbers, digits: int = 5) -> list | None:
+    """Apply `round_significant` to each number; None if there is no list."""
     if numbers is None:
         return None
-    form = f"%.{digits}g"  # a report holds millions of numbers: avoid a function call per number
+    number_format = f"%.{digits}g"  # a report holds millions of numbers: avoid a function call per number
     return [
         None if number is None or not -math.inf < number < math.inf  # False for NaN too
-        else number if isinstance(number, int) else float(form % number)
+        else number if isinstance(number, int) else float(number_format % number)
         for number in numbers
     ]  # fmt: skip

@@ -26,11 +26,11 @@ def _values():
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
-    tip = [alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"), alt.Tooltip("n:Q", title="items")]
-    marked = _lines()
+    tooltip = [alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"), alt.Tooltip("n:Q", title="items")]
+    reference_lines = _lines()
     interval = rows.mark_rule(strokeWidth=2).encode(y=y, x=alt.X("low:Q", title=None), x2="high:Q")
     return (
-        marked + interval + rows.mark_point(filled=True, size=70, opacity=1).encode(y=y, x=x, tooltip=tip)
+        reference_lines + interval + rows.mark_point(filled=True, size=70, opacity=1).encode(y=y, x=x, tooltip=tooltip)
     ).properties(width="container")
 
 
@@ -40,16 +40,16 @@ def _categories():
     y = alt.Y("category:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
     offset = alt.YOffset("model:N", sort=None)
     legend = alt.Legend(orient="top", columns=2, labelLimit=220)  # identical, so that one legend is drawn
-    colour = alt.Color("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
+    color = alt.Color("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
     shape = alt.Shape("model:N", title=None, legend=legend, scale=alt.Scale(domain=["model"]))
-    tip = [alt.Tooltip("category:N"), alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"),
+    tooltip = [alt.Tooltip("category:N"), alt.Tooltip("model:N"), alt.Tooltip("label:N", title="value"),
            alt.Tooltip("n:Q", title="items")]  # fmt: skip
     lines = _lines()
     interval = rows.mark_rule(strokeWidth=1.5).encode(
-        y=y, yOffset=offset, x=alt.X("low:Q", title=None), x2="high:Q", color=colour
+        y=y, yOffset=offset, x=alt.X("low:Q", title=None), x2="high:Q", color=color
     )
     points = rows.mark_point(filled=True, size=55, opacity=1).encode(
-        y=y, yOffset=offset, x=alt.X("value:Q", title=None), color=colour, shape=shape, tooltip=tip
+        y=y, yOffset=offset, x=alt.X("value:Q", title=None), color=color, shape=shape, tooltip=tooltip
     )
     return (lines + interval + points).properties(width="container")
 
@@ -98,15 +98,15 @@ def _differences():
     rows = alt.Chart(alt.NamedData("rows"))
     y = alt.Y("evaluation:N", title=None, sort=None, axis=alt.Axis(labelLimit=340))
     legend = alt.Legend(orient="top")
-    colour = alt.Color("verdict:N", title=None, legend=legend, scale=alt.Scale(domain=VERDICTS))
+    color = alt.Color("verdict:N", title=None, legend=legend, scale=alt.Scale(domain=VERDICTS))
     zero = alt.Chart(alt.NamedData("lines")).mark_rule().encode(x=alt.X("value:Q", axis=alt.Axis(orient="top")))
     interval = rows.mark_rule(strokeWidth=2).encode(
-        y=y, x=alt.X("low:Q", title=None, axis=alt.Axis(orient="top")), x2="high:Q", color=colour
+        y=y, x=alt.X("low:Q", title=None, axis=alt.Axis(orient="top")), x2="high:Q", color=color
     )
-    tip = [alt.Tooltip("evaluation:N"), alt.Tooltip("label:N", title="difference"), alt.Tooltip("p:N", title="p"),
+    tooltip = [alt.Tooltip("evaluation:N"), alt.Tooltip("label:N", title="difference"), alt.Tooltip("p:N", title="p"),
            alt.Tooltip("verdict:N")]  # fmt: skip
     points = rows.mark_point(filled=True, size=70, opacity=1).encode(
-        y=y, x=alt.X("value:Q", title=None, axis=alt.Axis(orient="top")), color=colour, tooltip=tip,
+        y=y, x=alt.X("value:Q", title=None, axis=alt.Axis(orient="top")), color=color, tooltip=tooltip,
         shape=alt.Shape("verdict:N", title=None, legend=legend, scale=alt.Scale(domain=VERDICTS)),
     )  # fmt: skip
     return (zero + interval + points).properties(width="container")

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit  # importing scipy.stats takes more than a second
 
 _CELLS = 2_000_000  # maximum size of one array (16 MB as float64)
-_FEW_KINDS = 24  # up to this many, counting kinds of cluster is faster than drawing clusters
+_MAX_DISTINCT = 24  # up to this many distinct clusters, counting them is faster than drawing clusters
 _UNDEFINED = (float("nan"), float("nan"))
 
 
@@ -35,19 +35,19 @@ def wilson(successes: float, n: int, level: float = 0.95) -> tuple[float, float]
     if n == 0:
         return _UNDEFINED
     if float(successes).is_integer():
-        return _of_counts(int(successes), n, level)
+        return _wilson_newcombe(int(successes), n, level)
     return _wilson_formula(successes, n, level)
 
 
-def _of_counts(successes: int, n: int, level: float) -> tuple[float, float]:
+def _wilson_newcombe(successes: int, n: int, level: float) -> tuple[float, float]:
     """Evaluate formula (3) of Newcombe 1998, bit-identical to scipy's `binomtest`."""
     z = ndtri(0.5 + 0.5 * level)
     share = successes / n
-    below = 2 * (n + z**2)
-    center = (2 * n * share + z**2) / below
-    half = z / below * math.sqrt(4 * n * share * (1 - share) + z**2)
-    low = 0.0 if successes == 0 else center - half
-    high = 1.0 if successes == n else center + half
+    denominator = 2 * (n + z**2)
+    center = (2 * n * share + z**2) / denominator
+    half_width = z / denominator * math.sqrt(4 * n * share * (1 - share) + z**2)
+    low = 0.0 if successes == 0 else center - half_width
+    high = 1.0 if successes == n else center + half_width
     return float(low), float(high)
 
 
@@ -55,8 +55,8 @@ def _wilson_formula(successes: float, n: float, level: float) -> tuple[float, fl
     z = NormalDist().inv_cdf(0.5 + level / 2)
     share = successes / n
     center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    return float(max(0.0, center - half)), float(min(1.0, center + half))
+    half_width = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return float(max(0.0, center - half_width)), float(min(1.0, center + half_width))
 
 
 def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: float = 0.95) -> tuple[float, float]:
@@ -76,14 +76,14 @@ def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: 
     if n_clusters < 2:
         return _UNDEFINED
     share = float(values.mean())
-    off = np.bincount(codes, weights=values - share, minlength=n_clusters)
-    between = n_clusters / (n_clusters - 1) * float(off @ off) / n**2
-    if between <= 1e-12 / n:  # no variation: all correct, all incorrect, or the same share in each cluster
+    deviations = np.bincount(codes, weights=values - share, minlength=n_clusters)
+    variance = n_clusters / (n_clusters - 1) * float(deviations @ deviations) / n**2
+    if variance <= 1e-12 / n:  # no variation: all correct, all incorrect, or the same share in each cluster
         effective = float(n_clusters)
     else:
         tail = 0.5 + level / 2
-        few = (stdtrit(n - 1, tail) / stdtrit(n_clusters - 1, tail)) ** 2
-        effective = min(n, share * (1 - share) / between * few)
+        correction = (stdtrit(n - 1, tail) / stdtrit(n_clusters - 1, tail)) ** 2
+        effective = min(n, share * (1 - share) / variance * correction)
     return _wilson_formula(share * effective, effective, level)
 
 
@@ -94,14 +94,14 @@ def cluster_bootstrap(
     *,
     resamples: int = 10_000,
     seed: int,
-    vectorised: bool = False,
+    vectorized: bool = False,
     level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the bootstrap interval of `statistic(*arrays)`: clusters are drawn with replacement, with all their items.
 
     Args:
         statistic: None for the mean of the one array. Otherwise returns a float for arrays of shape (m,) or, if
-            `vectorised`, (k,) for arrays of shape (k, m). With clusters of unequal size, m differs between resamples:
+            `vectorized`, (k,) for arrays of shape (k, m). With clusters of unequal size, m differs between resamples:
             resamples of one m are passed together, without padding or weights.
         arrays: float arrays of shape (n,), one element per item; items without a value are excluded by the caller.
         clusters: n labels; None, or a missing label, makes an item its own cluster.
@@ -126,7 +126,7 @@ def cluster_bootstrap(
     if statistic is None:
         draws = _means(arrays[0], codes, n_clusters, resamples, rng)
     else:
-        draws = resampled(statistic, arrays, codes, n_clusters, resamples, rng, vectorised)
+        draws = resample_statistic(statistic, arrays, codes, n_clusters, resamples, rng, vectorized)
     if not np.isfinite(draws).all():
         return _UNDEFINED
     tail = expanded_tail(n_clusters, level)
@@ -158,9 +158,9 @@ def cluster_codes(clusters, n: int) -> np.ndarray:
     if len(clusters) != n:
         raise ValueError(f"expected {n} cluster labels, one per item, got {len(clusters)}.")
     labels = dict.fromkeys(label for label in clusters if not _missing(label))
-    known = {label: code for code, label in enumerate(labels)}
-    new = itertools.count(len(known))
-    return np.array([next(new) if _missing(label) else known[label] for label in clusters], dtype=int)
+    code_of = {label: code for code, label in enumerate(labels)}
+    next_code = itertools.count(len(code_of))
+    return np.array([next(next_code) if _missing(label) else code_of[label] for label in clusters], dtype=int)
 
 
 def _missing(label) -> bool:
@@ -170,23 +170,23 @@ def _missing(label) -> bool:
 def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: int, rng) -> np.ndarray:
     """Return (resamples,) ratio means: sums of the drawn clusters over their sizes.
 
-    Clusters of equal sum and size are interchangeable. With few such kinds (binary values), it suffices to draw how
-    often each kind occurs, a multinomial.
+    Clusters of equal sum and size are interchangeable. With few distinct ones (binary values), it suffices to draw
+    how often each occurs, a multinomial.
     """
     sums = np.bincount(codes, weights=values, minlength=n_clusters)
     sizes = np.bincount(codes, minlength=n_clusters).astype(float)
-    kinds, counts = np.unique(np.stack([sums, sizes]), axis=1, return_counts=True)
-    if len(counts) <= _FEW_KINDS:
+    distinct, counts = np.unique(np.stack([sums, sizes]), axis=1, return_counts=True)
+    if len(counts) <= _MAX_DISTINCT:
         weights = rng.multinomial(n_clusters, counts / n_clusters, size=resamples)
-        return weights @ kinds[0] / (weights @ kinds[1])
+        return weights @ distinct[0] / (weights @ distinct[1])
     means = np.empty(resamples)
     for rows in chunks(resamples, n_clusters):
-        drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters), dtype=np.int32)
-        means[rows] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+        draws = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters), dtype=np.int32)
+        means[rows] = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
     return means
 
 
-def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorised: bool) -> np.ndarray:
+def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorized: bool) -> np.ndarray:
     """Return (resamples,) values of a statistic, computed on the items of the drawn clusters.
 
     The same generator state and number of clusters give the same draws, also those of `paired.cluster_counts`:
@@ -196,28 +196,30 @@ def resampled(statistic, arrays, codes, n_clusters: int, resamples: int, rng, ve
     order = np.argsort(codes, kind="stable")  # the items of cluster c are order[starts[c] : starts[c] + sizes[c]]
     sizes = np.bincount(codes, minlength=n_clusters)
     starts = np.cumsum(sizes) - sizes
-    alone = n_clusters == len(codes) and bool((sizes == 1).all())
+    unclustered = n_clusters == len(codes) and bool((sizes == 1).all())
     values = np.full(resamples, np.nan)
     for rows in chunks(resamples, len(codes)):
-        drawn = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters))
-        lengths = np.full(len(drawn), n_clusters) if alone else sizes[drawn].sum(axis=1)
+        draws = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters))
+        lengths = np.full(len(draws), n_clusters) if unclustered else sizes[draws].sum(axis=1)
         for length in np.unique(lengths[lengths > 0]):
-            same = np.flatnonzero(lengths == length)
-            if alone:
-                items = order[drawn]
+            indices = np.flatnonzero(lengths == length)
+            if unclustered:
+                items = order[draws]
             else:
-                items = order[_spans(starts[drawn[same]].ravel(), sizes[drawn[same]].ravel())].reshape(-1, length)
-            if vectorised:
-                values[rows.start + same] = statistic(*(array[items] for array in arrays))
+                items = order[_concat_ranges(starts[draws[indices]].ravel(), sizes[draws[indices]].ravel())].reshape(
+                    -1, length
+                )
+            if vectorized:
+                values[rows.start + indices] = statistic(*(array[items] for array in arrays))
             else:
-                values[rows.start + same] = [statistic(*(array[row] for array in arrays)) for row in items]
+                values[rows.start + indices] = [statistic(*(array[row] for array in arrays)) for row in items]
     return values
 
 
-def _spans(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _concat_ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Concatenate the ranges starts[i] .. starts[i]+sizes[i]-1: ([5, 0], [2, 1]) gives [5, 6, 0]."""
-    before = np.cumsum(sizes) - sizes
-    return np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    offsets = np.cumsum(sizes) - sizes
+    return np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)
 
 
 def chunks(rows: int, width: int, cells: int = _CELLS):

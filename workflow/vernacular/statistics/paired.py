@@ -47,10 +47,10 @@ def holm(p_values) -> np.ndarray:
     return adjusted
 
 
-def places(better: np.ndarray) -> np.ndarray:
+def competition_ranks(better: np.ndarray) -> np.ndarray:
     """Return (m,) ranks: 1 + the number of significantly better models; better[i, j]: i is better than j.
 
-    >>> places(np.array([[False, False, True], [False, False, False], [False, False, False]])).tolist()
+    >>> competition_ranks(np.array([[False, False, True], [False, False, False], [False, False, False]])).tolist()
     [1, 1, 2]
     """
     return 1 + np.asarray(better, dtype=bool).sum(axis=0)
@@ -75,29 +75,29 @@ class Differences:
 
 
 def mean_differences(
-    differences: np.ndarray, codes: np.ndarray, right_wrong: np.ndarray, *, resamples: int, seed: int
+    differences: np.ndarray, codes: np.ndarray, binary: np.ndarray, *, resamples: int, seed: int
 ) -> Differences:
     """Compute mean, interval and test of each column of `differences` (n, c); NaN marks an item without a value.
 
-    `codes` (n,) holds the cluster of each item, 0..k-1. `right_wrong` (c,) selects the exact test, for columns with
+    `codes` (n,) holds the cluster of each item, 0..k-1. `binary` (c,) selects the exact test, for columns with
     differences of -1, 0 and 1.
     """
     known = ~np.isnan(differences)
-    sums, sizes = (cluster_sums(part, codes) for part in (np.where(known, differences, 0.0), known.astype(float)))
+    sums, sizes = (cluster_sums(array, codes) for array in (np.where(known, differences, 0.0), known.astype(float)))
     total, n = sums.sum(0), sizes.sum(0)
     n_clusters = (sizes > 0).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = total / n
-        off = sums - value * sizes
-        se = np.sqrt(n_clusters / (n_clusters - 1) * (off**2).sum(0)) / n
+        deviations = sums - value * sizes
+        se = np.sqrt(n_clusters / (n_clusters - 1) * (deviations**2).sum(0)) / n
     se[n_clusters < 2] = np.nan
     low, high = _intervals(sums, sizes, n_clusters, resamples, seed)
     p = np.full(len(value), np.nan)
-    enough = n_clusters >= 2
-    for column in np.flatnonzero(enough & right_wrong):
+    testable = n_clusters >= 2
+    for column in np.flatnonzero(testable & binary):
         p[column] = exact_sign_flip(sums[:, column])
-    if (rest := np.flatnonzero(enough & ~right_wrong)).size:
-        p[rest] = random_sign_flip(sums[:, rest], permutations=resamples, seed=seed)
+    if (non_binary := np.flatnonzero(testable & ~binary)).size:
+        p[non_binary] = random_sign_flip(sums[:, non_binary], permutations=resamples, seed=seed)
     return Differences(value, low, high, p, se, n_clusters)
 
 
@@ -113,8 +113,8 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     if np.ptp(draws) == 0:
         return float("nan"), float("nan"), 1.0 if value == 0 else float("nan"), 0.0
     se = float(draws.std(ddof=1) * np.sqrt(n_clusters / (n_clusters - 1)))
-    reach = se * t_quantile(1 - ALPHA / 2, n_clusters)
-    return value - reach, value + reach, float(2 * stdtr(n_clusters - 1, -abs(value) / se)), se
+    half_width = se * t_quantile(1 - ALPHA / 2, n_clusters)
+    return value - half_width, value + half_width, float(2 * stdtr(n_clusters - 1, -abs(value) / se)), se
 
 
 def minimum_detectable_difference(se: float, n_clusters: int) -> float:
@@ -154,14 +154,14 @@ def exact_sign_flip(gains: np.ndarray) -> float:
     if observed == 0:
         return 1.0
     steps, counts = np.unique(np.abs(gains[gains != 0]), return_counts=True)
-    null = np.ones(1)  # null[i] = P(sum = i - reach), reach = (len - 1) / 2
+    null = np.ones(1)  # null[i] = P(sum = i - center), center = (len - 1) / 2
     for step, count in zip(steps, counts, strict=True):
-        one = np.zeros(2 * step * count + 1)
-        one[:: 2 * step] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
-        null = np.convolve(null, one)
-    reach = len(null) // 2
-    beyond, exactly = null[reach + observed + 1 :].sum(), null[reach + observed]
-    return float(2 * beyond + exactly)
+        step_null = np.zeros(2 * step * count + 1)
+        step_null[:: 2 * step] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        null = np.convolve(null, step_null)
+    center = len(null) // 2
+    more_extreme, as_extreme = null[center + observed + 1 :].sum(), null[center + observed]
+    return float(2 * more_extreme + as_extreme)
 
 
 def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.ndarray:
@@ -170,13 +170,13 @@ def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.nd
     observed = np.abs(sums.sum(0))
     slack = 1e-9 * np.abs(sums).sum(0)  # equal up to rounding counts as equally extreme
     rng = np.random.default_rng([seed, 1])  # independent of the bootstrap's draws
-    beyond = np.zeros(sums.shape[1])
+    n_extreme = np.zeros(sums.shape[1])
     for rows in chunks(permutations, k, _CELLS):
         signs = 2.0 * rng.integers(2, size=(rows.stop - rows.start, k), dtype=np.int8) - 1.0
-        for columns in _chunks_of(sums.shape[1]):
+        for columns in _column_chunks(sums.shape[1]):
             flipped = np.abs(signs @ sums[:, columns])
-            beyond[columns] += (flipped >= observed[columns] - slack[columns]).sum(0)
-    return (1 + beyond) / (1 + permutations)
+            n_extreme[columns] += (flipped >= observed[columns] - slack[columns]).sum(0)
+    return (1 + n_extreme) / (1 + permutations)
 
 
 def cluster_sums(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -195,29 +195,29 @@ def cluster_sums(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
     """Return (resamples, k) counts of each of k clusters in draws of k with replacement; read-only.
 
-    The draws are those of `intervals.resampled` for a generator with the same seed.
+    The draws are those of `intervals.resample_statistic` for a generator with the same seed.
     """
     rng = np.random.default_rng(seed)
     counts = np.empty((resamples, k), dtype=np.uint8 if k < 256 else np.uint16)
     for rows in chunks(resamples, k, _CELLS):
-        m = rows.stop - rows.start
-        drawn = rng.integers(k, size=(m, k)) + k * np.arange(m)[:, None]
-        counts[rows] = np.bincount(drawn.ravel(), minlength=m * k).reshape(m, k)
+        n_rows = rows.stop - rows.start
+        draws = rng.integers(k, size=(n_rows, k)) + k * np.arange(n_rows)[:, None]
+        counts[rows] = np.bincount(draws.ravel(), minlength=n_rows * k).reshape(n_rows, k)
     counts.setflags(write=False)
     return counts
 
 
-def resampled_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def resample_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return (resamples, c) ratio means of drawn clusters; NaN if none of a column's items were drawn.
 
     sums, sizes (k, c): each cluster's sum of values, and number of items with a value; counts (resamples, k).
     """
-    different, which = np.unique(sizes, axis=1, return_inverse=True)  # most columns share their items
+    unique_sizes, inverse = np.unique(sizes, axis=1, return_inverse=True)  # most columns share their items
     means = np.empty((len(counts), sums.shape[1]))
     for rows in chunks(len(counts), len(sums), _CELLS):
         weights = counts[rows].astype(float)
         with np.errstate(invalid="ignore"):
-            means[rows] = (weights @ sums) / (weights @ different)[:, which.ravel()]
+            means[rows] = (weights @ sums) / (weights @ unique_sizes)[:, inverse.ravel()]
     return means
 
 
@@ -226,25 +226,25 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
 
     If a resample contains none of a column's items, only the clusters with a value in that column are drawn.
     """
-    c = sums.shape[1]
-    low, high = np.full(c, np.nan), np.full(c, np.nan)
+    n_columns = sums.shape[1]
+    low, high = np.full(n_columns, np.nan), np.full(n_columns, np.nan)
     counts = cluster_counts(len(sums), resamples, seed) if len(sums) >= 2 else None
-    for columns in _chunks_of(c):
-        use = np.arange(columns.start, columns.stop)[n_clusters[columns] >= 2]
-        if not use.size:
+    for columns in _column_chunks(n_columns):
+        testable = np.arange(columns.start, columns.stop)[n_clusters[columns] >= 2]
+        if not testable.size:
             continue
-        draws = resampled_means(sums[:, use], sizes[:, use], counts)
-        for column, drawn in zip(use, draws.T, strict=True):
-            if np.isnan(drawn).any():
-                own = sizes[:, column] > 0
-                again = cluster_counts(int(own.sum()), resamples, seed)
-                drawn = resampled_means(sums[own, column, None], sizes[own, column, None], again)[:, 0]
-            if np.ptp(drawn) > 1e-12 * np.abs(drawn).max():
+        draws = resample_means(sums[:, testable], sizes[:, testable], counts)
+        for column, column_draws in zip(testable, draws.T, strict=True):
+            if np.isnan(column_draws).any():
+                mask = sizes[:, column] > 0
+                own_counts = cluster_counts(int(mask.sum()), resamples, seed)
+                column_draws = resample_means(sums[mask, column, None], sizes[mask, column, None], own_counts)[:, 0]
+            if np.ptp(column_draws) > 1e-12 * np.abs(column_draws).max():
                 tail = expanded_tail(int(n_clusters[column]))
-                low[column], high[column] = np.quantile(drawn, [tail, 1 - tail])
+                low[column], high[column] = np.quantile(column_draws, [tail, 1 - tail])
     return low, high
 
 
-def _chunks_of(columns: int):
+def _column_chunks(columns: int):
     for start in range(0, columns, _COLUMNS):
         yield slice(start, min(start + _COLUMNS, columns))

@@ -13,46 +13,51 @@ from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import plain_text
+from vernacular.metrics.metric import display_name
 from vernacular.summary import grid
 
 _FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: Excel format, Python format
-_OTHER_FORMAT = ("0.000", "{:.3f}")
+_DEFAULT_FORMATS = ("0.000", "{:.3f}")
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
-_MARKED = {grid.BEST: '" ●"', grid.SHARED: '" ○"', grid.NONE: "_ _●"}
+_MARK_FORMATS = {grid.BEST: '" ●"', grid.SHARED: '" ○"', grid.NONE: "_ _●"}
 
 _FONT = {"name": "Calibri", "size": 11}  # LibreOffice renders a Font without a name in a serif font
-BOLD, GREY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
+BOLD, GRAY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
 GREEN, BOLD_GREEN = Font(**_FONT, color="0B5D2A"), Font(**_FONT, bold=True, color="0B5D2A")
-BOLD_GREY = Font(**_FONT, bold=True, color="767676")
+BOLD_GRAY = Font(**_FONT, bold=True, color="767676")
 TITLE = Font(name="Calibri", bold=True, size=13)
-CENTRED = Alignment(horizontal="center", vertical="center", wrap_text=True)
+CENTERED = Alignment(horizontal="center", vertical="center", wrap_text=True)
 RIGHT = Alignment(horizontal="right")
 TOP, TOP_WRAPPED = Alignment(vertical="top"), Alignment(vertical="top", wrap_text=True)
-TOP_CENTRED = Alignment(vertical="top", horizontal="center")
+TOP_CENTERED = Alignment(vertical="top", horizontal="center")
 RULE = Side(style="thin", color="AAAAAA")
 GROUP_START = Border(left=RULE)
 _HEADER_FILL = PatternFill("solid", fgColor="DCE6F1")
-_BOXED = Border(left=RULE, right=RULE, top=RULE, bottom=RULE)
+_BOX = Border(left=RULE, right=RULE, top=RULE, bottom=RULE)
 
 
 class Styles:
     """Cache of cell styles: openpyxl takes longer to set a style than to write the cell."""
 
     def __init__(self):
-        self._made = {}
+        self._cache = {}
 
-    def __call__(self, cell, **looks) -> None:
-        """Set the attributes of `cell` named in `looks`, constants compared by `id`; None leaves one unchanged."""
-        quoted = cell.quotePrefix
-        key = (quoted, *looks, *(value if isinstance(value, str) else id(value) for value in looks.values()))
-        if key in self._made:
-            cell._style = copy(self._made[key])
+    def __call__(self, cell, **attributes) -> None:
+        """Set `attributes` of `cell`, constants compared by `id`; None leaves an attribute unchanged."""
+        quote_prefix = cell.quotePrefix
+        key = (
+            quote_prefix,
+            *attributes,
+            *(value if isinstance(value, str) else id(value) for value in attributes.values()),
+        )
+        if key in self._cache:
+            cell._style = copy(self._cache[key])
             return
-        for name, value in looks.items():
+        for name, value in attributes.items():
             if value is not None:
                 setattr(cell, name, value)
-        self._made[key] = cell._style
+        self._cache[key] = cell._style
 
 
 def put_text(sheet: Worksheet, row: int, column: int, value):
@@ -78,23 +83,23 @@ def put_number(sheet: Worksheet, row: int, column: int, value: float):
 
 def number_format(unit, mark: int | None = None) -> str:
     """Return the Excel format of a value of `unit`, with its mark if its column has marks (None: it has none)."""
-    plain = _FORMATS.get(unit, _OTHER_FORMAT)[0]
-    return plain if mark is None else plain + _MARKED[mark]
+    base_format = _FORMATS.get(unit, _DEFAULT_FORMATS)[0]
+    return base_format if mark is None else base_format + _MARK_FORMATS[mark]
 
 
-def shown(value: float, unit) -> str:
+def format_value(value: float, unit) -> str:
     """Format a value for text.
 
-    >>> shown(0.25, "share"), shown(1.5, "nats")
+    >>> format_value(0.25, "share"), format_value(1.5, "nats")
     ('25.0%', '1.500')
     """
-    return _FORMATS.get(unit, _OTHER_FORMAT)[1].format(value)
+    return _FORMATS.get(unit, _DEFAULT_FORMATS)[1].format(value)
 
 
-def change(value: float, unit) -> str:
+def format_difference(value: float, unit) -> str:
     """Format a difference for text, shares in percentage points.
 
-    >>> change(-0.031, "share"), change(0.5, "nats")
+    >>> format_difference(-0.031, "share"), format_difference(0.5, "nats")
     ('-3.1 points', '+0.500')
     """
     if unit == "share":
@@ -102,25 +107,26 @@ def change(value: float, unit) -> str:
     return f"{value:+.1f}" if unit == "percent" else f"{value:+.3f}"
 
 
-def p_shown(value: float) -> str:
+def format_p_value(value: float) -> str:
     """Format a p-value for text.
 
-    >>> p_shown(0.0421), p_shown(1e-9)
+    >>> format_p_value(0.0421), format_p_value(1e-9)
     ('p 0.042', 'p < 0.001')
     """
     return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
-    """Return a metric's name with unit and direction.
+    """Return a metric's display name with unit and direction; shares are displayed in percent.
 
-    >>> metric_title("accuracy", "share", True), metric_title("cosine", "cosine", None)
-    ('accuracy (share ↑)', 'cosine')
+    >>> metric_title("accuracy", "share", True), metric_title("cosine_mean", "cosine", None)
+    ('Accuracy (% ↑)', 'Cosine mean')
     """
     arrow = {True: "↑", False: "↓", None: ""}[higher_is_better]
-    unit = "" if pd.isna(unit) or unit == metric else unit
-    inside = " ".join(part for part in (unit, arrow) if part)
-    return f"{metric} ({inside})" if inside else str(metric)
+    unit = "" if pd.isna(unit) else {"share": "%", "score": "", "cosine": ""}.get(unit, unit)
+    details = " ".join(part for part in (unit, arrow) if part)
+    name = display_name(metric)
+    return f"{name} ({details})" if details else name
 
 
 def direction(higher_is_better) -> bool | None:
@@ -130,7 +136,7 @@ def direction(higher_is_better) -> bool | None:
 
 def style_header(cell):
     """Apply the header style to a cell; return it."""
-    cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, CENTRED, _BOXED
+    cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, CENTERED, _BOX
     return cell
 
 

@@ -8,67 +8,72 @@ from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.core.errors import counted
+from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary.cells import (
     BOLD,
     TOP,
-    TOP_CENTRED,
+    TOP_CENTERED,
     TOP_WRAPPED,
     Styles,
-    change,
     comment,
+    format_difference,
+    format_value,
     metric_title,
     number_format,
     print_landscape,
     put_number,
     put_text,
-    shown,
     style_header,
 )
 
 
-def in_words(row: dict) -> str:
+def describe_comparison(row: dict) -> str:
     """Describe a COMPARISONS row in a sentence, for readers who do not use p-values.
 
     "mine is better than base by 3.1 points (95 % interval +1.2 points to +5.0 points)."
     "No significant difference (+0.4 points); minimum detectable difference with 500 items: 4.2 points."
     """
     baseline, candidate = plain_text(row["baseline"])[:80], plain_text(row["candidate"])[:80]
-    unit, difference = row["unit"], _number(row["difference"])
+    unit, difference = row["unit"], _finite_float(row["difference"])
     if difference is None:
         return f"Not comparable: {row['note'] or 'no item has a value for both models'}."
     if row["better"]:
-        ahead, behind = (candidate, baseline) if row["better"] == "candidate" else (baseline, candidate)
-        way = "better" if row["higher_is_better"] is not False else "better (lower)"
-        text = f"{ahead} is {way} than {behind} by {_size(difference, unit)}{_interval(row, difference < 0)}."
+        better_model, worse_model = (candidate, baseline) if row["better"] == "candidate" else (baseline, candidate)
+        comparative = "better" if row["higher_is_better"] is not False else "better (lower)"
+        size = f"{_format_magnitude(difference, unit)}{_format_interval(row, difference < 0)}"
+        text = f"{better_model} is {comparative} than {worse_model} by {size}."
     elif row["significant"]:
-        differs = f"{candidate} differs from {baseline} by {change(difference, unit)}{_interval(row)}"
-        text = f"{differs}; neither direction is better."
-    elif _number(row["p_value"]) is None:
-        text = f"Not tested: {change(difference, unit)}."
+        size = f"{format_difference(difference, unit)}{_format_interval(row)}"
+        text = f"{candidate} differs from {baseline} by {size}; neither direction is better."
+    elif _finite_float(row["p_value"]) is None:
+        text = f"Not tested: {format_difference(difference, unit)}."
     else:
-        least = _number(row["minimum_detectable_difference"])
-        items = counted(row["n"], "item")
-        detectable = f"; minimum detectable difference with {items}: {_size(least, unit)}" if least is not None else ""
-        text = f"No significant difference ({change(difference, unit)}){detectable}."
+        minimum = _finite_float(row["minimum_detectable_difference"])
+        items = format_count(row["n"], "item")
+        power_note = (
+            f"; minimum detectable difference with {items}: {_format_magnitude(minimum, unit)}"
+            if minimum is not None
+            else ""
+        )
+        text = f"No significant difference ({format_difference(difference, unit)}){power_note}."
     return text if not row["note"] else f"{text} Note: {row['note'].rstrip('.')}."
 
 
-def _interval(row: dict, turned: bool = False) -> str:
-    """Format the interval of the difference; `turned`: of baseline - candidate."""
-    low, high = _number(row["ci_low"]), _number(row["ci_high"])
+def _format_interval(row: dict, negate: bool = False) -> str:
+    """Format the interval of the difference; `negate`: of baseline - candidate."""
+    low, high = _finite_float(row["ci_low"]), _finite_float(row["ci_high"])
     if low is None or high is None:
         return ""
-    low, high = (-high, -low) if turned else (low, high)
-    return f" (95 % interval {change(low, row['unit'])} to {change(high, row['unit'])})"
+    low, high = (-high, -low) if negate else (low, high)
+    return f" (95 % interval {format_difference(low, row['unit'])} to {format_difference(high, row['unit'])})"
 
 
-def _size(value: float, unit) -> str:
-    return change(abs(value), unit).removeprefix("+") if unit == "share" else shown(abs(value), unit)
+def _format_magnitude(value: float, unit) -> str:
+    return format_difference(abs(value), unit).removeprefix("+") if unit == "share" else format_value(abs(value), unit)
 
 
-def _number(value) -> float | None:
+def _finite_float(value) -> float | None:
     """Return `value` as a float; None if it is missing or not finite."""
     return float(value) if is_finite(value) else None
 
@@ -77,8 +82,8 @@ class _Column(NamedTuple):
     title: str
     key: str | Callable[[dict], object]  # column of the row, or a function of the row
     width: int
-    about: str = ""  # comment of the header
-    form: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
+    description: str = ""  # comment of the header
+    cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
 
 
 _COMPARISONS = [
@@ -87,11 +92,11 @@ _COMPARISONS = [
     _Column("task", "task", 20),
     _Column("language", "language", 10),
     _Column("protocol", "protocol", 14),
-    _Column("shots", "shots", 7, form="0"),
-    _Column("seed", "seed", 7, form="0"),
+    _Column("shots", "shots", 7, cell_format="0"),
+    _Column("seed", "seed", 7, cell_format="0"),
     _Column("style", "style", 12),
     _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
-    _Column("interpretation", in_words, 80),
+    _Column("interpretation", describe_comparison, 80),
     _Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
     _Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
     _Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
@@ -102,10 +107,10 @@ _COMPARISONS = [
     _Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
     _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     _Column("items", "n", 8, "items with a value for both models", "0"),
-    _Column("only candidate correct", "candidate_only_correct", 10, form="0"),
-    _Column("only baseline correct", "baseline_only_correct", 10, form="0"),
-    _Column("both correct", "both_correct", 8, form="0"),
-    _Column("both incorrect", "both_incorrect", 8, form="0"),
+    _Column("only candidate correct", "candidate_only_correct", 10, cell_format="0"),
+    _Column("only baseline correct", "baseline_only_correct", 10, cell_format="0"),
+    _Column("both correct", "both_correct", 8, cell_format="0"),
+    _Column("both incorrect", "both_incorrect", 8, cell_format="0"),
     _Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
     _Column(
         "minimum detectable difference",
@@ -150,54 +155,58 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
         put_text(sheet, 1, 1, "No comparisons of headline metrics.")
         return
     _write(sheet, _COMPARISONS, rows, frozen=3)
-    for line, row in enumerate(rows, 2):
+    for row_number, row in enumerate(rows, 2):
         if row["significant"]:
             for title in ("difference", "interpretation"):
-                sheet.cell(line, 1 + [column.title for column in _COMPARISONS].index(title)).font = BOLD
+                sheet.cell(row_number, 1 + [column.title for column in _COMPARISONS].index(title)).font = BOLD
 
 
-def write_across(sheet: Worksheet, overall: list[dict]) -> None:
+def write_overall(sheet: Worksheet, overall: list[dict]) -> None:
     """Write aggregates (OVERALL rows): all languages first, then each language, by rank; means on a blue scale."""
     if not overall:
         put_text(sheet, 1, 1, "No aggregates over tasks.")
         return
-    last = float("inf")
+    worst_rank = float("inf")
 
-    def order(row: dict) -> tuple:
-        rank = last if row["rank"] is None else row["rank"]
+    def sort_key(row: dict) -> tuple:
+        rank = worst_rank if row["rank"] is None else row["rank"]
         return row["scope"] != "all", row["scope"], rank, -(row["mean"] or 0.0), row["model"].casefold()
 
-    rows = sorted(overall, key=order)
+    rows = sorted(overall, key=sort_key)
     _write(sheet, _OVERALL, rows, frozen=4)
-    letter = get_column_letter(1 + [column.key for column in _OVERALL].index("mean"))
+    mean_column = get_column_letter(1 + [column.key for column in _OVERALL].index("mean"))
     scale = ColorScaleRule(
         start_type="num", start_value=0, start_color="FFFFFF", end_type="num", end_value=1, end_color="9ECAE1"
     )
-    sheet.conditional_formatting.add(f"{letter}2:{letter}{len(rows) + 1}", scale)
+    sheet.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(rows) + 1}", scale)
 
 
 def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: int) -> None:
-    like = Styles()
-    for place, column in enumerate(columns, 1):
-        header = style_header(put_text(sheet, 1, place, column.title))
-        if column.about:
-            header.comment = comment(column.about, lines=3)
-        letter = get_column_letter(place)
-        sheet.column_dimensions[letter].width = column.width
+    set_style = Styles()
+    for index, column in enumerate(columns, 1):
+        header = style_header(put_text(sheet, 1, index, column.title))
+        if column.description:
+            header.comment = comment(column.description, lines=3)
+        column_letter = get_column_letter(index)
+        sheet.column_dimensions[column_letter].width = column.width
         values = [column.key(row) if callable(column.key) else row[column.key] for row in rows]
-        sheet.column_dimensions[letter].hidden = all(value is None for value in values)
-        for line, (value, row) in enumerate(zip(values, rows, strict=True), 2):
+        sheet.column_dimensions[column_letter].hidden = all(value is None for value in values)
+        for row_number, (value, row) in enumerate(zip(values, rows, strict=True), 2):
             if value is None:
                 continue
             if isinstance(value, str):
-                like(put_text(sheet, line, place, value), alignment=TOP_WRAPPED if column.width > 40 else TOP)
+                set_style(
+                    put_text(sheet, row_number, index, value), alignment=TOP_WRAPPED if column.width > 40 else TOP
+                )
                 lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
                 if lines > 1:  # LibreOffice does not adjust the height automatically
-                    sheet.row_dimensions[line].height = 15 * lines
+                    sheet.row_dimensions[row_number].height = 15 * lines
                 continue
-            whole = isinstance(value, int)
-            cell = put_number(sheet, line, place, value if whole else float(value))
-            like(cell, number_format=_format(column.form, row), alignment=TOP_CENTRED if whole else TOP)
+            is_integer = isinstance(value, int)
+            cell = put_number(sheet, row_number, index, value if is_integer else float(value))
+            set_style(
+                cell, number_format=_format(column.cell_format, row), alignment=TOP_CENTERED if is_integer else TOP
+            )
     sheet.row_dimensions[1].height = 45
     sheet.freeze_panes = sheet.cell(2, frozen)
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
@@ -205,10 +214,10 @@ def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: i
     print_landscape(sheet)
 
 
-def _format(form: str | None, row: dict) -> str:
-    if form == "unit":
+def _format(cell_format: str | None, row: dict) -> str:
+    if cell_format == "unit":
         return number_format(row["unit"])
-    if form == "difference":
-        plain = number_format(row["unit"])
-        return f"+{plain};-{plain};{plain}"
-    return form or "General"
+    if cell_format == "difference":
+        base_format = number_format(row["unit"])
+        return f"+{base_format};-{base_format};{base_format}"
+    return cell_format or "General"

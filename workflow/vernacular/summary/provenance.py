@@ -7,10 +7,10 @@ from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TITLE, print_landscape, put_text
-from vernacular.summary.grid import sortable
+from vernacular.summary.grid import sort_key
 from vernacular.summary.sheet import LEGEND
 
-_DERIVED = {  # section: columns of the long table whose distinct rows it lists
+_DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
     "datasets": ["task", "language", "dataset_revision"],
     "metrics": ["metric", "unit", "higher_is_better", "metric_group", "signature"],
@@ -24,19 +24,19 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
     written as text.
     """
     sections = {"legend": LEGEND}
-    for title, columns in _DERIVED.items():
-        rows = long[columns].drop_duplicates().sort_values(columns, key=sortable)
+    for title, columns in _DERIVED_SECTIONS.items():
+        rows = long[columns].drop_duplicates().sort_values(columns, key=sort_key)
         sections[title] = rows.to_dict("records")
-    spread = between_seeds(long)
+    spread = seed_spread(long)
     if not spread.empty:
         sections["spread between few-shot seeds"] = spread.to_dict("records")
     row = 1
     for title, content in [*sections.items(), *provenance.items()]:
         put_text(sheet, row, 1, title).font = TITLE
-        for line in _lines(content):
+        for line in _section_lines(content):
             row += 1
             for column, (text, bold) in enumerate(line, 1):
-                cell = _put(sheet, row, column, text)
+                cell = _put_value(sheet, row, column, text)
                 cell.alignment = Alignment(vertical="top", wrap_text=column > 1)
                 if bold:
                     cell.font = Font(name="Calibri", bold=True)
@@ -46,18 +46,21 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> 
     print_landscape(sheet)
 
 
-def _lines(content):
+def _section_lines(content):
     """Return the lines of one section, as (value, bold) cells."""
     if isinstance(content, dict):
         return [[(key, False), (value, False)] for key, value in content.items()]
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
-        names = list(dict.fromkeys(name for row in content for name in row))
-        return [[(name, True) for name in names], *([(row.get(name), False) for name in names] for row in content)]
+        columns = list(dict.fromkeys(column for row in content for column in row))
+        return [
+            [(column, True) for column in columns],
+            *([(row.get(column), False) for column in columns] for row in content),
+        ]
     values = content if isinstance(content, list) else [content]
     return [[(value, False)] for value in values]
 
 
-def _put(sheet: Worksheet, row: int, column: int, value):
+def _put_value(sheet: Worksheet, row: int, column: int, value):
     if value is None or (not isinstance(value, dict | list) and pd.isna(value)):
         return sheet.cell(row, column)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -65,21 +68,21 @@ def _put(sheet: Worksheet, row: int, column: int, value):
     return put_text(sheet, row, column, value)
 
 
-_SAME = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
-_SEED_COLUMNS = [*_SAME, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
+_GROUP_COLUMNS = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
+_SEED_COLUMNS = [*_GROUP_COLUMNS, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 
-def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
+def seed_spread(long: pd.DataFrame) -> pd.DataFrame:
     """Return one row per value that was measured with several seeds, over all items; empty if no seed was varied.
 
     `sd` is the sample standard deviation (n - 1) between seeds, a rough estimate with two or three seeds. `n_seeds` is
     the number of seeds that gave a value; `mean`, `lowest` and `highest` are over those.
     """
-    whole = long[(long["category"].fillna("") == "") & long["value"].notna()]
-    if whole.empty:
+    all_items = long[(long["category"].fillna("") == "") & long["value"].notna()]
+    if all_items.empty:
         return pd.DataFrame(columns=_SEED_COLUMNS)
-    groups = whole.sort_values("seed").groupby(_SAME, dropna=False, sort=True)
-    table = groups.agg(
+    groups = all_items.sort_values("seed").groupby(_GROUP_COLUMNS, dropna=False, sort=True)
+    spread = groups.agg(
         seeds=("seed", lambda seeds: " ".join(map(str, seeds))),
         n_seeds=("seed", "nunique"),
         mean=("value", "mean"),
@@ -87,90 +90,101 @@ def between_seeds(long: pd.DataFrame) -> pd.DataFrame:
         lowest=("value", "min"),
         highest=("value", "max"),
     )
-    return table[table["n_seeds"] > 1].reset_index()
+    return spread[spread["n_seeds"] > 1].reset_index()
 
 
 _NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
 
 
-def notes_of(told: dict) -> list[dict]:
+def collect_notes(metadata: dict) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "not asked" (items that were skipped), "flagged" (outputs),
+    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
     "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
     once).
     """
-    found = []
+    notes = []
 
-    def note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
-        found.append({"model": told["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+    def add_note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
+        notes.append({"model": metadata["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
 
-    for evaluation, facts in told["evaluations"].items():
+    for evaluation, evaluation_metadata in metadata["evaluations"].items():
         for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
-            if key in facts:
-                note(evaluation, kind, facts[key])
-        for metric, reason in facts.get("without", {}).items():
-            note(evaluation, "unavailable", f"{metric} not computed: {reason}")
-        dataset = facts.get("dataset", {})
+            if key in evaluation_metadata:
+                add_note(evaluation, kind, evaluation_metadata[key])
+        for metric, reason in evaluation_metadata.get("without", {}).items():
+            add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
+        dataset = evaluation_metadata.get("dataset", {})
         for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
             for reason, count in dataset.get("rows", {}).get(key, {}).items():
-                note(evaluation, kind, reason, count)
+                add_note(evaluation, kind, reason, count)
         for warning in dataset.get("warnings", []):
-            note(evaluation, "rows", warning)
-        skipped = list(facts.get("skipped", {}).values())
+            add_note(evaluation, "rows", warning)
+        skipped = list(evaluation_metadata.get("skipped", {}).values())
         for reason in dict.fromkeys(skipped):
-            note(evaluation, "not asked", reason, skipped.count(reason))
-        for flag, count in facts.get("flags", {}).items():
-            note(evaluation, "flagged", flag, count)
-        for fallback in facts.get("inference", {}).get("engine", {}).get("fallback", []):
-            note(evaluation, "fallback", str(fallback))
-    models = [facts.get("inference", {}).get("model", {}) for facts in told["evaluations"].values()]
+            add_note(evaluation, "skipped", reason, skipped.count(reason))
+        for flag, count in evaluation_metadata.get("flags", {}).items():
+            add_note(evaluation, "flagged", flag, count)
+        for fallback in evaluation_metadata.get("inference", {}).get("engine", {}).get("fallback", []):
+            add_note(evaluation, "fallback", str(fallback))
+    models = [
+        evaluation_metadata.get("inference", {}).get("model", {})
+        for evaluation_metadata in metadata["evaluations"].values()
+    ]
     if any(model.get("remote_code") for model in models):
-        note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
-    if unused := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
-        text = f"weights in the checkpoint that the architecture does not use; the first is {unused['first']}"
-        note(None, "unused weights", text, unused["count"])
-    return found
+        add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
+    if unused_weights := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
+        text = f"weights in the checkpoint that the architecture does not use; the first is {unused_weights['first']}"
+        add_note(None, "unused weights", text, unused_weights["count"])
+    return notes
 
 
-def mixed_engines(models: list[dict]) -> list[dict]:
+def mixed_version_notes(models: list[dict]) -> list[dict]:
     """Return a note for each way in which models were computed by different versions of the engine or its libraries.
 
     models: metadata of their metrics files. Values of one evaluation are compared across models, so all of them should
     come from one version; they do not if some models could not be run again after an upgrade.
     """
     versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
-    for told in models:
-        for evaluation, facts in told["evaluations"].items():
-            if (engine := facts.get("inference", {}).get("engine", {})).get("version"):
-                model = facts["inference"].get("model", {})
+    for metadata in models:
+        for evaluation, evaluation_metadata in metadata["evaluations"].items():
+            if (engine := evaluation_metadata.get("inference", {}).get("engine", {})).get("version"):
+                model = evaluation_metadata["inference"].get("model", {})
                 libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
                 version = f"{libraries} (engine {engine['version'][:8]})"
-                versions.setdefault(evaluation, {}).setdefault(version, []).append(told["model"])
+                versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata["model"])
     # scoring and generation have separate versions: group by the models that share a version
-    ways: dict[tuple, list[str]] = {}
-    for of_version in versions.values():
-        if len(of_version) > 1:
-            ways.setdefault(tuple(map(tuple, of_version.values())), []).append(_way(of_version))
+    groups: dict[tuple, list[str]] = {}
+    for models_by_version in versions.values():
+        if len(models_by_version) > 1:
+            groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append(
+                _describe_versions(models_by_version)
+            )
     text = "computed with different versions, which may cause differences between these models: "
     return [
-        {"model": None, "evaluation": None, "kind": "mixed versions", "note": text + of_way[0], "count": len(of_way)}
-        for of_way in ways.values()
+        {
+            "model": None,
+            "evaluation": None,
+            "kind": "mixed versions",
+            "note": text + descriptions[0],
+            "count": len(descriptions),
+        }
+        for descriptions in groups.values()
     ]
 
 
-def _way(of_version: dict[str, list[str]]) -> str:
-    return "; ".join(f"{', '.join(names)}: {version}" for version, names in of_version.items())
+def _describe_versions(models_by_version: dict[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(models)}: {version}" for version, models in models_by_version.items())
 
 
-def data_sets_of(told: dict) -> list[dict]:
+def dataset_sources(metadata: dict) -> list[dict]:
     """Return the source of one model's items by task, language and limit: repository, commit, hash, license, counts."""
-    found = {}
-    for facts in told["evaluations"].values():
-        if dataset := facts.get("dataset"):
+    sources = {}
+    for evaluation_metadata in metadata["evaluations"].values():
+        if dataset := evaluation_metadata.get("dataset"):
             source, rows = dataset["source"], dataset["rows"]
-            found[dataset["task"], dataset["language"], dataset["limit"]] = {
+            sources[dataset["task"], dataset["language"], dataset["limit"]] = {
                 "task": dataset["task"],
                 "language": dataset["language"],
                 "limit": dataset["limit"],
@@ -184,9 +198,9 @@ def data_sets_of(told: dict) -> list[dict]:
                 "rows read": rows["read"],
                 "items": rows["taken"],
             }
-    return list(found.values())
+    return list(sources.values())
 
 
-def as_frame(notes: list[dict]) -> pd.DataFrame:
+def notes_to_frame(notes: list[dict]) -> pd.DataFrame:
     """Return the notes as a table, in the order given."""
     return pd.DataFrame(notes, columns=_NOTE_COLUMNS).astype({"count": "Int64"})

@@ -14,8 +14,8 @@ from openpyxl import Workbook
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
-from vernacular.summary.grid import by_key, grid
-from vernacular.summary.lists import write_across, write_comparisons
+from vernacular.summary.grid import build_grid, index_rankings
+from vernacular.summary.lists import write_comparisons, write_overall
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
@@ -48,7 +48,7 @@ def write_leaderboard(
     """
     extra = {}
     if overall is not None:
-        extra["overall"] = lambda sheet: write_across(sheet, overall)
+        extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
     return _write(path, "Leaderboard", headline(long), provenance, rankings, extra)
@@ -60,29 +60,33 @@ def headline(long: pd.DataFrame) -> pd.DataFrame:
     return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
 
 
-def _write(path, title: str, long: pd.DataFrame, provenance: dict, rankings: list[dict] | None, extra: dict) -> Path:
-    """Write a workbook; `extra`: name of a sheet between the overview and the languages -> function that fills it."""
-    whole = long[long["category"].fillna("") == ""].reset_index(drop=True)
-    places = by_key(rankings)
+def _write(path, title: str, long: pd.DataFrame, provenance: dict, rankings: list[dict] | None, extras: dict) -> Path:
+    """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
+    all_items = long[long["category"].fillna("") == ""].reset_index(drop=True)
+    rankings_by_key = index_rankings(rankings)
     book = Workbook()
     book.properties.title = f"{title} summary"
     book.properties.creator = "Vernacular"
-    languages = sorted(whole["language"].fillna("").unique())
+    languages = sorted(all_items["language"].fillna("").unique())
     # fixed names first, so that no language uses them
-    overview, last, *names = sheet_names(["overview", "provenance", *extra, *languages])
+    overview, provenance_name, *inner_names = sheet_names(["overview", "provenance", *extras, *languages])
     book.active.title = overview
-    best_known = headline(whole).reset_index(drop=True)
-    if best_known.empty:
-        put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(whole) else "."))
+    headline_rows = headline(all_items).reset_index(drop=True)
+    if headline_rows.empty:
+        put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(all_items) else "."))
     else:
-        layout = grid(best_known, by_language=True)
-        write_grid(book.active, best_known, layout, levels=["language", "label"], comments=False, places=places)
-    for fill, name in zip(extra.values(), names, strict=False):
+        layout = build_grid(headline_rows, by_language=True)
+        write_grid(
+            book.active, headline_rows, layout, levels=["language", "label"], comments=False, rankings=rankings_by_key
+        )
+    for fill, name in zip(extras.values(), inner_names, strict=False):
         fill(book.create_sheet(name))
-    for language, name in zip(languages, names[len(extra) :], strict=True):
-        rows = whole[whole["language"].fillna("") == language].reset_index(drop=True)
-        write_grid(book.create_sheet(name), rows, grid(rows), levels=["label"], comments=True, places=places)
-    write_provenance(book.create_sheet(last), whole, provenance)
+    for language, name in zip(languages, inner_names[len(extras) :], strict=True):
+        rows = all_items[all_items["language"].fillna("") == language].reset_index(drop=True)
+        write_grid(
+            book.create_sheet(name), rows, build_grid(rows), levels=["label"], comments=True, rankings=rankings_by_key
+        )
+    write_provenance(book.create_sheet(provenance_name), all_items, provenance)
     content = io.BytesIO()
     book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
     with replacing(path) as temporary:

@@ -11,11 +11,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.external.judge import JUDGED, LEAST, Matched, match, row_of
-from vernacular.comparison.external.lm_eval_samples import is_sample, samples_in, shots_of
-from vernacular.comparison.external.results import Answer, answers_in, files_in, rows_in
+from vernacular.comparison.external.judge import (
+    MIN_MATCHED_SHARE,
+    SUPPORTED_PROTOCOLS,
+    MatchResult,
+    build_row,
+    match_items,
+)
+from vernacular.comparison.external.lm_eval_samples import is_sample, read_samples, read_shots
+from vernacular.comparison.external.results import ExternalResult, read_results, read_rows, result_files
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError, DataError, closest, counted
+from vernacular.core.errors import ArtifactError, DataError, format_count, suggest
 from vernacular.core.paths import display_path
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
@@ -33,7 +39,7 @@ class Reference:
     few_shot_examples: list[str] | None = None  # IDs of the few-shot examples; None: unknown
 
 
-def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     """Match the results in a file or directory to evaluations.
 
     Supported are this workflow's Parquet files (a model's results directory, or its `tasks`), lm-eval's
@@ -52,123 +58,132 @@ def join(path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], l
         DataError: no file matches an evaluation, two files match the same one, or a file is malformed.
     """
     path = Path(path)
-    found: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     notes: list[str] = []
-    for file in files_in(path):
-        tables, said = _parquet(file, references) if file.suffix == ".parquet" else _answers(file, references)
-        for evaluation, table in tables.items():
-            if evaluation in found:
+    for file in result_files(path):
+        file_tables, file_notes = (
+            _load_parquet(file, references) if file.suffix == ".parquet" else _load_lines(file, references)
+        )
+        for evaluation, table in file_tables.items():
+            if evaluation in tables:
                 raise DataError(
                     f"{display_path(file)}: second file with results of {evaluation}. Specify one of the files."
                 )
-            found[evaluation] = table
-        notes += said
-    if not found:
+            tables[evaluation] = table
+        notes += file_notes
+    if not tables:
         raise DataError("\n".join(notes))
-    return found, notes
+    return tables, notes
 
 
-def _parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+def _load_parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
     """Return an earlier run's results of one evaluation, unchanged, if at least 80 % of IDs and texts match."""
     try:
-        note = artifacts.metadata(file, anywhere=True)
-        table = artifacts.read(file, TASK_RESULTS, anywhere=True)
+        metadata = artifacts.metadata(file, allow_moved=True)
+        table = artifacts.read(file, TASK_RESULTS, allow_moved=True)
     except ArtifactError:  # its message advises deleting the file, which holds the user's results
         table = None
-    if table is None or _edited(table):
+    if table is None or _is_edited(table):
         raise DataError(
             f"{display_path(file)}: damaged, or not per-item results of this version of the workflow. Specify a "
             "model's results directory, or a CSV file with the columns item_id and correct."
         )
-    evaluation = note.get("evaluation", file.stem)
+    evaluation = metadata.get("evaluation", file.stem)
     if evaluation not in references:
-        return {}, [f'{display_path(file)}: unknown evaluation "{evaluation}".{closest(evaluation, references)}']
-    ours = _keys(references[evaluation].rows)
-    theirs = _keys(table)
-    if not theirs:
+        return {}, [f'{display_path(file)}: unknown evaluation "{evaluation}".{suggest(evaluation, references)}']
+    reference_texts = _item_texts(references[evaluation].rows)
+    texts = _item_texts(table)
+    if not texts:
         return {}, [f"{display_path(file)}: no items found; not used."]
-    same = sum(ours.get(item_id) == key for item_id, key in theirs.items())
-    possible = min(len(ours), len(theirs))
-    told = f"{display_path(file)}: {same} of {len(theirs)} items match {evaluation}"
-    if same / possible < LEAST:
-        return {}, [f"{told}: fewer than {LEAST:.0%}; not used. The data or the prompts may differ."]
-    solved = [note.get("few_shot_examples"), references[evaluation].few_shot_examples]
-    if None not in solved and solved[0] != solved[1]:
-        told += "; different few-shot examples"
-    return {evaluation: table}, [told]
+    n_matching = sum(reference_texts.get(item_id) == text for item_id, text in texts.items())
+    n_possible = min(len(reference_texts), len(texts))
+    message = f"{display_path(file)}: {n_matching} of {len(texts)} items match {evaluation}"
+    if n_matching / n_possible < MIN_MATCHED_SHARE:
+        return {}, [f"{message}: fewer than {MIN_MATCHED_SHARE:.0%}; not used. The data or the prompts may differ."]
+    few_shot_examples = [metadata.get("few_shot_examples"), references[evaluation].few_shot_examples]
+    if None not in few_shot_examples and few_shot_examples[0] != few_shot_examples[1]:
+        message += "; different few-shot examples"
+    return {evaluation: table}, [message]
 
 
-def _edited(table: pa.Table) -> bool:
+def _is_edited(table: pa.Table) -> bool:
     """Return whether rows were edited: an ID or a text is missing, or an ID occurs twice."""
     ids = table.column("item_id").to_pylist()
-    empty = any(table.column(name).null_count for name in (*TASK_RESULTS.key, *TASK_RESULTS.required))
-    return empty or len(set(ids)) < len(ids)
+    has_nulls = any(table.column(name).null_count for name in (*TASK_RESULTS.key, *TASK_RESULTS.required))
+    return has_nulls or len(set(ids)) < len(ids)
 
 
-def _keys(table: pa.Table) -> dict[str, tuple]:
+def _item_texts(table: pa.Table) -> dict[str, tuple]:
     columns = (table.column(name).to_pylist() for name in ("item_id", "prompt", "choices", "gold"))
     return {item_id: (prompt, options, gold) for item_id, prompt, options, gold in zip(*columns, strict=True)}
 
 
-def _answers(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
-    first = next((row for _, row in rows_in(file)), None)
-    if not first:
+def _load_lines(file: Path, references: dict[str, Reference]) -> tuple[dict[str, pa.Table], list[str]]:
+    first_row = next((row for _, row in read_rows(file)), None)
+    if not first_row:
         raise DataError(f"{display_path(file)}: no results found.")
-    sampled = is_sample(first)
-    shots = shots_of(file) if sampled else None
-    named = {None: samples_in(file)} if sampled else answers_in(file)
+    is_lm_eval = is_sample(first_row)
+    shots = read_shots(file) if is_lm_eval else None
+    results_by_evaluation = {None: read_samples(file)} if is_lm_eval else read_results(file)
     tables, notes = {}, []
-    for evaluation, answers in named.items():
+    for evaluation, results in results_by_evaluation.items():
         evaluation = evaluation or (file.stem if file.stem in references else None)
-        found, said = _joined(file, evaluation, answers, references, shots, sampled)
-        if both := sorted(found.keys() & tables.keys()):
+        evaluation_tables, evaluation_notes = _match_evaluations(
+            file, evaluation, results, references, shots, is_lm_eval
+        )
+        if duplicates := sorted(evaluation_tables.keys() & tables.keys()):
             raise DataError(
-                f'{display_path(file)}: evaluation: some lines specify "{both[0]}", and other lines match it too.'
+                f'{display_path(file)}: evaluation: some lines specify "{duplicates[0]}", and other lines match it too.'
             )
-        tables |= found
-        notes += said
+        tables |= evaluation_tables
+        notes += evaluation_notes
     return tables, notes
 
 
-def _joined(
-    file: Path, evaluation: str | None, answers: list[Answer], references: dict, shots: int | None, sampled: bool
+def _match_evaluations(
+    file: Path,
+    evaluation: str | None,
+    results: list[ExternalResult],
+    references: dict,
+    shots: int | None,
+    is_lm_eval: bool,
 ) -> tuple[dict[str, pa.Table], list[str]]:
-    tables, notes, refused = {}, [], []
-    for name in _candidates(file, evaluation, references, answers, shots, sampled):
+    tables, notes, rejected = {}, [], []
+    for name in _candidate_evaluations(file, evaluation, references, results, shots, is_lm_eval):
         reference = references[name]
-        prompts = {item_id: key[0] for item_id, key in _keys(reference.rows).items()}
-        matched = match(answers, reference.items, prompts)
-        told = _told(file, name, matched)
-        if matched.share < LEAST:
-            refused.append((matched.share, f"{told}: fewer than {LEAST:.0%}; not used."))
+        prompts = {item_id: texts[0] for item_id, texts in _item_texts(reference.rows).items()}
+        match_result = match_items(results, reference.items, prompts)
+        message = _match_message(file, name, match_result)
+        if match_result.share < MIN_MATCHED_SHARE:
+            rejected.append((match_result.share, f"{message}: fewer than {MIN_MATCHED_SHARE:.0%}; not used."))
             continue
-        tables[name], judged = _rows(matched, reference)
-        notes.append(told + judged + ("; number of few-shot examples unknown" * (sampled and shots is None)))
-    if not tables and refused:
-        notes = [max(refused)[1]]
+        tables[name], summary = _result_rows(match_result, reference)
+        notes.append(message + summary + ("; number of few-shot examples unknown" * (is_lm_eval and shots is None)))
+    if not tables and rejected:
+        notes = [max(rejected)[1]]
     elif not tables:
-        count = counted(len(answers), "result")
-        shown = "" if shots is None else f" ({shots}-shot)"
-        notes = [f"{display_path(file)}: no evaluation matches results of this type{shown}; {count} not used."]
+        count = format_count(len(results), "result")
+        shots_label = "" if shots is None else f" ({shots}-shot)"
+        notes = [f"{display_path(file)}: no evaluation matches results of this type{shots_label}; {count} not used."]
     return tables, notes
 
 
-def _candidates(
-    file, evaluation: str | None, references, answers: list[Answer], shots: int | None, sampled: bool
+def _candidate_evaluations(
+    file, evaluation: str | None, references, results: list[ExternalResult], shots: int | None, is_lm_eval: bool
 ) -> list[str]:
     """Return the evaluations to match a file against: the one it names, or all whose protocol and shots fit."""
     if evaluation is None:
-        fitting = _protocols(answers, sampled)
+        protocols = _matching_protocols(results, is_lm_eval)
         return [
             name
             for name, reference in references.items()
-            if shots in (None, reference.shots) and reference.protocol in fitting
+            if shots in (None, reference.shots) and reference.protocol in protocols
         ]
     if evaluation not in references:
         raise DataError(
-            f'{display_path(file)}: evaluation: unknown evaluation "{evaluation}".{closest(evaluation, references)}'
+            f'{display_path(file)}: evaluation: unknown evaluation "{evaluation}".{suggest(evaluation, references)}'
         )
-    if references[evaluation].protocol not in JUDGED:
+    if references[evaluation].protocol not in SUPPORTED_PROTOCOLS:
         raise DataError(
             f"{display_path(file)}: {evaluation}: results of the protocol {references[evaluation].protocol} are only "
             "supported as Parquet."
@@ -176,37 +191,45 @@ def _candidates(
     return [evaluation]
 
 
-def _protocols(answers: list[Answer], sampled: bool) -> tuple[str, ...]:
+def _matching_protocols(results: list[ExternalResult], is_lm_eval: bool) -> tuple[str, ...]:
     """Return the protocols that such results fit; lines without scores are ignored if other lines have scores."""
-    scored = [answer for answer in answers if answer.scores]
-    if not scored:
-        return _judged_as("text") if sampled else _judged_as("text", "options")
-    if all(len(answer.scores) == 1 for answer in scored):
-        return _judged_as("word")
-    letters = all(len(continuation.strip()) == 1 for answer in scored for _, continuation in answer.asked)
-    return tuple(name for name in _judged_as("options") if PROTOCOLS[name].letters == letters)
+    scored_results = [result for result in results if result.scores]
+    if not scored_results:
+        return _protocols_of_type("text") if is_lm_eval else _protocols_of_type("text", "options")
+    if all(len(result.scores) == 1 for result in scored_results):
+        return _protocols_of_type("word")
+    letters = all(
+        len(continuation.strip()) == 1 for result in scored_results for _, continuation in result.continuations
+    )
+    return tuple(name for name in _protocols_of_type("options") if PROTOCOLS[name].letters == letters)
 
 
-def _judged_as(*kinds: str) -> tuple[str, ...]:
-    return tuple(name for name in JUDGED if PROTOCOLS[name].external in kinds)
+def _protocols_of_type(*types: str) -> tuple[str, ...]:
+    return tuple(name for name in SUPPORTED_PROTOCOLS if PROTOCOLS[name].external in types)
 
 
-def _told(file: Path, evaluation: str, matched: Matched) -> str:
-    rest = {"unmatched": matched.unmatched, "ambiguous": matched.ambiguous, "repeated": matched.repeated}
-    more = ", ".join(f"{count} {what}" for what, count in rest.items() if count)
-    told = f"{display_path(file)}: {len(matched.answers)} of {matched.n_answers} results match "
-    return f"{told}the {counted(matched.n_items, 'item')} of {evaluation}" + (f" ({more})" if more else "")
+def _match_message(file: Path, evaluation: str, match_result: MatchResult) -> str:
+    counts = {
+        "unmatched": match_result.unmatched,
+        "ambiguous": match_result.ambiguous,
+        "repeated": match_result.repeated,
+    }
+    details = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    message = f"{display_path(file)}: {len(match_result.results)} of {match_result.n_results} results match "
+    return f"{message}the {format_count(match_result.n_items, 'item')} of {evaluation}" + (
+        f" ({details})" if details else ""
+    )
 
 
-def _rows(matched: Matched, reference: Reference) -> tuple[pa.Table, str]:
+def _result_rows(match_result: MatchResult, reference: Reference) -> tuple[pa.Table, str]:
     by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["metrics"]).to_pylist()}
     rows, counts = [], Counter()
-    for item_id, answer in matched.answers.items():
-        row, otherwise = row_of(by_id[item_id], answer, reference.protocol)
-        counts["unread"] += row["flags"] is not None
-        counts["otherwise"] += otherwise
+    for item_id, result in match_result.results.items():
+        row, differs = build_row(by_id[item_id], result, reference.protocol)
+        counts["unreadable"] += row["flags"] is not None
+        counts["differs"] += differs
         rows.append(row)
-    said = f"; {counts['unread']} unreadable" if counts["unread"] else ""
-    if counts["otherwise"]:
-        said += f"; {counts['otherwise']} classified differently by the file (here, a tie is incorrect)"
-    return as_table(rows), said
+    summary = f"; {counts['unreadable']} unreadable" if counts["unreadable"] else ""
+    if counts["differs"]:
+        summary += f"; {counts['differs']} classified differently by the file (here, a tie is incorrect)"
+    return as_table(rows), summary

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from vernacular.comparison.external.results import Answer
-from vernacular.metrics.choice import Choice, choose, correct_options
+from vernacular.comparison.external.results import ExternalResult
+from vernacular.metrics.choice import Choice, choose_option, correct_options
 from vernacular.metrics.spans import per_length
-from vernacular.protocols.generation.metrics import normalised, textual
+from vernacular.protocols.generation.metrics import normalize, text_metrics
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
 
 # protocols without `external` are excluded: of acceptability, only raw surprisals would be comparable
-JUDGED = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
+SUPPORTED_PROTOCOLS = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
 
 
-def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
+def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[dict, bool]:
     """Return the TASK_RESULTS row of an external result, and whether the file itself classifies it differently.
 
-    `ours` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of the
-    options, has no values and a flag.
+    `item_row` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of
+    the options, has no values and a flag.
     """
-    row = {name: ours[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
+    row = {name: item_row[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
     row |= {
         "option_scores": None,
-        "prediction": answer.prediction,
+        "prediction": result.prediction,
         "predicted_indices": None,
         "correct": None,
         "tie": None,
@@ -35,127 +35,131 @@ def row_of(ours: dict, answer: Answer, protocol: str) -> tuple[dict, bool]:
     row |= {"metrics": {}, "flags": None}
     external = PROTOCOLS[protocol].external
     if external == "word":
-        _of_a_word(row, answer)
+        _add_word_metrics(row, result)
     elif external == "text":
-        _of_a_text(row, answer)
+        _add_text_metrics(row, result)
     else:
-        _of_options(row, answer, protocol)
+        _add_option_metrics(row, result, protocol)
     if not row["metrics"] and row["flags"] is None:
         row["flags"] = "error: no output that can be classified"
-    judged = row["metrics"].get("exact_match" if external == "text" else "accuracy")
-    return row, judged is not None and answer.correct is not None and bool(judged) != answer.correct
+    correct = row["metrics"].get("exact_match" if external == "text" else "accuracy")
+    return row, correct is not None and result.correct is not None and bool(correct) != result.correct
 
 
-def _of_a_word(row: dict, answer: Answer) -> None:
-    if answer.scores is None or len(answer.scores) != 1 or not math.isfinite(answer.scores[0]):
+def _add_word_metrics(row: dict, result: ExternalResult) -> None:
+    if result.scores is None or len(result.scores) != 1 or not math.isfinite(result.scores[0]):
         row["flags"] = "error: no log-likelihood of the word"
         return
-    row["metrics"] = {"surprisal": -answer.scores[0], "coverage": 1.0}
-    if answer.greedy is not None:
-        row["metrics"]["greedy"] = float(answer.greedy)
+    row["metrics"] = {"surprisal": -result.scores[0], "coverage": 1.0}
+    if result.greedy is not None:
+        row["metrics"]["greedy"] = float(result.greedy)
 
 
-def _of_a_text(row: dict, answer: Answer) -> None:
+def _add_text_metrics(row: dict, result: ExternalResult) -> None:
     """Set the text metrics. Similarities to the options are unknown, and so is the choice derived from them."""
     references = [row["choices"][i] for i in correct_options(row["choices"], row["gold"])]
-    if answer.prediction is None or not references:
-        if answer.correct is not None:
-            row["metrics"] = {"exact_match": float(answer.correct)}
+    if result.prediction is None or not references:
+        if result.correct is not None:
+            row["metrics"] = {"exact_match": float(result.correct)}
         return
-    row["metrics"] = textual(answer.prediction, references)
+    row["metrics"] = text_metrics(result.prediction, references)
 
 
-def _of_options(row: dict, answer: Answer, protocol: str) -> None:
-    right = correct_options(row["choices"], row["gold"])
-    if answer.scores is not None:
-        scores = _in_our_order(row["choices"], answer)
+def _add_option_metrics(row: dict, result: ExternalResult, protocol: str) -> None:
+    correct_indices = correct_options(row["choices"], row["gold"])
+    if result.scores is not None:
+        scores = _scores_in_item_order(row["choices"], result)
         if scores is None:
             row["flags"] = "error: options differ from those of the item"
             return
-        choice = choose(scores, right)
+        choice = choose_option(scores, correct_indices)
         row["option_scores"] = scores
         row["metrics"] = choice.outcome()
         if PROTOCOLS[protocol].by_length:
             for unit in ("char", "byte"):
-                row["metrics"] |= choose(per_length(scores, row["choices"], unit), right).outcome(f"accuracy_{unit}")
+                row["metrics"] |= choose_option(per_length(scores, row["choices"], unit), correct_indices).outcome(
+                    f"accuracy_{unit}"
+                )
     else:
-        choice = _named(row, answer, protocol, right)
+        choice = _predicted_option(row, result, protocol, correct_indices)
         row["metrics"] = choice.outcome()
-        if answer.correct is not None:
-            row["metrics"] = {"accuracy": float(answer.correct)}
-        elif answer.prediction is not None and not choice.predicted:
+        if result.correct is not None:
+            row["metrics"] = {"accuracy": float(result.correct)}
+        elif result.prediction is not None and not choice.predicted_indices:
             row["flags"] = "error: the prediction is not one of the options"
-    row |= {"predicted_indices": choice.predicted or None, "tie": choice.tie}
+    row |= {"predicted_indices": choice.predicted_indices or None, "tie": choice.tie}
     row["correct"] = None if "accuracy" not in row["metrics"] else bool(row["metrics"]["accuracy"])
-    if row["prediction"] is None and choice.predicted:
-        names = ascii_uppercase if PROTOCOLS[protocol].letters else row["choices"]
-        row["prediction"] = " | ".join(names[i] for i in choice.predicted)
+    if row["prediction"] is None and choice.predicted_indices:
+        labels = ascii_uppercase if PROTOCOLS[protocol].letters else row["choices"]
+        row["prediction"] = " | ".join(labels[i] for i in choice.predicted_indices)
 
 
-def _named(row: dict, answer: Answer, protocol: str, right: list[int]) -> Choice:
+def _predicted_option(row: dict, result: ExternalResult, protocol: str, correct_indices: list[int]) -> Choice:
     """Return the option that a prediction names by its text or, for protocols that show letters, by its letter."""
-    said = answer.prediction or ""
-    for fold in (as_written, normalised):
-        chosen = [i for i, option in enumerate(row["choices"]) if fold(option) and fold(option) == fold(said)]
-        if chosen and len({as_written(row["choices"][i]) for i in chosen}) == 1:
-            return choose([float(i == chosen[0]) for i in range(len(row["choices"]))], right)
-    letter = said.strip().rstrip(".)").upper()
+    prediction = result.prediction or ""
+    for fold in (normalize_unicode, normalize):
+        option_indices = [
+            i for i, option in enumerate(row["choices"]) if fold(option) and fold(option) == fold(prediction)
+        ]
+        if option_indices and len({normalize_unicode(row["choices"][i]) for i in option_indices}) == 1:
+            return choose_option([float(i == option_indices[0]) for i in range(len(row["choices"]))], correct_indices)
+    letter = prediction.strip().rstrip(".)").upper()
     if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(row["choices"])]:
-        place = ascii_uppercase.index(letter)
-        return choose([float(i == place) for i in range(len(row["choices"]))], right)
+        index = ascii_uppercase.index(letter)
+        return choose_option([float(i == index) for i in range(len(row["choices"]))], correct_indices)
     return Choice([], None)
 
 
-def _in_our_order(options: list[str], answer: Answer) -> list[float] | None:
+def _scores_in_item_order(options: list[str], result: ExternalResult) -> list[float] | None:
     """Return the scores in the order of `choices`; None if one is missing or the assignment is ambiguous."""
-    if len(answer.scores) != len(options):
+    if len(result.scores) != len(options):
         return None
-    for fold in (as_written, normalised):
-        wanted = [fold(option) for option in options]
-        if len(set(wanted)) < len(set(map(as_written, options))):
+    for fold in (normalize_unicode, normalize):
+        expected = [fold(option) for option in options]
+        if len(set(expected)) < len(set(map(normalize_unicode, options))):
             return None
-        said = [fold(continuation) for _, continuation in answer.asked]
-        whole = [fold(context + continuation) for context, continuation in answer.asked]
+        continuations = [fold(continuation) for _, continuation in result.continuations]
+        full_texts = [fold(context + continuation) for context, continuation in result.continuations]
         order = (
-            _places(wanted, said)
-            or _lettered(wanted, said, [fold(text) for text in answer.texts])
-            or _places(wanted, whole)
+            _match_order(expected, continuations)
+            or _order_by_letter(expected, continuations, [fold(text) for text in result.texts])
+            or _match_order(expected, full_texts)
         )
         if order:
-            return [answer.scores[i] for i in order]
+            return [result.scores[i] for i in order]
     return None
 
 
-def _places(wanted: list[str], said: list[str]) -> list[int] | None:
-    """Return the index in `said` of each of `wanted`, duplicates in order; None unless both hold the same texts."""
-    if sorted(wanted) != sorted(said):
+def _match_order(expected: list[str], continuations: list[str]) -> list[int] | None:
+    """Return the index of each expected text in `continuations`, duplicates in order; None unless both are the same."""
+    if sorted(expected) != sorted(continuations):
         return None
-    ways: dict[str, list[int]] = {}
-    for i, text in enumerate(said):
-        ways.setdefault(text, []).append(i)
-    return [ways[text].pop(0) for text in wanted]
+    positions: dict[str, list[int]] = {}
+    for i, text in enumerate(continuations):
+        positions.setdefault(text, []).append(i)
+    return [positions[text].pop(0) for text in expected]
 
 
-def _lettered(wanted: list[str], said: list[str], texts: list[str]) -> list[int] | None:
+def _order_by_letter(expected: list[str], continuations: list[str], texts: list[str]) -> list[int] | None:
     """Return the index of each option's letter if letters were scored: the k-th is the k-th option in the document."""
-    letters = [as_written(letter) for letter in ascii_uppercase[: len(wanted)]]
-    if [text.upper() for text in said] != letters or len(set(wanted)) < len(wanted):
+    letters = [normalize_unicode(letter) for letter in ascii_uppercase[: len(expected)]]
+    if [text.upper() for text in continuations] != letters or len(set(expected)) < len(expected):
         return None
-    if any(texts.count(text) != 1 for text in wanted):
+    if any(texts.count(text) != 1 for text in expected):
         return None
-    shown = sorted(wanted, key=texts.index)
-    return [shown.index(text) for text in wanted]
+    display_order = sorted(expected, key=texts.index)
+    return [display_order.index(text) for text in expected]
 
 
-LEAST = 0.8  # minimum share of matched items for results to be of the same evaluation
+MIN_MATCHED_SHARE = 0.8  # minimum share of matched items for results to be of the same evaluation
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchResult:
     """External results by item ID, and counts of those that were not matched."""
 
-    answers: dict[str, Answer]
-    n_answers: int
+    results: dict[str, ExternalResult]
+    n_results: int
     n_items: int
     unmatched: int  # match no item
     ambiguous: int  # match several items equally well
@@ -164,45 +168,47 @@ class Matched:
     @property
     def share(self) -> float:
         """Return the number of matched items over those of the file or of the evaluation, whichever are fewer."""
-        possible = min(self.n_answers, self.n_items)
-        return len(self.answers) / possible if possible else 0.0
+        possible = min(self.n_results, self.n_items)
+        return len(self.results) / possible if possible else 0.0
 
 
-def match(answers: list[Answer], items: list[Item], prompts: dict[str, str]) -> Matched:
+def match_items(results: list[ExternalResult], items: list[Item], prompts: dict[str, str]) -> MatchResult:
     """Match external results to items: by ID if a result has no text, otherwise by text, then by normalized text.
 
     `items`: rows per ITEMS; `prompts`: item_id -> prompt, for the items with results in this workflow.
     """
     items = [item for item in items if item["item_id"] in prompts]
-    found: dict[str, Answer] = {}
-    outcome: dict[int, str] = {}
-    for number, answer in enumerate(answers):
-        if answer.item_id in prompts and not answer.texts:
-            outcome[number] = _take(found, [answer.item_id], answer)
-    for fold in (as_written, normalised):
-        left = [number for number in range(len(answers)) if outcome.get(number, "unmatched") == "unmatched"]
-        index = _Index(items if left else [], prompts, fold)
-        for number in left:
-            outcome[number] = _take(found, index.about(answers[number]), answers[number])
-    counts = Counter(outcome.values())
-    return Matched(found, len(answers), len(prompts), counts["unmatched"], counts["ambiguous"], counts["repeated"])
+    matched: dict[str, ExternalResult] = {}
+    outcomes: dict[int, str] = {}
+    for i, result in enumerate(results):
+        if result.item_id in prompts and not result.texts:
+            outcomes[i] = _assign(matched, [result.item_id], result)
+    for fold in (normalize_unicode, normalize):
+        remaining = [i for i in range(len(results)) if outcomes.get(i, "unmatched") == "unmatched"]
+        index = _TextIndex(items if remaining else [], prompts, fold)
+        for i in remaining:
+            outcomes[i] = _assign(matched, index.find(results[i]), results[i])
+    counts = Counter(outcomes.values())
+    return MatchResult(
+        matched, len(results), len(prompts), counts["unmatched"], counts["ambiguous"], counts["repeated"]
+    )
 
 
-def as_written(text: str) -> str:
+def normalize_unicode(text: str) -> str:
     """Normalize to Unicode NFKC and collapse whitespace."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
-def _take(found: dict[str, Answer], about: list[str], answer: Answer) -> str:
-    if len(about) != 1:
-        return "ambiguous" if about else "unmatched"
-    if about[0] in found:
+def _assign(matched: dict[str, ExternalResult], item_ids: list[str], result: ExternalResult) -> str:
+    if len(item_ids) != 1:
+        return "ambiguous" if item_ids else "unmatched"
+    if item_ids[0] in matched:
         return "repeated"
-    found[about[0]] = answer
+    matched[item_ids[0]] = result
     return "matched"
 
 
-class _Index:
+class _TextIndex:
     """Index of items by each of their texts."""
 
     def __init__(self, items: list[Item], prompts: dict[str, str], fold: Callable[[str], str]):
@@ -217,26 +223,26 @@ class _Index:
             for part in filter(None, {*parts, self.prompt[item["item_id"]]}):
                 self.by_text.setdefault(part, set()).add(item["item_id"])
 
-    def about(self, answer: Answer) -> list[str]:
+    def find(self, result: ExternalResult) -> list[str]:
         """Return the IDs of the items that match a result; exactly one if the match is unambiguous."""
-        texts = [self.fold(text) for text in answer.texts]
-        whole = " ".join(texts)
-        said = set(texts)
+        texts = [self.fold(text) for text in result.texts]
+        full_text = " ".join(texts)
+        text_set = set(texts)
         # the rarest text first: it has the fewest candidates
-        near = sorted((self.by_text[text] for text in said if text in self.by_text), key=len)
-        for candidates in near:
-            fitting = [item_id for item_id in candidates if self._fits(item_id, whole, said)]
-            if answer.item_id in fitting:
-                return [answer.item_id]
-            if fitting:
+        candidate_sets = sorted((self.by_text[text] for text in text_set if text in self.by_text), key=len)
+        for candidates in candidate_sets:
+            matches = [item_id for item_id in candidates if self._matches(item_id, full_text, text_set)]
+            if result.item_id in matches:
+                return [result.item_id]
+            if matches:
                 # an item whose texts are contained in those of another fits too: prefer the item with more text
-                sizes = {item_id: sum(map(len, self.parts[item_id])) for item_id in fitting}
-                return sorted(item_id for item_id in fitting if sizes[item_id] == max(sizes.values()))
-        return [answer.item_id] if answer.item_id in self.parts and self._holds(answer.item_id, texts) else []
+                sizes = {item_id: sum(map(len, self.parts[item_id])) for item_id in matches}
+                return sorted(item_id for item_id in matches if sizes[item_id] == max(sizes.values()))
+        return [result.item_id] if result.item_id in self.parts and self._contains(result.item_id, texts) else []
 
-    def _holds(self, item_id: str, texts: list[str]) -> bool:
-        own = " ".join([*self.parts[item_id], self.prompt[item_id]])
-        return all(text in own for text in texts)
+    def _contains(self, item_id: str, texts: list[str]) -> bool:
+        item_text = " ".join([*self.parts[item_id], self.prompt[item_id]])
+        return all(text in item_text for text in texts)
 
-    def _fits(self, item_id: str, whole: str, said: set[str]) -> bool:
-        return all(part in whole for part in self.parts[item_id]) or self.prompt[item_id] in said
+    def _matches(self, item_id: str, full_text: str, text_set: set[str]) -> bool:
+        return all(part in full_text for part in self.parts[item_id]) or self.prompt[item_id] in text_set

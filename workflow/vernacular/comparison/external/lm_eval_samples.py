@@ -9,7 +9,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from vernacular.comparison.external.results import Answer, as_text, rows_in
+from vernacular.comparison.external.results import ExternalResult, as_text, read_rows
 from vernacular.core.errors import DataError
 
 
@@ -17,54 +17,60 @@ def is_sample(row: dict) -> bool:
     return "doc" in row and "filtered_resps" in row and "arguments" in row
 
 
-def samples_in(path: Path) -> list[Answer]:
+def read_samples(path: Path) -> list[ExternalResult]:
     """Read one sample file. Raises DataError, with file and line, for a line that is not an lm-eval sample."""
-    answers, chosen = [], None
-    for where, row in rows_in(path):
+    results, filter_name = [], None
+    for location, row in read_rows(path):
         if not is_sample(row):
-            raise DataError(f"{where}: not an lm-eval sample: doc, arguments or filtered_resps not found.")
-        chosen = chosen if answers else row.get("filter")
-        if row.get("filter") == chosen:
-            answers.append(_answer(where, row))
-    return answers
+            raise DataError(f"{location}: not an lm-eval sample: doc, arguments or filtered_resps not found.")
+        filter_name = filter_name if results else row.get("filter")
+        if row.get("filter") == filter_name:
+            results.append(_parse_sample(location, row))
+    return results
 
 
-def shots_of(path: Path) -> int | None:
+def read_shots(path: Path) -> int | None:
     """Return the number of few-shot examples, from the results file next to `path`; None if unavailable."""
-    task, _, moment = path.stem.removeprefix("samples_").rpartition("_")
-    beside = path.with_name(f"results_{moment}.json")
+    task, _, timestamp = path.stem.removeprefix("samples_").rpartition("_")
+    results_file = path.with_name(f"results_{timestamp}.json")
     try:
-        found = json.loads(beside.read_text("utf-8"))["n-shot"].get(task)
+        shots = json.loads(results_file.read_text("utf-8"))["n-shot"].get(task)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, int) else None
+    return shots if isinstance(shots, int) else None
 
 
-def _answer(where: str, row: dict) -> Answer:
-    asked = _requests(where, row["arguments"])
-    said = row["filtered_resps"]
-    said = said if isinstance(said, list) else [said]
-    texts = [*_leaves(row["doc"]), *dict.fromkeys(context for context, _ in asked)]
-    if not asked or not isinstance(asked[0][1], str):  # generation: the second argument holds the settings
-        prediction = as_text(said[0]) if said and isinstance(said[0], str) else None
-        return Answer(where, tuple(texts), prediction=prediction, correct=_own(row, "exact_match"))
+def _parse_sample(location: str, row: dict) -> ExternalResult:
+    requests = _requests(location, row["arguments"])
+    responses = row["filtered_resps"]
+    responses = responses if isinstance(responses, list) else [responses]
+    texts = [*_strings(row["doc"]), *dict.fromkeys(context for context, _ in requests)]
+    if not requests or not isinstance(requests[0][1], str):  # generation: the second argument holds the settings
+        prediction = as_text(responses[0]) if responses and isinstance(responses[0], str) else None
+        return ExternalResult(location, tuple(texts), prediction=prediction, correct=_binary_metric(row, "exact_match"))
     try:
-        pairs = [(float(loglik), _true(greedy)) for loglik, greedy in said]
+        pairs = [(float(loglik), _is_true(greedy)) for loglik, greedy in responses]
     except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{where}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
-    own = _own(row, "acc")
-    if len(pairs) > len(asked):
-        raise DataError(f"{where}: expected one response per request, got {len(pairs)} for {len(asked)} requests.")
+        raise DataError(f"{location}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
+    correct = _binary_metric(row, "acc")
+    if len(pairs) > len(requests):
+        raise DataError(
+            f"{location}: expected one response per request, got {len(pairs)} for {len(requests)} requests."
+        )
     # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
-    if len(asked) % 2 == 0 and {context for context, _ in asked[len(asked) // 2 :]} == {""} != {asked[0][0]}:
-        asked = asked[: len(asked) // 2]
-    asked, pairs = asked[: len(pairs)], pairs[: len(asked)]
-    texts += [continuation for _, continuation in asked]
+    if len(requests) % 2 == 0 and {context for context, _ in requests[len(requests) // 2 :]} == {""} != {
+        requests[0][0]
+    }:
+        requests = requests[: len(requests) // 2]
+    requests, pairs = requests[: len(pairs)], pairs[: len(requests)]
+    texts += [continuation for _, continuation in requests]
     greedy = pairs[0][1] if len(pairs) == 1 else None
-    return Answer(where, tuple(texts), None, tuple(asked), tuple(loglik for loglik, _ in pairs), greedy, None, own)
+    return ExternalResult(
+        location, tuple(texts), None, tuple(requests), tuple(loglik for loglik, _ in pairs), greedy, None, correct
+    )
 
 
-def _requests(where: str, arguments) -> list[tuple]:
+def _requests(location: str, arguments) -> list[tuple]:
     """Return (context, continuation or settings) per request, in order.
 
     Accepts {"gen_args_0": {"arg_0": …, "arg_1": …}, …}, and lists as written before lm-eval 0.4.4. A request of one
@@ -73,31 +79,31 @@ def _requests(where: str, arguments) -> list[tuple]:
     # keys without a number, and values that are not dicts, are rejected below like other types
     with contextlib.suppress(ValueError, AttributeError):
         if isinstance(arguments, dict):
-            named = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
-            arguments = [[each.get("arg_0"), each.get("arg_1")] for _, each in named]
-        if isinstance(arguments, list) and all(isinstance(each, list) and each for each in arguments):
-            return [(str(each[0]), each[1]) if len(each) > 1 else ("", each[0]) for each in arguments]
-    raise DataError(f"{where}: arguments: expected the requests in the format of lm-eval.")
+            numbered = sorted(arguments.items(), key=lambda item: int(item[0].rpartition("_")[2]))
+            arguments = [[request.get("arg_0"), request.get("arg_1")] for _, request in numbered]
+        if isinstance(arguments, list) and all(isinstance(request, list) and request for request in arguments):
+            return [(str(request[0]), request[1]) if len(request) > 1 else ("", request[0]) for request in arguments]
+    raise DataError(f"{location}: arguments: expected the requests in the format of lm-eval.")
 
 
-def _leaves(value) -> list[str]:
+def _strings(value) -> list[str]:
     """Return all strings of a document, in order."""
-    found, left = [], [value]
-    while left:  # iterative: nesting may exceed Python's recursion limit
-        match left.pop():
+    strings, stack = [], [value]
+    while stack:  # iterative: nesting may exceed Python's recursion limit
+        match stack.pop():
             case str(text):
-                found.append(text)
-            case dict(named):
-                left += reversed(named.values())
-            case list(parts):
-                left += reversed(parts)
-    return found
+                strings.append(text)
+            case dict(mapping):
+                stack += reversed(mapping.values())
+            case list(sequence):
+                stack += reversed(sequence)
+    return strings
 
 
-def _own(row: dict, metric: str) -> bool | None:
+def _binary_metric(row: dict, metric: str) -> bool | None:
     value = row.get(metric)
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
 
 
-def _true(value) -> bool:
+def _is_true(value) -> bool:
     return str(value).casefold() == "true"

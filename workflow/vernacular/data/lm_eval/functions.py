@@ -19,30 +19,34 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import file_fingerprint
-from vernacular.data.lm_eval.templates import ODD_ROW
+from vernacular.data.lm_eval.templates import ROW_ERRORS
 
 
 def is_function(value) -> bool:
-    """Return whether a value is the mark that `task_file.read` creates for a `!function`."""
+    """Return whether a value is the dictionary that `task_file.read` creates for a `!function`."""
     return isinstance(value, dict) and value.keys() == {"function", "file", "sha256"}
 
 
-def load(mark: dict, folder: Path) -> Callable:
-    """Return the function of a mark, whose `file` may be relative to `folder`; raise ConfigError if unavailable."""
-    name = mark["function"]
+def load(function_spec: dict, directory: Path) -> Callable:
+    """Return the function of `function_spec`, whose `file` may be relative to `directory`.
+
+    Raises:
+        ConfigError: The module or the function is unavailable.
+    """
+    name = function_spec["function"]
     module_name, _, attribute = name.rpartition(".")
-    if mark["file"] is None:
-        module = _installed(module_name, name)
+    if function_spec["file"] is None:
+        module = _import_installed(module_name, name)
     else:
-        path = (folder / mark["file"]).resolve()
-        module = _from_file(path, file_fingerprint(path))
+        path = (directory / function_spec["file"]).resolve()
+        module = _import_file(path, file_fingerprint(path))
     function = getattr(module, attribute, None)
     if not callable(function):
         raise ConfigError(f"!function {name}: function not found in {getattr(module, '__file__', module_name)}.")
     return function
 
 
-def _installed(module_name: str, name: str):
+def _import_installed(module_name: str, name: str):
     try:
         return importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError) as error:  # also for an empty name, or one that starts with a dot
@@ -50,7 +54,7 @@ def _installed(module_name: str, name: str):
 
 
 @functools.cache
-def _from_file(path: Path, digest: str):
+def _import_file(path: Path, digest: str):
     """Import the module in `path`, once per content (`digest`)."""
     spec = importlib.util.spec_from_file_location(f"lm_eval_task_{digest[:12]}", path)
     module = importlib.util.module_from_spec(spec)
@@ -58,7 +62,7 @@ def _from_file(path: Path, digest: str):
     try:
         with _lenient_imports(path):
             spec.loader.exec_module(module)
-    except (ImportError, SyntaxError, *ODD_ROW) as error:
+    except (ImportError, SyntaxError, *ROW_ERRORS) as error:
         raise ConfigError(f"{path}: cannot be imported ({type(error).__name__}: {error}).") from None
     return module
 
@@ -73,59 +77,59 @@ def _lenient_imports(path: Path):
         package.__spec__ = importlib.machinery.ModuleSpec("lm_eval", None, is_package=True)
         package.__spec__.submodule_search_locations = [str(root)]
         sys.modules["lm_eval"] = package
-    finder = _Absent({name for name in _imported(path) if not _is_there(name)})
+    finder = _PlaceholderFinder({name for name in _imported_modules(path) if not _is_importable(name)})
     sys.meta_path.append(finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if isinstance(module, _StandIn)]:
+        for name in [name for name, module in sys.modules.items() if isinstance(module, _PlaceholderModule)]:
             del sys.modules[name]  # later imports must find it missing
             parent, _, child = name.rpartition(".")
-            if isinstance(vars(sys.modules.get(parent, finder)).get(child), _StandIn):
+            if isinstance(vars(sys.modules.get(parent, finder)).get(child), _PlaceholderModule):
                 delattr(sys.modules[parent], child)
 
 
-def _imported(path: Path) -> set[str]:
+def _imported_modules(path: Path) -> set[str]:
     """Return the full names of the modules that a file imports."""
-    named = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            named |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            named.add(node.module)
-    return named
+            names.add(node.module)
+    return names
 
 
-def _is_there(name: str) -> bool:
+def _is_importable(name: str) -> bool:
     try:
         return name in sys.modules or importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
-class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _PlaceholderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Import finder of last resort, which creates placeholders for `modules` and their parent packages."""
 
     def __init__(self, modules: set[str]):
-        self.names = {module[:end] for module in modules for end in _ends(module)}
+        self.names = {module[:end] for module in modules for end in _name_ends(module)}
 
     def find_spec(self, name, path=None, target=None):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if name in self.names else None
 
     def create_module(self, spec):
-        return _StandIn(spec.name)
+        return _PlaceholderModule(spec.name)
 
     def exec_module(self, module):
         pass
 
 
-def _ends(name: str) -> list[int]:
+def _name_ends(name: str) -> list[int]:
     """Return the index in a module's full name at which the name of each package, and of the module, ends."""
-    return [at for at, letter in enumerate(name) if letter == "."] + [len(name)]
+    return [index for index, character in enumerate(name) if character == "."] + [len(name)]
 
 
-class _StandIn(types.ModuleType):
+class _PlaceholderModule(types.ModuleType):
     """Placeholder for a module that is not installed; a call of anything in it raises ConfigError."""
 
     def __init__(self, name: str):
@@ -135,7 +139,7 @@ class _StandIn(types.ModuleType):
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
-        return _StandIn(f"{self.__name__}.{name}")
+        return _PlaceholderModule(f"{self.__name__}.{name}")
 
     def __call__(self, *args, **kwargs):
         raise ConfigError(f"a trusted function requires {self.__name__}, which is not installed in this environment.")

@@ -25,122 +25,128 @@ import pyarrow as pa
 
 from vernacular.core.errors import DataError
 from vernacular.core.processes import TimeLimitExceeded
-from vernacular.data.columns import sound
+from vernacular.data.columns import replace_surrogates
 from vernacular.data.lm_eval import functions, templates, wording
-from vernacular.data.lm_eval.templates import ODD_ROW, CannotLayOut
-from vernacular.data.readers import form_of
+from vernacular.data.lm_eval.templates import ROW_ERRORS, RenderError
+from vernacular.data.readers import detect_format
 
-_AT_ONCE = 100  # rows per limit: setting a limit takes as long as rendering a row
+_BATCH_SIZE = 100  # rows per limit: setting a limit takes as long as rendering a row
 FUNCTIONS = ("process_docs", "doc_to_text", "doc_to_target", "doc_to_choice")  # keys whose value may be a function
 
 
-def lay_out(
-    rows: list[dict], shots: list[dict], settings: dict, folder: Path, provenance: dict
+def build_items(
+    rows: list[dict], few_shot_rows: list[dict], settings: dict, directory: Path, provenance: dict
 ) -> tuple[list[dict], dict, list[dict], dict]:
     """Return (items, counts of rows, few-shot examples, counts of their rows), as two calls of `make_items` do.
 
-    `shots` are the rows of the few-shot split.
+    `few_shot_rows` are the rows of the few-shot split.
 
     Raises:
         DataError: `process_docs` fails or leaves no row, the first row does not fit the file, or time runs out.
     """
     if settings["few"]["samples"] and settings["few_split"] is None:
-        shots = settings["few"]["samples"]
-    elif not shots and settings["few_split"] == settings["split"]:
-        shots = rows
+        few_shot_rows = settings["few"]["samples"]
+    elif not few_shot_rows and settings["few_split"] == settings["split"]:
+        few_shot_rows = rows
     tabular = _tabular(provenance)
-    processed = _processed(rows, settings["process_docs"], folder, tabular)
-    if not processed:
+    evaluated_rows = _process_docs(rows, settings["process_docs"], directory, tabular)
+    if not evaluated_rows:
         raise DataError(f"{settings['file']}: process_docs returns no rows.")
-    few_docs = settings["few"]["process_docs"]
+    few_shot_process_docs = settings["few"]["process_docs"]
     if settings["few_split"] is None:
-        pool = shots
-    elif shots is rows and few_docs == settings["process_docs"]:
-        pool = processed
+        example_rows = few_shot_rows
+    elif few_shot_rows is rows and few_shot_process_docs == settings["process_docs"]:
+        example_rows = evaluated_rows
     else:
-        pool = _processed(shots, few_docs, folder, tabular)
+        example_rows = _process_docs(few_shot_rows, few_shot_process_docs, directory, tabular)
     try:
-        with _limits(settings):
-            how = wording.wording(settings, folder, processed)
-        items, counts = _items(processed, how)
-        examples, example_counts = _examples(pool, how)
-    except CannotLayOut as reason:
+        with _render_limits(settings):
+            template = wording.build_template(settings, directory, evaluated_rows)
+        items, counts = _evaluated_items(evaluated_rows, template)
+        examples, example_counts = _few_shot_items(example_rows, template)
+    except RenderError as reason:
         raise DataError(f"{settings['file']}: the first row cannot be rendered ({reason}).") from None
     except TimeLimitExceeded:
         raise DataError(
-            f"{settings['file']}: its templates take more than {templates.SECONDS} seconds for {_AT_ONCE} rows."
+            f"{settings['file']}: its templates take more than {templates.MAX_SECONDS} seconds for {_BATCH_SIZE} rows."
         ) from None
-    return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(shots)}
+    return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(few_shot_rows)}
 
 
-def _items(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
-    settings = how.settings
-    ask = {key: settings[key] for key in ("exclude", "pmi", "until", "max_gen_toks", "exact", "filters", "num_fewshot")
-           if key in settings} | {"sampler": settings["few"]["sampler"]}  # fmt: skip
-    ask = json.dumps(ask, ensure_ascii=False, sort_keys=True)
+def _evaluated_items(rows: list[dict], template: wording.PromptTemplate) -> tuple[list[dict], dict]:
+    settings = template.settings
+    keys = ("exclude", "pmi", "until", "max_gen_toks", "exact", "filters", "num_fewshot")
+    request_settings = {key: settings[key] for key in keys if key in settings}
+    request_settings |= {"sampler": settings["few"]["sampler"]}
+    request_settings = json.dumps(request_settings, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
     first_dropped: dict[str, int] = {}
-    for number, (row, worded) in enumerate(_each(wording.evaluated, rows, how)):
-        if isinstance(worded, CannotLayOut):
-            dropped[str(worded)] += 1
-            first_dropped.setdefault(str(worded), number)
+    for row_index, (row, rendered) in enumerate(_render_rows(wording.render_item, rows, template)):
+        if isinstance(rendered, RenderError):
+            dropped[str(rendered)] += 1
+            first_dropped.setdefault(str(rendered), row_index)
             continue
-        if not (worded.gold or worded.targets or worded.target is not None):
+        if not (rendered.gold or rendered.targets or rendered.target is not None):
             repaired["answer not among the options: treated as unknown"] += 1
-        extra = {"before": worded.before, "delimiter": settings["target_delimiter"], "row": _hash(row), "ask": ask}
-        if worded.continuation is not None:
-            extra |= {"continuation": worded.continuation, "prefix": worded.prefix}
-        extra |= {"targets": json.dumps(worded.targets, ensure_ascii=False)} if worded.targets else {}
-        content = {"context": worded.query, "question": "", "choices": worded.choices, "gold": worded.gold}
-        items.append(_item(number, content | {"target": worded.target}, extra, few_shot=False))
+        extra = {
+            "before": rendered.description,
+            "delimiter": settings["target_delimiter"],
+            "row": _hash(row),
+            "ask": request_settings,
+        }
+        if rendered.continuation is not None:
+            extra |= {"continuation": rendered.continuation, "prefix": rendered.prefix}
+        extra |= {"targets": json.dumps(rendered.targets, ensure_ascii=False)} if rendered.targets else {}
+        content = {"context": rendered.query, "question": "", "choices": rendered.choices, "gold": rendered.gold}
+        items.append(_item(row_index, content | {"target": rendered.target}, extra, few_shot=False))
     items, counts = _unique(items, dropped, repaired)
     return items, counts | {"first_dropped": first_dropped}
 
 
-def _examples(rows: list[dict], how: wording.Wording) -> tuple[list[dict], dict]:
+def _few_shot_items(rows: list[dict], template: wording.PromptTemplate) -> tuple[list[dict], dict]:
     """Return all rows as few-shot examples, even unusable ones: their number determines which are drawn."""
     repaired, items = Counter(), []
-    for number, (row, text) in enumerate(_each(wording.shown, rows, how)):
+    for row_index, (row, text) in enumerate(_render_rows(wording.render_few_shot_example, rows, template)):
         extra = {"row": _hash(row)}
-        if isinstance(text, CannotLayOut):
+        if isinstance(text, RenderError):
             extra["cannot"], text = str(text), ""
             repaired[f"few-shot example cannot be rendered: {extra['cannot']}"] += 1
         content = {"context": text, "question": "", "choices": [], "gold": [], "target": None}
-        items.append(_item(number, content, extra, few_shot=True))
+        items.append(_item(row_index, content, extra, few_shot=True))
     return _unique(items, Counter(), repaired)
 
 
-def _each(word: Callable, rows: list[dict], how: wording.Wording) -> Iterator[tuple[dict, object]]:
-    """Yield (row, result of `word` for it, or the CannotLayOut that it raises)."""
-    for start in range(0, len(rows), _AT_ONCE):
-        batch, found = rows[start : start + _AT_ONCE], []
-        with _limits(how.settings):
+def _render_rows(render: Callable, rows: list[dict], template: wording.PromptTemplate) -> Iterator[tuple[dict, object]]:
+    """Yield (row, result of `render` for it, or the RenderError that it raises)."""
+    for start in range(0, len(rows), _BATCH_SIZE):
+        batch, results = rows[start : start + _BATCH_SIZE], []
+        with _render_limits(template.settings):
             for row in batch:
                 try:
-                    found.append(word(how, row))
-                except CannotLayOut as reason:
-                    found.append(reason)
-        yield from zip(batch, found, strict=True)
+                    results.append(render(template, row))
+                except RenderError as reason:
+                    results.append(reason)
+        yield from zip(batch, results, strict=True)
 
 
-def _limits(settings: dict):
+def _render_limits(settings: dict):
     """Return a context that limits time and memory of templates; without limits if the task has trusted functions."""
     fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
     if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
         return contextlib.nullcontext()
-    return templates.limits()
+    return templates.sandbox_limits()
 
 
-def _item(number: int, content: dict, extra: dict, *, few_shot: bool) -> dict:
-    content = sound(content)
-    extra = {name: text for name, text in sound(extra).items() if text}
+def _item(row_index: int, content: dict, extra: dict, *, few_shot: bool) -> dict:
+    content = replace_surrogates(content)
+    extra = {name: text for name, text in replace_surrogates(extra).items() if text}
     return {
         "item_id": f"{'shot/' if few_shot else ''}{extra['row'][:12]}{_hash([content, extra])[:4]}",
         "few_shot": few_shot,
         **content,
         "cluster_id": None,
         "category": None,
-        "source_row": number,
+        "source_row": row_index,
         "extra": extra,
     }
 
@@ -156,32 +162,32 @@ def _unique(items: list[dict], dropped: Counter, repaired: Counter) -> tuple[lis
     return items, counts
 
 
-def _processed(rows: list[dict], mark: dict | None, folder: Path, tabular: bool) -> list[dict]:
+def _process_docs(rows: list[dict], function_spec: dict | None, directory: Path, tabular: bool) -> list[dict]:
     """Return `rows` with the same columns, typed as in `datasets` if `tabular`, after `process_docs` if it is given."""
     rows = [{key: value for key, value in row.items() if key != "_config"} for row in rows]
-    rows = _typed(rows) if tabular else rows
+    rows = _infer_types(rows) if tabular else rows
     columns = dict.fromkeys(key for row in rows for key in row)
     rows = [{key: row.get(key) for key in columns} for row in rows]
-    if mark is None:
+    if function_spec is None:
         return rows
     import datasets  # takes a second
 
     datasets.disable_progress_bars()
-    function = functions.load(mark, folder)
+    function = functions.load(function_spec, directory)
     try:
-        found = function(datasets.Dataset.from_list(rows))
-        return [dict(row) for row in found]
-    except (*ODD_ROW, pa.ArrowException) as error:
-        raise DataError(f"process_docs ({mark['function']}) fails: {type(error).__name__}: {error}") from None
+        processed_rows = function(datasets.Dataset.from_list(rows))
+        return [dict(row) for row in processed_rows]
+    except (*ROW_ERRORS, pa.ArrowException) as error:
+        raise DataError(f"process_docs ({function_spec['function']}) fails: {type(error).__name__}: {error}") from None
 
 
 def _tabular(provenance: dict) -> bool:
     """Return whether the rows are from text files without types (CSV, TSV)."""
     names = provenance.get("files") or [provenance.get("file") or provenance.get("url") or ""]
-    return any(form_of(name) in ("csv", "tsv") for name in names)
+    return any(detect_format(name) in ("csv", "tsv") for name in names)
 
 
-def _typed(rows: list[dict]) -> list[dict]:
+def _infer_types(rows: list[dict]) -> list[dict]:
     """Convert columns of a CSV file to numbers, booleans or None, as `datasets` does with pandas."""
     if not rows:
         return rows
@@ -197,5 +203,5 @@ def _typed(rows: list[dict]) -> list[dict]:
 
 def _hash(value) -> str:
     """Return the SHA-256 (hex) of a row with values of any type (dates, bytes)."""
-    text = json.dumps(sound(value), ensure_ascii=False, sort_keys=True, default=repr)
+    text = json.dumps(replace_surrogates(value), ensure_ascii=False, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

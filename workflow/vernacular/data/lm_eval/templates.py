@@ -20,11 +20,11 @@ from vernacular.core.errors import first_line
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 
 # errors of code that has a bug or expects rows of another shape
-ODD_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
-ODD_ROW += (NameError, AssertionError, RuntimeError, OSError)
+ROW_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, re.error)
+ROW_ERRORS += (NameError, AssertionError, RuntimeError, OSError)
 
 
-class CannotLayOut(Exception):
+class RenderError(Exception):
     """Row that cannot be rendered as the file specifies; rows are counted by the message, which is the reason."""
 
 
@@ -36,46 +36,46 @@ _JINJA = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_ne
 _JINJA.filters["regex_replace"] = _regex_replace
 del _JINJA.globals["lipsum"], _JINJA.filters["random"]  # their output differs between runs
 _template = functools.lru_cache(maxsize=256)(_JINJA.from_string)
-_OTHER_FILES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+_INCLUDE_NODES = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
 
 def check(template: str) -> str | None:
     """Return the error in a template, on one line; None if it is valid."""
     try:
-        with limits():  # constant expressions are evaluated now
-            read = _JINJA.parse(template)
+        with sandbox_limits():  # constant expressions are evaluated now
+            tree = _JINJA.parse(template)
             _template(template)
     except TimeLimitExceeded:
-        return f"parsing takes more than {SECONDS} seconds"
+        return f"parsing takes more than {MAX_SECONDS} seconds"
     except jinja2.TemplateError as error:
         return first_line(error)
     except (RecursionError, SyntaxError, MemoryError, ValueError, OverflowError) as error:  # Python's own limits
         return f"too deep or too long: {type(error).__name__}"
-    return "other files cannot be included or imported" if read.find(_OTHER_FILES) else None
+    return "other files cannot be included or imported" if tree.find(_INCLUDE_NODES) else None
 
 
 def render(template: str, row: dict) -> str:
-    """Render a template with the columns of a row; raise CannotLayOut if it fails."""
+    """Render a template with the columns of a row; raise RenderError if it fails."""
     try:
         return _template(template).render(**row)
     except jinja2.TemplateError as error:
-        raise CannotLayOut(f"template: {error}") from None
+        raise RenderError(f"template: {error}") from None
     except MemoryError:
-        raise CannotLayOut("template: memory limit exceeded") from None
+        raise RenderError("template: memory limit exceeded") from None
     except RecursionError:
-        raise CannotLayOut("template: recursion limit exceeded") from None
-    except ODD_ROW as error:  # for example, `list.index(x)` for an x not in the list
-        raise CannotLayOut(f"template: {type(error).__name__}: {error}") from None
+        raise RenderError("template: recursion limit exceeded") from None
+    except ROW_ERRORS as error:  # for example, `list.index(x)` for an x not in the list
+        raise RenderError(f"template: {type(error).__name__}: {error}") from None
 
 
-def resolved(field: str | None, row: dict) -> str:
+def render_optional(field: str | None, row: dict) -> str:
     """Return the text of `description` or `gen_prefix`, which is a column or a template; "" if it is empty."""
     if not field:
         return ""
-    found = row[field] if field in row else render(field, row)
-    if not isinstance(found, str):
-        raise CannotLayOut(f"column {field} is not text")
-    return found
+    rendered = row[field] if field in row else render(field, row)
+    if not isinstance(rendered, str):
+        raise RenderError(f"column {field} is not text")
+    return rendered
 
 
 def text(field, row: dict, columns, *, choices: bool) -> str | int:
@@ -83,11 +83,11 @@ def text(field, row: dict, columns, *, choices: bool) -> str | int:
     if isinstance(field, int):
         return field
     if isinstance(field, Callable):
-        return _called(field, row)
+        return _call_function(field, row)
     if field in columns:
         return column(field, row)
-    found = render(field, row)
-    return _number(found) if choices and found.isdigit() else found
+    rendered = render(field, row)
+    return _parse_number(rendered) if choices and rendered.isdigit() else rendered
 
 
 def target(field, row: dict, columns, *, choices: bool) -> str | int | list:
@@ -95,84 +95,86 @@ def target(field, row: dict, columns, *, choices: bool) -> str | int | list:
     if isinstance(field, int | list):
         return field
     if isinstance(field, Callable):
-        return _called(field, row)
+        return _call_function(field, row)
     if field in columns:
         return column(field, row)
-    found = render(field, row)
-    if choices and found.isdigit():
-        return _number(found)
-    if len(found) >= 2 and found[0] == "[" and found[-1] == "]":
+    rendered = render(field, row)
+    if choices and rendered.isdigit():
+        return _parse_number(rendered)
+    if len(rendered) >= 2 and rendered[0] == "[" and rendered[-1] == "]":
         try:
-            return ast.literal_eval(found)
+            return ast.literal_eval(rendered)
         except (SyntaxError, ValueError):
-            return found
-    return found
+            return rendered
+    return rendered
 
 
 def options(field, row: dict, columns) -> list[str]:
-    """Return doc_to_choice for a row; raise CannotLayOut if it is not a list of texts."""
+    """Return doc_to_choice for a row; raise RenderError if it is not a list of texts."""
     if isinstance(field, Callable):
-        found = _called(field, row)
+        choices = _call_function(field, row)
     elif isinstance(field, list):
-        found = field
+        choices = field
     elif field in columns:
-        found = column(field, row)
+        choices = column(field, row)
     else:
         try:
-            found = ast.literal_eval(render(field, row))
+            choices = ast.literal_eval(render(field, row))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise CannotLayOut("doc_to_choice is not a list") from None
-    if not isinstance(found, list) or not all(isinstance(choice, str) for choice in found):
-        raise CannotLayOut("doc_to_choice is not a list of texts")
-    return found
+            raise RenderError("doc_to_choice is not a list") from None
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        raise RenderError("doc_to_choice is not a list of texts")
+    return choices
 
 
 def column(name: str, row: dict):
-    """Return a column of a row; raise CannotLayOut if it is missing, as it may be in another split."""
+    """Return a column of a row; raise RenderError if it is missing, as it may be in another split."""
     if name not in row:
-        raise CannotLayOut(f"column {name} not found")
+        raise RenderError(f"column {name} not found")
     return row[name]
 
 
-def _number(digits: str) -> int | str:
+def _parse_number(digits: str) -> int | str:
     try:
         return ast.literal_eval(digits)
     except (SyntaxError, ValueError):  # "007", or digits that are not a Python literal ("²")
-        raise CannotLayOut("digits that are not a Python number") from None
+        raise RenderError("digits that are not a Python number") from None
 
 
-def _called(function, row: dict):
+def _call_function(function, row: dict):
     try:
         return function(dict(row))
-    except ODD_ROW as error:
-        raise CannotLayOut(f"{function.__name__}: {type(error).__name__}: {error}") from None
+    except ROW_ERRORS as error:
+        raise RenderError(f"{function.__name__}: {type(error).__name__}: {error}") from None
 
 
 # in seconds and bytes; templates take microseconds and kilobytes
-SECONDS = 10
-MEMORY = 1 << 30
+MAX_SECONDS = 10
+MAX_BYTES = 1 << 30
 
 
 @contextlib.contextmanager
-def limits():
+def sandbox_limits():
     """Raise TimeLimitExceeded inside the block after SECONDS, and MemoryError for MEMORY bytes more than now in use.
 
     There is no limit outside the main thread. Memory is limited on Linux only.
     """
-    before = None
+    previous_limits = None
     try:
-        with time_limit(SECONDS) as limited:
-            if limited and sys.platform == "linux":
-                before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-                most = _in_use() + MEMORY
-                resource.setrlimit(resource.RLIMIT_AS, (most if soft == -1 else min(soft, most), hard))
+        with time_limit(MAX_SECONDS) as is_limited:
+            if is_limited and sys.platform == "linux":
+                previous_limits = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+                max_address_space = _address_space() + MAX_BYTES
+                resource.setrlimit(
+                    resource.RLIMIT_AS, (max_address_space if soft == -1 else min(soft, max_address_space), hard)
+                )
             yield
     finally:
-        if before is not None:
-            resource.setrlimit(resource.RLIMIT_AS, before)
+        if previous_limits is not None:
+            resource.setrlimit(resource.RLIMIT_AS, previous_limits)
 
 
-def _in_use() -> int:
+def _address_space() -> int:
     """Return the bytes of address space that this process uses (proc(5): the first number of statm, in pages)."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

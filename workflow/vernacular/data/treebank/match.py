@@ -16,7 +16,7 @@ class Node:
 
     texts: tuple[tuple[str, Callable[[str], bool]], ...]
     features: tuple[tuple[str, object], ...]  # (name, set of values | True: has it | False: lacks it)
-    unwanted: tuple["Node", ...]
+    excluded: tuple["Node", ...]
     assume: dict[str, str]
 
     @classmethod
@@ -25,13 +25,13 @@ class Node:
 
         Each entry under `not` rejects a word by itself.
         """
-        refused = spec.get("not", {})
-        reasons = [{key: refused[key]} for key in _TEXTS if key in refused]
-        reasons += [{"feats": {name: value}} for name, value in refused.get("feats", {}).items()]
+        exclusions = spec.get("not", {})
+        exclusion_specs = [{key: exclusions[key]} for key in _TEXTS if key in exclusions]
+        exclusion_specs += [{"feats": {name: value}} for name, value in exclusions.get("feats", {}).items()]
         return cls(
-            texts=tuple((key, _matcher(spec[key])) for key in _TEXTS if key in spec),
-            features=tuple((name, _values(value)) for name, value in spec.get("feats", {}).items()),
-            unwanted=tuple(cls.of(reason) for reason in reasons),
+            texts=tuple((key, _build_matcher(spec[key])) for key in _TEXTS if key in spec),
+            features=tuple((name, _value_set(value)) for name, value in spec.get("feats", {}).items()),
+            excluded=tuple(cls.of(exclusion) for exclusion in exclusion_specs),
             assume={name: str(value) for name, value in spec.get("assume", {}).items()},
         )
 
@@ -39,36 +39,36 @@ class Node:
         for key, matches in self.texts:
             if not matches(getattr(word, key)):
                 return False
-        for name, wanted in self.features:
+        for name, expected in self.features:
             value = self.value(word, name)
-            if isinstance(wanted, bool):
-                if (value is not None) is not wanted:
+            if isinstance(expected, bool):
+                if (value is not None) is not expected:
                     return False
-            elif value is None or wanted.isdisjoint(value.split(",")):
+            elif value is None or expected.isdisjoint(value.split(",")):
                 return False
-        return not any(reason.fits(word) for reason in self.unwanted)
+        return not any(exclusion.fits(word) for exclusion in self.excluded)
 
     def value(self, word: Word, feature: str) -> str | None:
         return word.feats.get(feature, self.assume.get(feature))
 
 
-def _matcher(wanted) -> Callable[[str], bool]:
+def _build_matcher(spec) -> Callable[[str], bool]:
     """Return a predicate: whether a text equals any of those wanted, in which * matches any characters.
 
-    >>> [_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
+    >>> [_build_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
     [True, False, True]
     """
-    texts = [str(text) for text in (wanted if isinstance(wanted, list) else [wanted])]
+    texts = [str(text) for text in (spec if isinstance(spec, list) else [spec])]
     if not any("*" in text for text in texts):
         return frozenset(texts).__contains__
     pattern = re.compile("|".join(".*".join(map(re.escape, text.split("*"))) for text in texts), re.DOTALL)
     return lru_cache(maxsize=10_000)(lambda text: pattern.fullmatch(text) is not None)
 
 
-def _values(wanted):
-    if isinstance(wanted, bool):
-        return wanted
-    return {str(value) for value in (wanted if isinstance(wanted, list) else [wanted])}
+def _value_set(spec):
+    if isinstance(spec, bool):
+        return spec
+    return {str(value) for value in (spec if isinstance(spec, list) else [spec])}
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Request:
         """Return the request of a pattern as `load_pattern` returns it."""
         return cls(
             Node.of(pattern["target"]),
-            tuple(_related(spec) for spec in pattern.get("related", [])),
-            tuple(_related(spec) for spec in pattern.get("without", [])),
+            tuple(_parse_related(spec) for spec in pattern.get("related", [])),
+            tuple(_parse_related(spec) for spec in pattern.get("without", [])),
         )
 
 
@@ -123,33 +123,39 @@ def matches(sentence: Sentence, request: Request) -> Iterator[Match]:
             yield Match(word, _assign(sentence, request, {"target": word}, request.related))
 
 
-def _assign(sentence: Sentence, request: Request, found: dict, left: tuple[Related, ...]) -> dict | None:
-    """Return `found` with a word for each of `left` such that no forbidden word exists; None if impossible."""
-    if not left:
-        forbidden = any(any(_candidates(sentence, request, found, one)) for one in request.without)
-        return None if forbidden else found
-    for word in _candidates(sentence, request, found, left[0]):
-        if complete := _assign(sentence, request, {**found, left[0].name: word}, left[1:]):
-            return complete
+def _assign(sentence: Sentence, request: Request, assignment: dict, remaining: tuple[Related, ...]) -> dict | None:
+    """Return `assignment` with a word for each of `remaining`; None if none fits, or a forbidden word exists."""
+    if not remaining:
+        has_forbidden_word = any(
+            any(_candidates(sentence, request, assignment, related_word)) for related_word in request.without
+        )
+        return None if has_forbidden_word else assignment
+    for word in _candidates(sentence, request, assignment, remaining[0]):
+        if complete_assignment := _assign(sentence, request, {**assignment, remaining[0].name: word}, remaining[1:]):
+            return complete_assignment
     return None
 
 
-def _candidates(sentence: Sentence, request: Request, found: dict[str, Word], one: Related) -> Iterator[Word]:
-    origin, target = found[one.of], found["target"]
-    taken = {word.id for word in found.values()}
-    for word in _reached(sentence, origin, one.relation):
-        if word.id in taken or not one.node.fits(word):
+def _candidates(
+    sentence: Sentence, request: Request, assignment: dict[str, Word], related_word: Related
+) -> Iterator[Word]:
+    origin, target = assignment[related_word.of], assignment["target"]
+    used_ids = {word.id for word in assignment.values()}
+    for word in _words_by_relation(sentence, origin, related_word.relation):
+        if word.id in used_ids or not related_word.node.fits(word):
             continue
-        if one.order and (word.id < origin.id) is not (one.order == "before"):
+        if related_word.order and (word.id < origin.id) is not (related_word.order == "before"):
             continue
-        if one.within is not None and abs(word.id - origin.id) > one.within:
+        if related_word.within is not None and abs(word.id - origin.id) > related_word.within:
             continue
-        pairs = [(one.node.value(word, name), request.target.value(target, name)) for name in one.agrees]
+        pairs = [
+            (related_word.node.value(word, name), request.target.value(target, name)) for name in related_word.agrees
+        ]
         if all(a and b and not set(a.split(",")).isdisjoint(b.split(",")) for a, b in pairs):
             yield word
 
 
-def _reached(sentence: Sentence, origin: Word, relation: str) -> list[Word]:
+def _words_by_relation(sentence: Sentence, origin: Word, relation: str) -> list[Word]:
     if relation == "head":
         return [sentence.words[origin.head]] if origin.head in sentence.words else []
     if relation == "child":
@@ -159,7 +165,7 @@ def _reached(sentence: Sentence, origin: Word, relation: str) -> list[Word]:
     return list(sentence.words.values())
 
 
-def _related(spec: dict) -> Related:
+def _parse_related(spec: dict) -> Related:
     return Related(
         Node.of(spec), spec["name"], spec["relation"], spec["of"], spec.get("order"), spec.get("within"),
         tuple(spec.get("agrees", ())),

@@ -61,11 +61,13 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
     path = Path(path)
     name = name or str(path)
     try:
-        with _opened(path) as file:
-            lines = _Counted(file)
-            for number, block in enumerate(parse_sentences(lines), start=1):
-                where = f"{name}, sentence {number} (it ends before line {lines.count + 1})"
-                yield _sentence(_parsed(block, where), where, f"{path.name.split('.')[0]}.{number}", path.name)
+        with _open(path) as file:
+            lines = _LineCounter(file)
+            for sentence_number, block in enumerate(parse_sentences(lines), start=1):
+                location = f"{name}, sentence {sentence_number} (it ends before line {lines.count + 1})"
+                yield _sentence(
+                    _parse(block, location), location, f"{path.name.split('.')[0]}.{sentence_number}", path.name
+                )
     except FileNotFoundError:
         raise DataError(f"{name}: file not found.") from None
     except UnicodeDecodeError as error:
@@ -74,13 +76,13 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
         raise DataError(f"{name}: cannot be read ({first_line(error)}).") from None
 
 
-def _opened(path: Path):
+def _open(path: Path):
     with open(path, "rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8-sig") if zipped else open(path, encoding="utf-8-sig")
+        is_gzipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzipped else open(path, encoding="utf-8-sig")
 
 
-class _Counted:
+class _LineCounter:
     """Lines of a file, with the number of lines read so far."""
 
     def __init__(self, file):
@@ -104,55 +106,59 @@ _PARSERS = {  # unused columns stay text; features are cached, because a treeban
 }
 
 
-_TWO = "\ue000"  # replaces two spaces, at which `conllu` splits columns even if a line has tabs
+_TWO_SPACES = "\ue000"  # replaces two spaces, at which `conllu` splits columns even if a line has tabs
 
 
-def _parsed(block: str, where: str) -> TokenList:
-    hidden = "\t" in block and "  " in block
+def _parse(block: str, location: str) -> TokenList:
+    has_double_spaces = "\t" in block and "  " in block
     try:
-        tokens = parse_token_and_metadata(block.replace("  ", _TWO) if hidden else block, field_parsers=_PARSERS)
+        tokens = parse_token_and_metadata(
+            block.replace("  ", _TWO_SPACES) if has_double_spaces else block, field_parsers=_PARSERS
+        )
     except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
-        raise DataError(f"{where}: not CoNLL-U ({first_line(error)}).") from None
-    for texts in (tokens.metadata, *tokens) if hidden else ():
-        texts.update({key: value.replace(_TWO, "  ") for key, value in texts.items() if isinstance(value, str)})
+        raise DataError(f"{location}: not CoNLL-U ({first_line(error)}).") from None
+    for mapping in (tokens.metadata, *tokens) if has_double_spaces else ():
+        mapping.update(
+            {key: value.replace(_TWO_SPACES, "  ") for key, value in mapping.items() if isinstance(value, str)}
+        )
     return tokens
 
 
-def _sentence(tokens: TokenList, where: str, fallback: str, file: str) -> Sentence:
+def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sentence:
     words: dict[int, Word] = {}
-    pieces: list[str] = []
-    at = 0
-    inside = 0  # id of the last word of the current multiword token
+    parts: list[str] = []
+    offset = 0
+    multiword_end = 0  # id of the last word of the current multiword token
     for token in tokens:
         if len(token) < len(DEFAULT_FIELDS):
-            raise DataError(f"{where}: expected {len(DEFAULT_FIELDS)} columns in each line, got {len(token)}.")
-        number = token["id"]
-        if isinstance(number, tuple) and number[1] == ".":
+            raise DataError(f"{location}: expected {len(DEFAULT_FIELDS)} columns in each line, got {len(token)}.")
+        token_id = token["id"]
+        if isinstance(token_id, tuple) and token_id[1] == ".":
             continue  # an empty node (8.1) is not part of the text
-        if isinstance(number, tuple):
-            inside = number[2]
-        elif number is None:
-            raise DataError(f"{where}: a line without an ID.")
+        if isinstance(token_id, tuple):
+            multiword_end = token_id[2]
+        elif token_id is None:
+            raise DataError(f"{location}: a line without an ID.")
         span = (None, None)
-        if isinstance(number, tuple) or number > inside:
-            span = (at, at + len(token["form"]))
-            blank = "" if "SpaceAfter=No" in token["misc"].split("|") else " "
-            pieces += (token["form"], blank)
-            at = span[1] + len(blank)
-        if isinstance(number, int):
-            if number in words:
-                raise DataError(f"{where}: duplicate ID {number}.")
+        if isinstance(token_id, tuple) or token_id > multiword_end:
+            span = (offset, offset + len(token["form"]))
+            space = "" if "SpaceAfter=No" in token["misc"].split("|") else " "
+            parts += (token["form"], space)
+            offset = span[1] + len(space)
+        if isinstance(token_id, int):
+            if token_id in words:
+                raise DataError(f"{location}: duplicate ID {token_id}.")
             head = token["head"]
-            words[number] = Word(
-                number, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],
+            words[token_id] = Word(
+                token_id, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],
                 -1 if head is None else head, token["deprel"], *span,
             )  # fmt: skip
-    text = "".join(pieces).rstrip(" ")
-    said = tokens.metadata.get("text")
+    text = "".join(parts).rstrip(" ")
+    text_comment = tokens.metadata.get("text")
     return Sentence(
         tokens.metadata.get("sent_id") or fallback,
         text,
         words,
         file,
-        mismatch=said is not None and said.strip() != text.strip(),
+        mismatch=text_comment is not None and text_comment.strip() != text.strip(),
     )

@@ -5,18 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vernacular.core import hub_snapshot
-from vernacular.core.errors import DataError, counted
+from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import display_path
 from vernacular.data.treebank import source
 from vernacular.data.treebank.forms import Forms, Inflections
 from vernacular.data.treebank.match import Match
 from vernacular.data.treebank.pairs import Pairs, make_pairs
-from vernacular.data.treebank.patterns import called, entries
+from vernacular.data.treebank.patterns import entries, source_name
 from vernacular.data.treebank.sentences import Sentence, read_sentences
 
 
-def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
+def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
     Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, left_out (matches without a pair,
@@ -25,49 +25,51 @@ def fetch(source: dict, folder) -> tuple[list[dict], list[dict], dict]:
     Raises:
         DataError: A file is unavailable or unreadable, or no pair is found.
     """
-    folder = Path(folder)
-    treebanks = [_had(entry) for entry in entries(source, "treebank", folder)]
-    forms = [_had(entry) for entry in entries(source, "forms", folder)]
+    directory = Path(directory)
+    treebanks = [_fetch_file(entry) for entry in entries(source, "treebank", directory)]
+    forms = [_fetch_file(entry) for entry in entries(source, "forms", directory)]
     names = {file["path"]: file["name"] for file in treebanks + forms}
-    found = extract([f["path"] for f in treebanks], source["pattern"], [f["path"] for f in forms], names)
-    if not found.rows:
-        raise DataError(f"{called(source)}: no pairs found; {_nothing(found)}.")
+    extraction = extract(
+        [file["path"] for file in treebanks], source["pattern"], [file["path"] for file in forms], names
+    )
+    if not extraction.rows:
+        raise DataError(f"{source_name(source)}: no pairs found; {_describe_counts(extraction)}.")
     warnings = [
-        f"{f['name']}: not pinned; to pin it, write {{url: …, sha256: {f['sha256']}}}."
-        for f in treebanks + forms
-        if not f["pinned"]
+        f"{file['name']}: not pinned; to pin it, write {{url: …, sha256: {file['sha256']}}}."
+        for file in treebanks + forms
+        if not file["pinned"]
     ]
-    if found.mismatches:
+    if extraction.mismatches:
+        sentence_ids = ", ".join(extraction.mismatches[:3]) + (", …" if len(extraction.mismatches) > 3 else "")
         warnings.append(
-            f"{called(source)}: {counted(len(found.mismatches), 'sentence')} with a `# text` that differs from the "
-            f"tokens ({', '.join(found.mismatches[:3])}{', …' if len(found.mismatches) > 3 else ''}); "
-            "the tokens are used."
+            f"{source_name(source)}: {format_count(len(extraction.mismatches), 'sentence')} with a `# text` that "
+            f"differs from the tokens ({sentence_ids}); the tokens are used."
         )
-    for name, reasons in found.unused.items():
-        warnings += [f"{name}: {counted(n, 'line')} dropped ({reason})." for reason, n in reasons.items()]
+    for name, reasons in extraction.skipped_lines.items():
+        warnings += [f"{name}: {format_count(count, 'line')} dropped ({reason})." for reason, count in reasons.items()]
     return (
-        _sentences(found.rows) if source["each"] == "sentence" else found.rows,
+        _sentences(extraction.rows) if source["each"] == "sentence" else extraction.rows,
         [],
         {
             "kind": "treebank",
-            "files": [f["name"] for f in treebanks],
-            "forms": [f["name"] for f in forms],
-            "file_sha256": ", ".join(f["sha256"] for f in treebanks + forms),
-            "patterns": [pairs.pattern["pattern"] for pairs in found.pairs],
-            "sentences": found.sentences,
-            "words": found.words,
-            "text_mismatches": len(found.mismatches),
-            "left_out": dict(found.left_out),
+            "files": [file["name"] for file in treebanks],
+            "forms": [file["name"] for file in forms],
+            "file_sha256": ", ".join(file["sha256"] for file in treebanks + forms),
+            "patterns": [pairs.pattern["pattern"] for pairs in extraction.pairs],
+            "sentences": extraction.sentences,
+            "words": extraction.words,
+            "text_mismatches": len(extraction.mismatches),
+            "left_out": dict(extraction.rejections),
             "warnings": warnings,
         },
     )
 
 
-def _nothing(found) -> str:
+def _describe_counts(extraction) -> str:
     return "; ".join(
-        f"{p.pattern['pattern']}: {counted(p.targets, 'word')} matched the target, "
-        f"{p.related} with related words" + "".join(f", {n} {reason}" for reason, n in p.left_out.items())
-        for p in found.pairs
+        f"{pairs.pattern['pattern']}: {format_count(pairs.targets, 'word')} matched the target, "
+        f"{pairs.related} with related words" + "".join(f", {n} {reason}" for reason, n in pairs.rejections.items())
+        for pairs in extraction.pairs
     )
 
 
@@ -76,12 +78,12 @@ def _sentences(rows: list[dict]) -> list[dict]:
     result = []
     for row in rows:
         result.append({**row, "text": row["original_text"], "label": 1})
-        wrong = [name for name in row if name.startswith("ungrammatical_text")]
-        result += [{**row, "text": row[name], "label": 0} for name in wrong]
+        incorrect_columns = [name for name in row if name.startswith("ungrammatical_text")]
+        result += [{**row, "text": row[name], "label": 0} for name in incorrect_columns]
     return result
 
 
-def _had(entry: dict) -> dict:
+def _fetch_file(entry: dict) -> dict:
     if "url" in entry:
         path, digest = hub_snapshot.fetch(entry["url"], entry["sha256"])
         return {"path": path, "name": entry["url"], "sha256": digest, "pinned": entry["sha256"] is not None}
@@ -93,34 +95,35 @@ def _had(entry: dict) -> dict:
     except OSError as error:
         raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
-        stated = entry["sha256"]
+        expected_digest = entry["sha256"]
         raise DataError(
-            f"{display_path(path)}: checksum mismatch (expected sha256 {stated} as in the task file, got {digest})."
+            f"{display_path(path)}: checksum mismatch (expected sha256 {expected_digest} as in the task file, "
+            f"got {digest})."
         )
     return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
 @dataclass
-class Extracted:
+class Extraction:
     """Pairs from treebanks, by pattern; `mismatches` are sentences whose `# text` differs from their tokens."""
 
     sentences: int
     words: int
     mismatches: list[str]  # ids
     pairs: list[Pairs]
-    unused: dict[str, dict[str, int]] = field(default_factory=dict)  # inflection table -> unused lines by reason
+    skipped_lines: dict[str, dict[str, int]] = field(default_factory=dict)  # inflection table -> unused lines by reason
 
     @property
     def rows(self) -> list[dict]:
         return [row for pairs in self.pairs for row in pairs.rows]
 
     @property
-    def left_out(self) -> Counter:
+    def rejections(self) -> Counter:
         """Number of matches without a pair by reason, over all patterns."""
-        return sum((pairs.left_out for pairs in self.pairs), Counter())
+        return sum((pairs.rejections for pairs in self.pairs), Counter())
 
 
-def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extracted:
+def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extraction:
     """Extract the pairs of all `patterns` from CoNLL-U files.
 
     Args:
@@ -133,26 +136,26 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
         DataError: A file is missing or invalid, or GREW cannot run a request.
     """
     names = names or {}
-    sentences = _numbered([s for path in treebanks for s in read_sentences(path, names.get(path))])
-    more, tables = [], {}
+    sentences = _make_ids_unique([sentence for path in treebanks for sentence in read_sentences(path, names.get(path))])
+    extra_sentences, tables = [], {}
     for path in forms or []:
         if is_treebank(names.get(path, path)):
-            more += read_sentences(path, names.get(path))
+            extra_sentences += read_sentences(path, names.get(path))
         else:
             tables[str(names.get(path, path))] = Inflections(path, names.get(path))
-    known = Forms(sentences + more, tables.values())
+    word_forms = Forms(sentences + extra_sentences, tables.values())
     pairs = [
         make_pairs(
-            sentences, pattern, known, source.search(treebanks, sentences, pattern) if "grew" in pattern else None
+            sentences, pattern, word_forms, source.search(treebanks, sentences, pattern) if "grew" in pattern else None
         )
         for pattern in patterns
     ]
-    return Extracted(
+    return Extraction(
         sentences=len(sentences),
         words=sum(len(sentence.words) for sentence in sentences),
         mismatches=[sentence.id for sentence in sentences if sentence.mismatch],
         pairs=pairs,
-        unused={name: table.skipped for name, table in tables.items() if table.skipped},
+        skipped_lines={name: table.skipped for name, table in tables.items() if table.skipped},
     )
 
 
@@ -161,7 +164,7 @@ def is_treebank(name) -> bool:
     return ".conllu" in Path(str(name)).suffixes
 
 
-def _numbered(sentences: list[Sentence]) -> list[Sentence]:
+def _make_ids_unique(sentences: list[Sentence]) -> list[Sentence]:
     """Make sentence IDs unique in place: the second sentence with the same ID gets the suffix ~2."""
     seen: Counter = Counter()
     for sentence in sentences:
@@ -171,7 +174,7 @@ def _numbered(sentences: list[Sentence]) -> list[Sentence]:
     return sentences
 
 
-_OURS = (
+_SUPPORTED_CONSTRAINTS = (
     "Vernacular's own patterns require neither: constraints on upos, xpos, lemma, form, deprel and feats of a target, "
     "on its head, child, sibling or any word, on their order, distance and agreement, and on words that must not exist."
 )
@@ -190,23 +193,27 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         grewpy.set_config("ud")
         corpus = grewpy.Corpus([str(path) for path in paths])
         ids = corpus.get_sent_ids()
-        answers = corpus.search(grewpy.Request(pattern["grew"]))
+        results = corpus.search(grewpy.Request(pattern["grew"]))
     except grewpy.grew.GrewError as error:
-        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({_said(error)}).") from None
+        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({_error_message(error)}).") from None
     if len(ids) != len(sentences) or len(set(ids)) != len(ids):
         raise DataError(f"pattern {pattern['pattern']}: GREW requires a unique sent_id for every sentence.")
-    places = {name: number for number, name in enumerate(ids)}
-    found: dict[tuple[int, int], Match] = {}
-    for answer in answers:
-        place, nodes = places[answer["sent_id"]], answer["matching"]["nodes"]
+    indices = {name: position for position, name in enumerate(ids)}
+    matches: dict[tuple[int, int], Match] = {}
+    for result in results:
+        index, nodes = indices[result["sent_id"]], result["matching"]["nodes"]
         if pattern["target"] not in nodes:
             raise DataError(f'pattern {pattern["pattern"]}: node "{pattern["target"]}" not found in the request.')
-        known = sentences[place].words
-        words = {name: known[int(node)] for name, node in nodes.items() if node.isdecimal() and int(node) in known}
+        words_by_id = sentences[index].words
+        words = {
+            name: words_by_id[int(node)]
+            for name, node in nodes.items()
+            if node.isdecimal() and int(node) in words_by_id
+        }
         target = words.pop(pattern["target"], None)
         if target is not None:  # an empty node is not a word of the text
-            found.setdefault((place, target.id), Match(target, {"target": target, **words}))
-    return [(sentences[place], match) for (place, _), match in sorted(found.items(), key=lambda entry: entry[0])]
+            matches.setdefault((index, target.id), Match(target, {"target": target, **words}))
+    return [(sentences[index], match) for (index, _), match in sorted(matches.items(), key=lambda entry: entry[0])]
 
 
 def _grewpy(pattern: dict):
@@ -216,11 +223,12 @@ def _grewpy(pattern: dict):
     except (ImportError, OSError, SystemExit, ValueError) as error:
         missing = "grewpy" if isinstance(error, ImportError) else "its backend, grewpy_backend,"
         raise DataError(
-            f"pattern {pattern['pattern']}: is a GREW request, but {missing} is not installed (see grew.fr).\n{_OURS}"
+            f"pattern {pattern['pattern']}: is a GREW request, but {missing} is not installed "
+            f"(see grew.fr).\n{_SUPPORTED_CONSTRAINTS}"
         ) from None
     return grewpy
 
 
-def _said(error) -> str:
+def _error_message(error) -> str:
     value = error.value
     return str(value.get("message", value) if isinstance(value, dict) else value).strip()

@@ -29,7 +29,10 @@ class GrowingLayer(DynamicLayer):
         start = self.get_seq_length()
         end = start + key_states.shape[-2]
         if self._space is None or end > self._space[0].shape[-2]:
-            self._space = tuple(self._wider(old, new, start, end) for old, new in self._with(key_states, value_states))
+            self._space = tuple(
+                self._reallocate(previous, added, start, end)
+                for previous, added in self._state_pairs(key_states, value_states)
+            )
         for space, states in zip(self._space, (key_states, value_states), strict=True):
             space[..., start:end, :] = states
         self.keys, self.values = (space[..., :end, :] for space in self._space)
@@ -45,13 +48,13 @@ class GrowingLayer(DynamicLayer):
         super().batch_select_indices(indices)
         self._space = None
 
-    def _with(self, key_states, value_states):
+    def _state_pairs(self, key_states, value_states):
         return ((self.keys, key_states), (self.values, value_states))
 
-    def _wider(self, old, new, start: int, end: int) -> torch.Tensor:
-        space = new.new_empty(*new.shape[:-2], end + self.room, new.shape[-1])
+    def _reallocate(self, previous, added, start: int, end: int) -> torch.Tensor:
+        space = added.new_empty(*added.shape[:-2], end + self.room, added.shape[-1])
         if start:
-            space[..., :start, :] = old
+            space[..., :start, :] = previous
         return space
 
 
@@ -72,8 +75,8 @@ def can_select_rows(cache: DynamicCache) -> bool:
     return all(hasattr(layer, "batch_select_indices") for layer in cache.layers)
 
 
-def can_share_prefix(loaded: LoadedModel, longest: int) -> bool:
-    """Return whether rows of up to `longest` tokens can follow one cached prefix, with padding in between.
+def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
+    """Return whether rows of up to `max_tokens` tokens can follow one cached prefix, with padding in between.
 
     Sliding windows count the padding as text, so no row may reach the window size; recurrent states (Mamba and similar
     architectures) include the padding.
@@ -83,7 +86,7 @@ def can_share_prefix(loaded: LoadedModel, longest: int) -> bool:
         return False
     for layer in layers:
         window = layer.sliding_window if type(layer) is DynamicSlidingWindowLayer else None
-        if type(layer) is not DynamicLayer and (window is None or longest >= window):
+        if type(layer) is not DynamicLayer and (window is None or max_tokens >= window):
             return False
     return True
 
@@ -104,9 +107,9 @@ class Prefix:
         return cache
 
 
-def shared_start(rows: list[list[int]]) -> list[int]:
+def common_prefix(rows: list[list[int]]) -> list[int]:
     """Return the longest common prefix of all rows that leaves each row at least one token."""
-    first, last = min(rows), max(rows)  # in sorted order, their common prefix is that of all rows
-    limit = min(len(row) for row in rows) - 1
-    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), limit)
-    return first[: min(length, limit)]
+    smallest, largest = min(rows), max(rows)  # in sorted order, their common prefix is that of all rows
+    max_length = min(len(row) for row in rows) - 1
+    length = next((i for i, (a, b) in enumerate(zip(smallest, largest, strict=False)) if a != b), max_length)
+    return smallest[: min(length, max_length)]

@@ -8,14 +8,14 @@ from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWa
 
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.cache import Prefix, cache_argument, can_select_rows, new_cache
-from vernacular.inference.generation.prepare import Prompt, answer_of, continuation, stop_at
+from vernacular.inference.generation.prepare import PreparedPrompt, decode_continuation, find_stop, truncate_output
 from vernacular.inference.model.loaded import LoadedModel
 
 DROP_SHARE = 0.25  # finished rows are removed once they are this fraction of the batch: removal copies the others
 
 
 @dataclass
-class Work:
+class DecodingCounters:
     """Counters of the computation, for the metadata."""
 
     forwards: int = 0
@@ -23,47 +23,54 @@ class Work:
     tokens_generated: int = 0
 
 
-class Forward:
+class DecodingBatch:
     """A batch during decoding: its cache, attention mask and positions, and the logits of each row's last position."""
 
-    def __init__(self, loaded: LoadedModel, rests: list[list[int]], prefix: Prefix | None, room: int, work: Work):
-        """Initialize with `rests`: the tokens of each row after the prefix, at least one per row."""
-        self.loaded, self.work = loaded, work
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        suffixes: list[list[int]],
+        prefix: Prefix | None,
+        room: int,
+        counters: DecodingCounters,
+    ):
+        """Initialize with `suffixes`: the tokens of each row after the prefix, at least one per row."""
+        self.loaded, self.counters = loaded, counters
         parameters = inspect.signature(loaded.model.forward).parameters
-        self.takes_positions = "position_ids" in parameters
-        self.only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
-        self.cache = prefix.for_rows(len(rests), room) if prefix else new_cache(loaded, room)
+        self.takes_position_ids = "position_ids" in parameters
+        self.last_position_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self.cache = prefix.for_rows(len(suffixes), room) if prefix else new_cache(loaded, room)
         self.cache_name = cache_argument(loaded)
         start = len(prefix.ids) if prefix else 0
-        longest = max(map(len, rests))
+        longest = max(map(len, suffixes))
         # [rows, prefix + longest]: the prefix, padding, the row's own tokens
-        self.mask = torch.zeros(len(rests), start + longest, dtype=torch.long, device=loaded.device)
+        self.mask = torch.zeros(len(suffixes), start + longest, dtype=torch.long, device=loaded.device)
         self.mask[:, :start] = 1
-        self.ids = torch.zeros(len(rests), longest, dtype=torch.long, device=loaded.device)
-        for i, rest in enumerate(rests):
-            self.ids[i, longest - len(rest) :] = torch.tensor(rest, device=loaded.device)
-            self.mask[i, start + longest - len(rest) :] = 1
-        self.first = True
+        self.ids = torch.zeros(len(suffixes), longest, dtype=torch.long, device=loaded.device)
+        for i, suffix in enumerate(suffixes):
+            self.ids[i, longest - len(suffix) :] = torch.tensor(suffix, device=loaded.device)
+            self.mask[i, start + longest - len(suffix) :] = 1
+        self.is_first_iteration = True
 
     @torch.inference_mode()
     def logits(self) -> torch.Tensor:
         """Run the current tokens through the model; return float32 logits [rows, vocabulary] of the next token."""
         model, length = self.loaded.model, self.ids.shape[1]
-        extra = dict(self.only_last)
-        if self.takes_positions:
-            extra["position_ids"] = (self.mask.cumsum(-1) - 1).clamp_min(0)[:, -length:]
+        kwargs = dict(self.last_position_only)
+        if self.takes_position_ids:
+            kwargs["position_ids"] = (self.mask.cumsum(-1) - 1).clamp_min(0)[:, -length:]
         inputs = model.prepare_inputs_for_generation(
             self.ids,
             attention_mask=self.mask,
             use_cache=True,
-            is_first_iteration=self.first,
+            is_first_iteration=self.is_first_iteration,
             **{self.cache_name: self.cache},
-            **extra,
+            **kwargs,
         )
         outputs = model(**inputs, return_dict=True)
-        self.first = False
-        self.work.forwards += 1
-        self.work.tokens_computed += self.ids.numel()
+        self.is_first_iteration = False
+        self.counters.forwards += 1
+        self.counters.tokens_computed += self.ids.numel()
         return outputs.logits[:, -1].float()
 
     def append(self, tokens: list[int]) -> None:
@@ -71,97 +78,105 @@ class Forward:
         self.ids = torch.tensor(tokens, device=self.loaded.device)[:, None]
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
 
-    def keep(self, rows: list[int]) -> None:
+    def select_rows(self, rows: list[int]) -> None:
         """Remove all rows except `rows`."""
-        chosen = torch.tensor(rows, device=self.loaded.device)
-        self.cache.batch_select_indices(chosen)
-        self.mask = self.mask[chosen]
+        indices = torch.tensor(rows, device=self.loaded.device)
+        self.cache.batch_select_indices(indices)
+        self.mask = self.mask[indices]
 
 
 @dataclass
-class _Row:
-    prompt: Prompt
+class _Sequence:
+    prompt: PreparedPrompt
     ids: list[int] = field(default_factory=list)
-    raw: str = ""
+    raw_output: str = ""
     finish_reason: str | None = None
     error: str | None = None
 
 
-def decode(loaded: LoadedModel, prompts: list[Prompt], prefix: Prefix | None, work: Work) -> list[dict]:
+def decode(
+    loaded: LoadedModel, prompts: list[PreparedPrompt], prefix: Prefix | None, counters: DecodingCounters
+) -> list[dict]:
     """Generate a continuation of each prompt; all prompts begin with `prefix`, if given.
 
-    Returns one dict per prompt: raw, answer, finish_reason ("stop", "eos", "length"; None with an error), n_tokens,
-    error.
+    Returns one dict per prompt: raw_output, output, finish_reason ("stop", "eos", "length"; None with an error),
+    n_tokens, error.
     """
-    rows = [_Row(prompt) for prompt in prompts]
+    rows = [_Sequence(prompt) for prompt in prompts]
     for row in rows:
         if row.prompt.max_new_tokens < 1:
             row.finish_reason = "length"
-    alive = [i for i, row in enumerate(rows) if row.finish_reason is None]
-    if alive:
-        _decode(loaded, [rows[i] for i in alive], prefix, work)
+    active_rows = [row for row in rows if row.finish_reason is None]
+    if active_rows:
+        _decode(loaded, active_rows, prefix, counters)
     return [_outcome(row) for row in rows]
 
 
-def _decode(loaded: LoadedModel, rows: list[_Row], prefix: Prefix | None, work: Work) -> None:
+def _decode(loaded: LoadedModel, rows: list[_Sequence], prefix: Prefix | None, counters: DecodingCounters) -> None:
     start = len(prefix.ids) if prefix else 0
     room = max(row.prompt.max_new_tokens for row in rows)
-    batch = Forward(loaded, [row.prompt.ids[start:] for row in rows], prefix, room, work)
-    ends = end_tokens(loaded)
-    in_batch = list(range(len(rows)))  # index in `rows` of each row of the batch
+    batch = DecodingBatch(loaded, [row.prompt.ids[start:] for row in rows], prefix, room, counters)
+    end_ids = end_token_ids(loaded)
+    batch_rows = list(range(len(rows)))  # index in `rows` of each row of the batch
     sampler = None
     while True:
         logits = batch.logits()
         sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
-        broken = (~logits.amax(-1).isfinite()).tolist()  # a NaN, or an overflow to infinity
-        for i, token, nan in zip(in_batch, sampler.choose(logits, in_batch), broken, strict=True):
-            if _running(rows[i]):
-                _take(loaded, rows[i], token, nan, ends)
-                work.tokens_generated += 1
-        running = [k for k, i in enumerate(in_batch) if _running(rows[i])]
-        if not running:
+        nan_flags = (~logits.amax(-1).isfinite()).tolist()  # a NaN, or an overflow to infinity
+        for i, token, is_nan in zip(batch_rows, sampler.sample(logits, batch_rows), nan_flags, strict=True):
+            if _is_active(rows[i]):
+                _append_token(loaded, rows[i], token, is_nan, end_ids)
+                counters.tokens_generated += 1
+        active_indices = [k for k, i in enumerate(batch_rows) if _is_active(rows[i])]
+        if not active_indices:
             return
-        tokens = [rows[i].ids[-1] if rows[i].ids else 0 for i in in_batch]
-        if len(running) <= (1 - DROP_SHARE) * len(in_batch) and can_select_rows(batch.cache):
-            batch.keep(running)
-            in_batch, tokens = [in_batch[k] for k in running], [tokens[k] for k in running]
+        tokens = [rows[i].ids[-1] if rows[i].ids else 0 for i in batch_rows]
+        if len(active_indices) <= (1 - DROP_SHARE) * len(batch_rows) and can_select_rows(batch.cache):
+            batch.select_rows(active_indices)
+            batch_rows, tokens = [batch_rows[k] for k in active_indices], [tokens[k] for k in active_indices]
         batch.append(tokens)
 
 
-def _running(row: _Row) -> bool:
+def _is_active(row: _Sequence) -> bool:
     return row.finish_reason is None and row.error is None
 
 
-def _take(loaded: LoadedModel, row: _Row, token: int, nan: bool, ends: set[int]) -> None:
+def _append_token(loaded: LoadedModel, row: _Sequence, token: int, is_nan: bool, end_ids: set[int]) -> None:
     """Append a token to a row, and set the row's finish reason or error if it ends."""
-    if nan:
+    if is_nan:
         row.error = "the model returned NaN"
-    elif token in ends:
+    elif token in end_ids:
         row.finish_reason = "eos"
     else:
         row.ids.append(token)
-        row.raw = continuation(loaded.tokenizer, row.prompt.ids, row.ids)
-        if stop_at(row.raw, row.prompt.stops, after_blank=row.prompt.rendered is not None) is not None:
+        row.raw_output = decode_continuation(loaded.tokenizer, row.prompt.ids, row.ids)
+        if find_stop(row.raw_output, row.prompt.stops, skip_leading_space=row.prompt.rendered is not None) is not None:
             row.finish_reason = "stop"
         elif len(row.ids) >= row.prompt.max_new_tokens:
             row.finish_reason = "length"
 
 
-def _outcome(row: _Row) -> dict:
+def _outcome(row: _Sequence) -> dict:
     if row.error:
         return {"raw_output": None, "output": None, "finish_reason": None, "n_tokens": len(row.ids), "error": row.error}
-    answer = answer_of(row.raw, row.prompt.stops, after_blank=row.prompt.rendered is not None)
-    found = {"raw_output": row.raw, "output": answer, "finish_reason": row.finish_reason, "n_tokens": len(row.ids)}
-    return {**found, "error": None}
+    output = truncate_output(row.raw_output, row.prompt.stops, skip_leading_space=row.prompt.rendered is not None)
+    outcome = {
+        "raw_output": row.raw_output,
+        "output": output,
+        "finish_reason": row.finish_reason,
+        "n_tokens": len(row.ids),
+    }
+    return {**outcome, "error": None}
 
 
-def end_tokens(loaded: LoadedModel) -> set[int]:
+def end_token_ids(loaded: LoadedModel) -> set[int]:
     """Return all end-of-text tokens of the tokenizer, the model and its generation config (several for chat models)."""
-    ends = {loaded.eos_id} - {None}
+    end_ids = {loaded.eos_id} - {None}
     for config in (loaded.model.generation_config, loaded.model.config):
-        found = getattr(config, "eos_token_id", None)
-        ends |= {token for token in (found if isinstance(found, list | tuple) else [found]) if isinstance(token, int)}
-    return ends
+        eos_ids = getattr(config, "eos_token_id", None)
+        eos_ids = eos_ids if isinstance(eos_ids, list | tuple) else [eos_ids]
+        end_ids |= {token for token in eos_ids if isinstance(token, int)}
+    return end_ids
 
 
 class Sampler:
@@ -172,41 +187,44 @@ class Sampler:
     padding), and each row has its own random generator, seeded by the request's seed and ID.
     """
 
-    def __init__(self, prompts: list[Prompt], vocabulary: int, device):
+    def __init__(self, prompts: list[PreparedPrompt], vocabulary: int, device):
         self.prompts = prompts
         self.penalties = torch.tensor(
             [p.decoding["repetition_penalty"] or 1.0 for p in prompts], device=device, dtype=torch.float32
         )
-        self.penalised = bool((self.penalties != 1.0).any())
-        self.seen = torch.zeros(len(prompts), vocabulary if self.penalised else 0, dtype=torch.bool, device=device)
-        if self.penalised:
+        self.penalized = bool((self.penalties != 1.0).any())
+        self.seen_tokens = torch.zeros(
+            len(prompts), vocabulary if self.penalized else 0, dtype=torch.bool, device=device
+        )
+        if self.penalized:
             for i, prompt in enumerate(prompts):
-                self.seen[i, torch.tensor(prompt.ids, device=device)] = True
+                self.seen_tokens[i, torch.tensor(prompt.ids, device=device)] = True
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
-    def choose(self, logits: torch.Tensor, rows: list[int]) -> list[int]:
+    def sample(self, logits: torch.Tensor, rows: list[int]) -> list[int]:
         """Return the next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary]."""
-        if self.penalised:
+        if self.penalized:
             # as RepetitionPenaltyLogitsProcessor of transformers (Keskar et al. 2019): for tokens already in the row,
             # negative logits are multiplied by the penalty, others divided
             penalty = self.penalties[rows, None]
-            changed = torch.where(logits < 0, logits * penalty, logits / penalty)
-            logits = torch.where(self.seen[rows], changed, logits)
-        chosen = logits.argmax(-1).tolist()
+            penalized_logits = torch.where(logits < 0, logits * penalty, logits / penalty)
+            logits = torch.where(self.seen_tokens[rows], penalized_logits, logits)
+        tokens = logits.argmax(-1).tolist()
         for k, row in enumerate(rows):
             if self.generators[row] is not None:
-                chosen[k] = self._draw(logits[k : k + 1], row)
-        if self.penalised:
-            self.seen[rows, chosen] = True
-        return chosen
+                tokens[k] = self._draw_token(logits[k : k + 1], row)
+        if self.penalized:
+            self.seen_tokens[rows, tokens] = True
+        return tokens
 
-    def _draw(self, logits: torch.Tensor, row: int) -> int:
+    def _draw_token(self, logits: torch.Tensor, row: int) -> int:
         decoding = self.prompts[row].decoding
-        for warp in _warpers(decoding):
-            logits = warp(None, logits)
-        shares = logits[0].softmax(-1).double().cumsum(-1)
-        at = torch.rand((), generator=self.generators[row], dtype=torch.float64).to(shares.device) * shares[-1]
-        return min(int(torch.searchsorted(shares, at, right=True)), len(shares) - 1)
+        for warper in _warpers(decoding):
+            logits = warper(None, logits)
+        cumulative = logits[0].softmax(-1).double().cumsum(-1)
+        uniform = torch.rand((), generator=self.generators[row], dtype=torch.float64).to(cumulative.device)
+        threshold = uniform * cumulative[-1]
+        return min(int(torch.searchsorted(cumulative, threshold, right=True)), len(cumulative) - 1)
 
 
 def _warpers(decoding: dict) -> list:
@@ -218,6 +236,6 @@ def _warpers(decoding: dict) -> list:
     return warpers
 
 
-def _generator(prompt: Prompt) -> torch.Generator:
+def _generator(prompt: PreparedPrompt) -> torch.Generator:
     seed = int(fingerprint([prompt.decoding["seed"], prompt.request_id])[:15], 16)
     return torch.Generator().manual_seed(seed)

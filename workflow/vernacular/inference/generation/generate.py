@@ -14,11 +14,11 @@ import torch
 from tqdm import tqdm
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.generation.cache import Prefix, shared_start
-from vernacular.inference.generation.decode import Work, decode
-from vernacular.inference.generation.prepare import Prompt, check_can_generate, prompts_of, row_of
-from vernacular.inference.generation.self_check import strategy
-from vernacular.inference.model.loaded import LoadedModel, halved, token_budget, within_memory
+from vernacular.inference.generation.cache import Prefix, common_prefix
+from vernacular.inference.generation.decode import DecodingCounters, decode
+from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
+from vernacular.inference.generation.self_check import select_batching
+from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
@@ -38,27 +38,30 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     """
     check_can_generate(loaded)
     started = time.perf_counter()
-    prompts = prompts_of(loaded, requests)
+    prompts = prepare_prompts(loaded, requests)
     run = _Run(loaded, journal, tqdm(total=len(prompts), disable=None if progress else True, unit="text"))
-    askable = [prompt for prompt in prompts.values() if prompt.error is None]
+    valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
     # prompts with dropped few-shot examples begin differently: those with equally many dropped share a prefix
-    for left_out in sorted({prompt.left_out for prompt in askable}):
-        run.group([prompt for prompt in askable if prompt.left_out == left_out])
+    for n_dropped in sorted({prompt.n_dropped_examples for prompt in valid_prompts}):
+        run.run_group([prompt for prompt in valid_prompts if prompt.n_dropped_examples == n_dropped])
     run.bar.close()
-    table = rows_to_table((row_of(row, prompts, run.found) for row in iter_rows(requests)), GENERATIONS.schema)
-    reasons = Counter(row["finish_reason"] for row in run.found.values())
+    table = rows_to_table((output_row(row, prompts, run.outcomes) for row in iter_rows(requests)), GENERATIONS.schema)
+    reasons = Counter(row["finish_reason"] for row in run.outcomes.values())
     return table, {
-        "model": loaded.facts(),
+        "model": loaded.metadata(),
         "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
         "tokenizer": {
             "bos": loaded.option("bos", "auto"),
             "adds_bos": loaded.adds_bos,
             "truncation": "few-shot examples",
         },
-        "counters": vars(run.work)
+        "counters": vars(run.counters)
         | {"requests": requests.num_rows, "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
-        | {"truncated": sum(p.left_out > 0 for p in askable), "unaskable": len(prompts) - len(askable)}
+        | {
+            "truncated": sum(p.n_dropped_examples > 0 for p in valid_prompts),
+            "unaskable": len(prompts) - len(valid_prompts),
+        }
         | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
         | {"seconds": round(time.perf_counter() - started, 3)},
         "journal": getattr(journal, "notes", []),
@@ -70,59 +73,59 @@ class _Run:
 
     def __init__(self, loaded: LoadedModel, journal, bar):
         self.loaded, self.journal, self.bar = loaded, journal, bar
-        self.work = Work()
-        self.limits = limits(loaded)
-        self.found: dict[str, dict] = {}  # request_id -> outcome
+        self.counters = DecodingCounters()
+        self.limits = batch_limits(loaded)
+        self.outcomes: dict[str, dict] = {}  # request_id -> outcome
         self.strategies: list[dict] = []
         self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
-        self.most_rows = None  # limit on the batch size after an out-of-memory error
+        self.max_rows = None  # limit on the batch size after an out-of-memory error
 
-    def group(self, prompts: list[Prompt]) -> None:
+    def run_group(self, prompts: list[PreparedPrompt]) -> None:
         """Generate for prompts with a common beginning, which is computed once if it is long enough."""
-        start = shared_start([p.ids for p in prompts]) if len(prompts) > 1 else []
-        shared = start if len(start) >= SHORTEST_PREFIX else []
-        plan = batches(prompts, len(shared), self.limits)
+        prefix_ids = common_prefix([p.ids for p in prompts]) if len(prompts) > 1 else []
+        shared_ids = prefix_ids if len(prefix_ids) >= SHORTEST_PREFIX else []
+        plan = make_batches(prompts, len(shared_ids), self.limits)
         prefix, note = None, {"prompts": len(prompts), "used": "journal"}
-        if any(self.journal.done(_name(batch)) is None for batch in plan):
-            prefix, note = strategy(self.loaded, prompts, shared, self.work)
+        if any(self.journal.get(_batch_name(batch)) is None for batch in plan):
+            prefix, note = select_batching(self.loaded, prompts, shared_ids, self.counters)
         self.strategies.append(note)
         self.prefix_tokens += len(prefix.ids) if prefix else 0
         if note["used"] == "single":
             plan = [[prompt] for batch in plan for prompt in batch]
         for batch in plan:
-            self._batch(batch, prefix)
+            self._run_batch(batch, prefix)
 
-    def _batch(self, batch: list[Prompt], prefix: Prefix | None) -> None:
+    def _run_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None) -> None:
         """Take one batch from the journal or compute it, in halves if memory does not or did not suffice."""
-        name = _name(batch)
-        half = len(batch) // 2
-        kept = self.journal.done(name)
-        if kept is None and len(batch) > 1:
-            split_before = any(self.journal.done(_name(part)) is not None for part in (batch[:half], batch[half:]))
-            if split_before or len(batch) > (self.most_rows or len(batch)):
-                self._batch(batch[:half], prefix)
-                self._batch(batch[half:], prefix)
+        name = _batch_name(batch)
+        middle = len(batch) // 2
+        outcomes = self.journal.get(name)
+        if outcomes is None and len(batch) > 1:
+            is_split = any(self.journal.get(_batch_name(part)) is not None for part in (batch[:middle], batch[middle:]))
+            if is_split or len(batch) > (self.max_rows or len(batch)):
+                self._run_batch(batch[:middle], prefix)
+                self._run_batch(batch[middle:], prefix)
                 return
-        if kept is not None:
+        if outcomes is not None:
             self.n_resumed += 1
         else:
-            with self.journal.finishing():
-                kept = self._attempt(batch, prefix)
-                if kept is not None:
+            with self.journal.defer_signals():
+                outcomes = self._decode_batch(batch, prefix)
+                if outcomes is not None:
                     self.n_batches += 1
-                    self.journal.add(name, kept)
-            if kept is None:
-                self.most_rows = halved(len(batch), 1)
-                self._batch(batch, prefix)
+                    self.journal.add(name, outcomes)
+            if outcomes is None:
+                self.max_rows = halve(len(batch), 1)
+                self._run_batch(batch, prefix)
                 return
-        self.found.update({prompt.request_id: row for prompt, row in zip(batch, kept, strict=True)})
+        self.outcomes.update({prompt.request_id: outcome for prompt, outcome in zip(batch, outcomes, strict=True)})
         self.bar.update(len(batch))
 
-    def _attempt(self, batch: list[Prompt], prefix: Prefix | None) -> list[dict] | None:
+    def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None) -> list[dict] | None:
         """Return the outcomes of a batch; None if it does not fit in memory and can be split."""
-        found = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.work)
-        if found is not None:
-            return found
+        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters)
+        if outcomes is not None:
+            return outcomes
         self.oom_retries += 1
         if len(batch) > 1:
             return None
@@ -130,7 +133,7 @@ class _Run:
         return [{"raw_output": None, "output": None, "finish_reason": None, "n_tokens": 0, "error": message}]
 
 
-def _name(batch: list[Prompt]) -> str:
+def _batch_name(batch: list[PreparedPrompt]) -> str:
     """Return a batch's name in the journal: a hash of its request IDs, in order."""
     return fingerprint([prompt.request_id for prompt in batch])
 
@@ -141,52 +144,54 @@ _CPU_ROWS, _GPU_ROWS = 32, 256
 _CPU_PREFILL, _CPU_CACHE = 4096, 2 << 30  # tokens in the first forward; bytes of keys and values
 
 
-def limits(loaded: LoadedModel) -> dict[str, int]:
+def batch_limits(loaded: LoadedModel) -> dict[str, int]:
     """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
 
     The setting `max_batch_tokens`, if not null, is the number of prefill tokens. On a GPU the limits depend on its free
     memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same plan.
     """
     if loaded.device.type != "cuda":
-        prefill = loaded.option("max_batch_tokens") or _CPU_PREFILL
-        cache = _CPU_CACHE // _cache_bytes(loaded)
-        return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill), "cache_tokens": max(1, cache)}
+        prefill_tokens = loaded.option("max_batch_tokens") or _CPU_PREFILL
+        cache_tokens = _CPU_CACHE // _cache_bytes(loaded)
+        return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill_tokens), "cache_tokens": max(1, cache_tokens)}
     free, _ = torch.cuda.mem_get_info(loaded.device)
-    cache = int(free * 0.5) // _cache_bytes(loaded)
+    cache_tokens = int(free * 0.5) // _cache_bytes(loaded)
     return {
         "rows": _GPU_ROWS,
         "prefill_tokens": token_budget(loaded),
-        "cache_tokens": 1 << max(0, cache.bit_length() - 1),
+        "cache_tokens": 1 << max(0, cache_tokens.bit_length() - 1),
     }
 
 
-def batches(prompts: list[Prompt], prefix: int, limits: dict[str, int]) -> list[list[Prompt]]:
+def make_batches(
+    prompts: list[PreparedPrompt], n_prefix_tokens: int, limits: dict[str, int]
+) -> list[list[PreparedPrompt]]:
     """Group prompts of similar length into batches, longest first, so that memory runs out immediately or not at all.
 
-    `prefix` is the number of tokens they share, which each row holds in its cache but does not compute.
+    `n_prefix_tokens` is the number of tokens they share, which each row holds in its cache but does not compute.
     """
-    plan: list[list[Prompt]] = []
-    width = room = 0
+    plan: list[list[PreparedPrompt]] = []
+    width = max_new_in_batch = 0
     for prompt in sorted(prompts, key=lambda p: (-len(p.ids), -p.max_new_tokens, p.request_id)):
         rows = len(plan[-1]) + 1 if plan else 1
-        new = max(room, prompt.max_new_tokens)
-        full = (
+        max_new = max(max_new_in_batch, prompt.max_new_tokens)
+        is_full = (
             rows > limits["rows"]
-            or rows * (width - prefix) > limits["prefill_tokens"]
-            or rows * (width + new) > limits["cache_tokens"]
+            or rows * (width - n_prefix_tokens) > limits["prefill_tokens"]
+            or rows * (width + max_new) > limits["cache_tokens"]
         )
-        if not plan or full:
+        if not plan or is_full:
             plan.append([])
-            width, new = len(prompt.ids), prompt.max_new_tokens
+            width, max_new = len(prompt.ids), prompt.max_new_tokens
         plan[-1].append(prompt)
-        room = new
+        max_new_in_batch = max_new
     return plan
 
 
 def _cache_bytes(loaded: LoadedModel) -> int:
     """Return the size of one token's keys and values in all layers, in bytes."""
     config = loaded.model.config.get_text_config(decoder=True)
-    all_heads = getattr(config, "num_attention_heads", None)
-    heads = getattr(config, "num_key_value_heads", None) or all_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // (all_heads or 1)
-    return 2 * config.num_hidden_layers * (heads or 1) * width * loaded.dtype.itemsize
+    n_attention_heads = getattr(config, "num_attention_heads", None)
+    n_heads = getattr(config, "num_key_value_heads", None) or n_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // (n_attention_heads or 1)
+    return 2 * config.num_hidden_layers * (n_heads or 1) * width * loaded.dtype.itemsize

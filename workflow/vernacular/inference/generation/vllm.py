@@ -13,18 +13,18 @@ import torch
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.prepare import (
-    Prompt,
-    answer_of,
+    PreparedPrompt,
     check_can_generate,
-    continuation,
-    prompts_of,
-    row_of,
-    stop_at,
+    decode_continuation,
+    find_stop,
+    output_row,
+    prepare_prompts,
+    truncate_output,
 )
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
-PART = 512  # prompts per journal entry
+CHUNK_SIZE = 512  # prompts per journal entry
 
 _engines: dict[str, object] = {}  # by model fingerprint: startup takes a minute
 
@@ -37,25 +37,25 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     check_can_generate(loaded)
     engine, version = _engine(loaded)
     started = time.perf_counter()
-    prompts = prompts_of(loaded, requests)
-    askable = sorted((p for p in prompts.values() if p.error is None), key=lambda p: (p.ids, p.request_id))
-    found: dict[str, dict] = {}
-    for start in range(0, len(askable), PART):
-        part = askable[start : start + PART]
-        name = fingerprint(["vllm", [prompt.request_id for prompt in part]])
-        outcomes = journal.done(name)
+    prompts = prepare_prompts(loaded, requests)
+    valid_prompts = sorted((p for p in prompts.values() if p.error is None), key=lambda p: (p.ids, p.request_id))
+    outcomes_by_id: dict[str, dict] = {}
+    for start in range(0, len(valid_prompts), CHUNK_SIZE):
+        chunk = valid_prompts[start : start + CHUNK_SIZE]
+        name = fingerprint(["vllm", [prompt.request_id for prompt in chunk]])
+        outcomes = journal.get(name)
         if outcomes is None:
-            with journal.finishing():
-                outcomes = _outcomes(loaded, engine, part, progress)
+            with journal.defer_signals():
+                outcomes = _outcomes(loaded, engine, chunk, progress)
                 journal.add(name, outcomes)
-        found.update({prompt.request_id: outcome for prompt, outcome in zip(part, outcomes, strict=True)})
-    table = rows_to_table((row_of(row, prompts, found) for row in iter_rows(requests)), GENERATIONS.schema)
+        outcomes_by_id.update({prompt.request_id: outcome for prompt, outcome in zip(chunk, outcomes, strict=True)})
+    table = rows_to_table((output_row(row, prompts, outcomes_by_id) for row in iter_rows(requests)), GENERATIONS.schema)
     counters = {
         "requests": requests.num_rows,
         "distinct": len(prompts),
         "seconds": round(time.perf_counter() - started, 3),
     }
-    return table, {"model": loaded.facts(), "engine": {"name": "vllm", "version": version}, "counters": counters}
+    return table, {"model": loaded.metadata(), "engine": {"name": "vllm", "version": version}, "counters": counters}
 
 
 def _engine(loaded: LoadedModel):
@@ -80,7 +80,7 @@ def _engine(loaded: LoadedModel):
     return _engines[key], vllm.__version__
 
 
-def _outcomes(loaded: LoadedModel, engine, prompts: list[Prompt], progress: bool) -> list[dict]:
+def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt], progress: bool) -> list[dict]:
     from vllm import SamplingParams
 
     parameters = []
@@ -99,17 +99,23 @@ def _outcomes(loaded: LoadedModel, engine, prompts: list[Prompt], progress: bool
                 include_stop_str_in_output=True,
             )
         )
-    asked = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
+    inputs = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
     return [
-        _outcome(loaded, prompt, output.outputs[0])
-        for prompt, output in zip(prompts, engine.generate(asked, parameters, use_tqdm=progress), strict=True)
+        _outcome(loaded, prompt, request_output.outputs[0])
+        for prompt, request_output in zip(prompts, engine.generate(inputs, parameters, use_tqdm=progress), strict=True)
     ]
 
 
-def _outcome(loaded: LoadedModel, prompt: Prompt, output) -> dict:
-    ids = list(output.token_ids)
-    raw = continuation(loaded.tokenizer, prompt.ids, ids)
-    stopped = stop_at(raw, prompt.stops, after_blank=prompt.rendered is not None) is not None
-    reason = "stop" if stopped else "length" if output.finish_reason == "length" else "eos"
-    answer = answer_of(raw, prompt.stops, after_blank=prompt.rendered is not None)
-    return {"raw_output": raw, "output": answer, "finish_reason": reason, "n_tokens": len(ids), "error": None}
+def _outcome(loaded: LoadedModel, prompt: PreparedPrompt, completion) -> dict:
+    ids = list(completion.token_ids)
+    raw_output = decode_continuation(loaded.tokenizer, prompt.ids, ids)
+    has_stop = find_stop(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None
+    finish_reason = "stop" if has_stop else "length" if completion.finish_reason == "length" else "eos"
+    output = truncate_output(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None)
+    return {
+        "raw_output": raw_output,
+        "output": output,
+        "finish_reason": finish_reason,
+        "n_tokens": len(ids),
+        "error": None,
+    }

@@ -8,28 +8,28 @@ import pyarrow as pa
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.inference.job.store import Store, StoreError
-from vernacular.inference.job.work import Question, impossible, questions
-from vernacular.inference.schema import outputs_of
+from vernacular.inference.job.work import WorkUnit, exclusion_metadata, work_units
+from vernacular.inference.schema import output_schema
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
 
-def lay_out(
+def write_outputs(
     record: ModelRecord,
-    asked: dict[str, Path],
-    out: Path,
+    request_files: dict[str, Path],
+    directory: Path,
     store_root: Path,
     *,
     shards: int = 1,
     failed: dict[str, str] | None = None,
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Write one model's outputs of every evaluation to `out`; return counts and missing outputs.
+    """Write one model's outputs of every evaluation to `directory`; return counts and missing outputs.
 
     An evaluation without outputs gets a file without rows, with the reason in its metadata.
 
     Args:
-        asked: Requests file by evaluation ID.
+        request_files: Requests file by evaluation ID.
         failed: Reason by evaluation ID, for evaluations that failed.
 
     Returns:
@@ -37,62 +37,63 @@ def lay_out(
         whose outputs are no longer in the store.
     """
     store = Store(store_root)
-    counts, lost = {"answered": 0, "not possible": 0}, {}
-    notes = {evaluation: artifacts.metadata(path) for evaluation, path in asked.items()}
-    for evaluation, path in asked.items():
-        why = impossible(record, notes[evaluation])
-        if why is None and evaluation in (failed or {}):
-            why = {"unavailable": failed[evaluation]}
+    counts, missing = {"answered": 0, "not possible": 0}, {}
+    request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
+    for evaluation, path in request_files.items():
+        explanation = exclusion_metadata(record, request_metadata[evaluation])
+        if explanation is None and evaluation in (failed or {}):
+            explanation = {"unavailable": failed[evaluation]}
             counts["failed"] = counts.get("failed", 0) + 1
-        elif why:
+        elif explanation:
             counts["not possible"] += 1
-        if why:
-            kind = outputs_of(notes[evaluation])
-            _write(out, evaluation, record, kind, kind.schema.empty_table(), why, artifacts.made_of(why, path))
-    whole = [question for question in questions(record, asked) if question.evaluation not in (failed or {})]
-    shares: dict[str, list[Question]] = {}
-    for k in range(shards) if shards > 1 else ():
-        for part in questions(record, asked, (k, shards)):
-            shares.setdefault(part.evaluation, []).append(part)
-    for question in whole:
-        found = store.get(question.key, question.kind)
-        if found is None:
-            parts = [part for part in shares.get(question.evaluation, []) if part.rows]
-            answers = [store.get(part.key, part.kind) for part in parts]
-            if not parts or None in answers:
+        if explanation:
+            kind = output_schema(request_metadata[evaluation])
+            fingerprint = artifacts.input_fingerprint(explanation, path)
+            _write(directory, evaluation, record, kind, kind.schema.empty_table(), explanation, fingerprint)
+    units = [unit for unit in work_units(record, request_files) if unit.evaluation not in (failed or {})]
+    shard_units: dict[str, list[WorkUnit]] = {}
+    for shard in range(shards) if shards > 1 else ():
+        for unit in work_units(record, request_files, (shard, shards)):
+            shard_units.setdefault(unit.evaluation, []).append(unit)
+    for unit in units:
+        result = store.get(unit.key, unit.kind)
+        if result is None:
+            parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
+            shard_results = [store.get(part.key, part.kind) for part in parts]
+            if not parts or None in shard_results:
                 reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
-                lost[question.evaluation] = reason
-                why, empty = {"unavailable": reason}, question.kind.schema.empty_table()
-                made_of = artifacts.made_of(why, question.path)
-                _write(out, question.evaluation, record, question.kind, empty, why, made_of)
+                missing[unit.evaluation] = reason
+                explanation, empty_table = {"unavailable": reason}, unit.kind.schema.empty_table()
+                fingerprint = artifacts.input_fingerprint(explanation, unit.path)
+                _write(directory, unit.evaluation, record, unit.kind, empty_table, explanation, fingerprint)
                 continue
-            found = _together(answers)
+            result = _merge_shards(shard_results)
             try:
-                store.put(question.key, question.kind, *found)  # complete: found with any number of shards
+                store.put(unit.key, unit.kind, *result)  # complete: found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("answers: %s", error)
-        table, facts = found
-        facts = {**facts, "requests": notes[question.evaluation]["fingerprint"]}
-        _write(out, question.evaluation, record, question.kind, table, facts, question.key)
+        table, metadata = result
+        metadata = {**metadata, "requests": request_metadata[unit.evaluation]["fingerprint"]}
+        _write(directory, unit.evaluation, record, unit.kind, table, metadata, unit.key)
         counts["answered"] += 1
-    return counts, lost
+    return counts, missing
 
 
-def _together(parts: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
+def _merge_shards(results: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
     """Merge the rows and metadata of all shards.
 
     Counters and flags are added up and fallbacks united; all other metadata are those of the first shard.
     """
-    facts = [note for _, note in parts]
-    total = {key: value for key, value in facts[0].items() if key != "store_key"}
+    notes = [note for _, note in results]
+    merged = {key: value for key, value in notes[0].items() if key != "store_key"}
     for name in ("counters", "flags"):
-        if name in total:
-            keys = dict.fromkeys(key for note in facts for key in note.get(name, {}))
-            total[name] = {key: _sum([note.get(name, {}).get(key) for note in facts]) for key in keys}
-    if "engine" in total:
-        fallbacks = dict.fromkeys(str(each) for note in facts for each in note["engine"].get("fallback", []))
-        total["engine"] = {**total["engine"], "fallback": list(fallbacks)}
-    return pa.concat_tables([table for table, _ in parts]), {**total, "shards": len(parts)}
+        if name in merged:
+            keys = dict.fromkeys(key for note in notes for key in note.get(name, {}))
+            merged[name] = {key: _sum([note.get(name, {}).get(key) for note in notes]) for key in keys}
+    if "engine" in merged:
+        fallbacks = dict.fromkeys(str(reason) for note in notes for reason in note["engine"].get("fallback", []))
+        merged["engine"] = {**merged["engine"], "fallback": list(fallbacks)}
+    return pa.concat_tables([table for table, _ in results]), {**merged, "shards": len(results)}
 
 
 def _sum(values: list):
@@ -100,9 +101,11 @@ def _sum(values: list):
     return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
 
 
-def _write(out: Path, evaluation: str, record: ModelRecord, kind: Kind, table, facts: dict, fingerprint: str) -> None:
+def _write(
+    directory: Path, evaluation: str, record: ModelRecord, kind: Kind, table, metadata: dict, fingerprint: str
+) -> None:
     # one model with two names has one entry in the store, with the name under which it was first evaluated
-    model = {**facts.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
-    facts = {key: value for key, value in facts.items() if key != "store_key"}  # internal to the store
-    note = {**facts, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
-    artifacts.write(out / kind.name / f"{evaluation}.parquet", kind, table, note)
+    model = {**metadata.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
+    metadata = {key: value for key, value in metadata.items() if key != "store_key"}  # internal to the store
+    metadata = {**metadata, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
+    artifacts.write(directory / kind.name / f"{evaluation}.parquet", kind, table, metadata)

@@ -11,26 +11,26 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
-from vernacular.core.processes import StopFlag, Stopped, stoppable
+from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
 from vernacular.inference.job.store import Store, StoreError
-from vernacular.inference.job.work import Question, engine_version, questions
+from vernacular.inference.job.work import WorkUnit, engine_version, work_units
 from vernacular.inference.schema import SCORES
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
-FOUND, COMPUTED, NOTHING = "found in the store", "computed", "nothing to ask"
+CACHED, COMPUTED, EMPTY = "found in the store", "computed", "nothing to ask"
 
 
 def run_group(
     records: list[dict],
-    asked: dict[str, Path],
+    request_files: dict[str, Path],
     store_root: Path,
     *,
     shard: tuple[int, int] = (0, 1),
     threads=None,
-    given_up: dict[tuple[str, str | None], str] | None = None,
-    begin: Callable[[str, str | None], None] | None = None,
+    skip_reasons: dict[tuple[str, str | None], str] | None = None,
+    on_begin: Callable[[str, str | None], None] | None = None,
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Compute the outputs of a base and its adapters for shard k of n of every evaluation, and store them.
 
@@ -38,13 +38,13 @@ def run_group(
 
     Args:
         records: The base and its adapters.
-        asked: Requests file by evaluation ID.
+        request_files: Requests file by evaluation ID.
         shard: (k, n).
-        given_up: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
-        begin: Called with such a pair before each step.
+        skip_reasons: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
+        on_begin: Called with such a pair before each step.
 
     Returns:
-        By model: how each evaluation was completed (FOUND, COMPUTED, NOTHING), and the reason for each failed one.
+        By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY), and the reason for each failed one.
 
     Raises:
         Stopped: A stop signal was received; completed batches are stored.
@@ -54,110 +54,112 @@ def run_group(
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
     failed: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
-    with stoppable() as stop, stop.at_once():
-        missing: list[tuple[dict, list[Question]]] = []
+    with stop_on_signals() as stop, stop.interruptible():
+        missing: list[tuple[dict, list[WorkUnit]]] = []
         for record in records:
-            wanted = []
-            for question in questions(record, asked, shard):
-                if not question.rows:
-                    done[record["name"]][question.evaluation] = NOTHING
-                elif any(store.get(key, question.kind) for key in dict.fromkeys((question.key, question.whole))):
-                    done[record["name"]][question.evaluation] = FOUND
-                    store.remove_journal(question.key)  # left by a job that was killed after another had finished
-                elif reason := _given_up(given_up or {}, records[0]["name"], record["name"], question.evaluation):
-                    failed[record["name"]][question.evaluation] = reason
+            units = []
+            for unit in work_units(record, request_files, shard):
+                if not unit.n_rows:
+                    done[record["name"]][unit.evaluation] = EMPTY
+                elif any(store.get(key, unit.kind) for key in dict.fromkeys((unit.key, unit.full_key))):
+                    done[record["name"]][unit.evaluation] = CACHED
+                    store.remove_journal(unit.key)  # left by a job that was killed after another had finished
+                elif reason := _skip_reason(skip_reasons or {}, records[0]["name"], record["name"], unit.evaluation):
+                    failed[record["name"]][unit.evaluation] = reason
                 else:
-                    wanted.append(question)
-            if wanted:
-                missing.append((record, wanted))
+                    units.append(unit)
+            if units:
+                missing.append((record, units))
         if missing:
-            _ask_all(records[0], missing, store, stop, threads, done, failed, begin or (lambda *_: None))
+            _run_models(records[0], missing, store, stop, threads, done, failed, on_begin or (lambda *_: None))
     return done, failed
 
 
-def _given_up(given_up: dict, base: str, name: str, evaluation: str) -> str | None:
-    if reason := given_up.get((base, None)):
+def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> str | None:
+    if reason := skip_reasons.get((base, None)):
         return reason if base == name else f"its base {base} is unavailable: {reason}"
-    return given_up.get((name, None)) or given_up.get((name, evaluation))
+    return skip_reasons.get((name, None)) or skip_reasons.get((name, evaluation))
 
 
-def _ask_all(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, begin) -> None:
+def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin) -> None:
     """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
     # imported here, because it imports torch, which is needed only if outputs are missing
     from vernacular.inference.model.base import Base
 
-    begin(base_record["name"], None)
+    on_begin(base_record["name"], None)
     try:
-        with stop.at_once():
+        with stop.interruptible():
             base = Base(base_record, threads=threads, shared=len(missing) > 1)
     except MachineError:
         raise
     except ModelError as error:
-        for record, wanted in missing:
-            reason = _of_base(base_record, record, error)
-            failed[record["name"]] |= {question.evaluation: reason for question in wanted}
+        for record, units in missing:
+            reason = _base_failure(base_record, record, error)
+            failed[record["name"]] |= {unit.evaluation: reason for unit in units}
         return
-    for record, wanted in missing:
-        begin(record["name"], None)
+    for record, units in missing:
+        on_begin(record["name"], None)
         try:
-            computed, trouble = _ask_one(base, record, wanted, store, stop, begin)
+            computed, failures = _run_model(base, record, units, store, stop, on_begin)
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
-            reason = _of_base(base_record, record, error) if base.loaded is None else str(error)
-            computed, trouble = [], {question.evaluation: reason for question in wanted}
+            reason = _base_failure(base_record, record, error) if base.loaded is None else str(error)
+            computed, failures = [], {unit.evaluation: reason for unit in units}
         done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
-        failed[record["name"]] |= trouble
+        failed[record["name"]] |= failures
 
 
-def _ask_one(base, record: ModelRecord, wanted: list[Question], store: Store, stop: StopFlag, begin):
-    """Call `_ask` with the model of `record`.
+def _run_model(base, record: ModelRecord, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin):
+    """Call `_run_units` with the model of `record`.
 
     No reference to the model remains afterwards, so that its memory is free if it is loaded again.
     """
-    with stop.at_once(), base.model(record) as loaded:
-        return _ask(loaded, wanted, store, stop, begin)
+    with stop.interruptible(), base.model(record) as loaded:
+        return _run_units(loaded, units, store, stop, on_begin)
 
 
-def _of_base(base: dict, record: ModelRecord, error: ModelError) -> str:
+def _base_failure(base: dict, record: ModelRecord, error: ModelError) -> str:
     """Return the reason why a model is unavailable if its base could not be loaded."""
     return str(error) if record is base else f"its base {base['name']} is unavailable: {error}"
 
 
-def _ask(loaded, wanted: list[Question], store: Store, stop: StopFlag, begin) -> tuple[list[str], dict[str, str]]:
+def _run_units(
+    loaded, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin
+) -> tuple[list[str], dict[str, str]]:
     """Compute one model's work units; return (completed evaluations, reason by failed evaluation)."""
-    from vernacular.core.failures import is_lost_device, tokenizer_panics
+    from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
 
     computed, failed = [], {}
-    bar = tqdm(wanted, desc=loaded.record["name"], unit="evaluation", disable=None)
-    for question in bar:
-        bar.set_postfix_str(question.evaluation)
-        begin(loaded.record["name"], question.evaluation)
+    bar = tqdm(units, desc=loaded.record["name"], unit="evaluation", disable=None)
+    for unit in bar:
+        bar.set_postfix_str(unit.evaluation)
+        on_begin(loaded.record["name"], unit.evaluation)
         try:
-            with stop.at_once(), tokenizer_panics(loaded.record):
-                _verify(loaded.record, store, question.key)
-                store.check_writable(question.key, question.kind)
-                table, facts = _answer(loaded, question, store.journal(question.key, stop=stop))
-                _verify(loaded.record, store, question.key)
+            with stop.interruptible(), wrap_tokenizer_panics(loaded.record):
+                _verify(loaded.record, store, unit.key)
+                store.check_writable(unit.key, unit.kind)
+                table, metadata = _compute_outputs(loaded, unit, store.journal(unit.key, stop=stop))
+                _verify(loaded.record, store, unit.key)
         # end the job: on a full disk (StoreError), for example, no outputs can be stored
         except (Stopped, StoreError, MachineError):
             raise
         except UserError as error:
-            failed[question.evaluation] = str(error)
+            failed[unit.evaluation] = str(error)
             continue
         except BaseException as error:  # an unexpected error in one evaluation does not affect the others
             if not is_contained(error):
                 raise
-            log.exception("%s failed", question.evaluation)
-            said = f"{type(error).__name__}: {first_line(error)}"
+            log.exception("%s failed", unit.evaluation)
+            message = f"{type(error).__name__}: {first_line(error)}"
             if is_lost_device(error):
-                raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {said}") from error
-            failed[question.evaluation] = said
+                raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {message}") from error
+            failed[unit.evaluation] = message
             continue
-        facts["engine"] = {**facts.get("engine", {}), "version": engine_version(question.kind)}
-        with stop.finishing():
-            store.put(question.key, question.kind, table, facts)
-        computed.append(question.evaluation)
+        metadata["engine"] = {**metadata.get("engine", {}), "version": engine_version(unit.kind)}
+        with stop.defer_signals():
+            store.put(unit.key, unit.kind, table, metadata)
+        computed.append(unit.evaluation)
     return computed, failed
 
 
@@ -175,14 +177,14 @@ def _verify(record: ModelRecord, store: Store, key: str) -> None:
         raise
 
 
-def _answer(loaded, question: Question, journal) -> tuple[pa.Table, dict]:
-    if question.kind is SCORES:
+def _compute_outputs(loaded, unit: WorkUnit, journal) -> tuple[pa.Table, dict]:
+    if unit.kind is SCORES:
         from vernacular.inference.scoring.score import score
 
         strategy = loaded.option("strategy")
-        return score(loaded, question.requests(), journal=journal, strategy=strategy, progress=True)
+        return score(loaded, unit.requests(), journal=journal, strategy=strategy, progress=True)
     if loaded.option("generation_engine") == "vllm":
         from vernacular.inference.generation.vllm import generate
     else:
         from vernacular.inference.generation.generate import generate
-    return generate(loaded, question.requests(), journal=journal, progress=True)
+    return generate(loaded, unit.requests(), journal=journal, progress=True)

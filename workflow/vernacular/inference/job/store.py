@@ -50,24 +50,24 @@ class Store:
         """
         path = self.path(key, kind)
         for _ in range(files.ATTEMPTS):
-            identity = files.identity(path)
-            if identity is None:
+            file_identity = files.file_identity(path)
+            if file_identity is None:
                 return None
             try:
-                found, damage = self._read(path, key, kind), None
+                result, damage = self._read(path, key, kind), None
             except ArtifactError as error:
-                found, damage = None, error
-            if files.identity(path) == identity:  # otherwise, it was replaced while it was read
+                result, damage = None, error
+            if files.file_identity(path) == file_identity:  # otherwise, it was replaced while it was read
                 break
         if damage:
             log.warning("store: %s The evaluation is computed again.", damage)
-        return found
+        return result
 
     def _read(self, path: Path, key: str, kind: Kind) -> tuple[pa.Table, dict]:
-        note = artifacts.metadata(path, anywhere=True)  # identified by its key instead of its path
-        if note.get("store_key") != key:
-            raise ArtifactError(f"{path}: expected the evaluation {key}, got {note.get('store_key')}.")
-        return artifacts.read(path, kind, anywhere=True), note
+        metadata = artifacts.metadata(path, allow_moved=True)  # identified by its key instead of its path
+        if metadata.get("store_key") != key:
+            raise ArtifactError(f"{path}: expected the evaluation {key}, got {metadata.get('store_key')}.")
+        return artifacts.read(path, kind, allow_moved=True), metadata
 
     def put(self, key: str, kind: Kind, table: pa.Table, metadata: dict) -> Path:
         """Store a finished evaluation and remove its journal; an entry put by another process is retained.
@@ -76,36 +76,36 @@ class Store:
         """
         path = self.path(key, kind)
         if self.get(key, kind) is None:
-            note = {**metadata, "store_key": key}
-            with files.writing(path, self.root):
-                files.again(lambda: artifacts.write(path, kind, table, note))
-            files.sweep(path)
+            metadata = {**metadata, "store_key": key}
+            with files.write_access(path, self.root):
+                files.retry(lambda: artifacts.write(path, kind, table, metadata))
+            files.remove_leftovers(path)
         self.remove_journal(key)
         return path
 
     def check_writable(self, key: str, kind: Kind) -> None:
         """Raise StoreError, which names the path, if a finished evaluation of `key` could not be written."""
         path = self.path(key, kind)
-        with files.writing(path, self.root):
-            files.again(lambda: files.check_replaceable(path))
+        with files.write_access(path, self.root):
+            files.retry(lambda: files.check_replaceable(path))
 
     def journal(self, key: str, *, stop: StopFlag | None = None, seconds: float = 20.0) -> "Journal":
         """Return the journal of an unfinished evaluation, with the batches of earlier and concurrent attempts."""
-        return Journal(self._journals_of(key), key, stop=stop, seconds=seconds, root=self.root)
+        return Journal(self._journal_directory(key), key, stop=stop, seconds=seconds, root=self.root)
 
     def remove_journal(self, key: str) -> None:
         """Remove the journal of a finished evaluation; parts that cannot be removed remain and have no effect."""
         with contextlib.suppress(StoreError):
-            for part in files.parts(self._journals_of(key), key):
+            for part in files.journal_parts(self._journal_directory(key), key):
                 with contextlib.suppress(OSError):  # removed by another process, or removable by its owner only
                     part.unlink()
 
-    def _journals_of(self, key: str) -> Path:
+    def _journal_directory(self, key: str) -> Path:
         return self.root / "journal" / key[:2]
 
 
 class Journal:
-    """Finished batches of one evaluation: `done(batch)` returns a batch's rows, `add(batch, rows)` stores them.
+    """Finished batches of one evaluation: `get(batch)` returns a batch's rows, `add(batch, rows)` stores them.
 
     A batch's name is a hash of its content, computed by the caller, so that a stored batch is exactly the requested
     one. Rows are JSON-like dicts; floats are restored bit for bit. A part is written on a stop signal, and after 1, 2,
@@ -116,27 +116,27 @@ class Journal:
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         key: str = "",
         *,
         stop: StopFlag | None = None,
         seconds: float = 20.0,
         root: Path | None = None,
     ):
-        self.folder, self.key, self.stop, self.seconds = folder, key, stop, seconds
+        self.directory, self.key, self.stop, self.seconds = directory, key, stop, seconds
         self.notes: list[str] = []  # parts dropped while reading, for the metadata
-        self._root = root or folder  # of the store; parts have its permissions
+        self._root = root or directory  # of the store; parts have its permissions
         self._done: dict[str, list[dict]] = {}  # batches of earlier attempts
         self._written: set[str] = set()  # names of the batches that this attempt has written
         self._unwritten: dict[str, list[dict]] = {}
         self._written_at = time.monotonic()
         self._wait = min(1.0, seconds)
-        for part in files.parts(folder, key):
+        for part in files.journal_parts(directory, key):
             self._done.update(self._read(part))
         if stop is not None:
             stop.journal = self
 
-    def done(self, batch: str) -> list[dict] | None:
+    def get(self, batch: str) -> list[dict] | None:
         """Return the rows of a finished batch, or None.
 
         Of batches that this attempt has written, only the names are retained.
@@ -144,13 +144,13 @@ class Journal:
         return self._unwritten.get(batch, self._done.get(batch))
 
     @property
-    def known(self) -> int:
+    def n_batches(self) -> int:
         """Number of batches known, from earlier attempts and this one."""
         return len(self._done.keys() | self._written | self._unwritten.keys())
 
-    def finishing(self):
+    def defer_signals(self):
         """Return a context in which a batch is computed and added; a signal takes effect at its end."""
-        return contextlib.nullcontext() if self.stop is None else self.stop.finishing()
+        return contextlib.nullcontext() if self.stop is None else self.stop.defer_signals()
 
     def add(self, batch: str, rows: list[dict]) -> None:
         """Add a finished batch. Raises Stopped, after writing all batches, if a stop signal was received."""
@@ -166,9 +166,9 @@ class Journal:
         if self._unwritten:
             body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
             # sorts by time; unique across processes and hosts
-            part = self.folder / f"{self.key}.{time.time_ns():020d}-{uuid.uuid4().hex}.part"
-            with files.writing(part, self._root):
-                files.again(lambda: files.write_part(part, hashlib.sha256(body).digest() + body))
+            part = self.directory / f"{self.key}.{time.time_ns():020d}-{uuid.uuid4().hex}.part"
+            with files.write_access(part, self._root):
+                files.retry(lambda: files.write_part(part, hashlib.sha256(body).digest() + body))
         self._written.update(self._unwritten)
         self._unwritten = {}
         self._written_at = time.monotonic()
@@ -183,13 +183,13 @@ class Journal:
         digest, body = content[:32], content[32:]
         if hashlib.sha256(body).digest() != digest:
             return self._drop(part, "incomplete or damaged")
-        found = json.loads(zlib.decompress(body))
-        if found["key"] != self.key:
+        entry = json.loads(zlib.decompress(body))
+        if entry["key"] != self.key:
             return self._drop(part, "from another evaluation")
-        return found["batches"]
+        return entry["batches"]
 
-    def _drop(self, part: Path, why: str) -> dict:
-        note = f"journal part {part.name} is {why} and was dropped. Its batches are computed again."
+    def _drop(self, part: Path, problem: str) -> dict:
+        note = f"journal part {part.name} is {problem} and was dropped. Its batches are computed again."
         log.warning("store: %s", note)
         self.notes.append(note)
         return {}

@@ -24,7 +24,7 @@ class StoreError(ArtifactError):
 
 
 @contextlib.contextmanager
-def writing(path: Path, root: Path) -> Iterator[None]:
+def write_access(path: Path, root: Path) -> Iterator[None]:
     """Raise StoreError, which names `path`, if it cannot be written inside this context.
 
     Files created inside have the permissions of the store's directory `root`, whatever the process's umask: with the
@@ -46,18 +46,18 @@ def _permissions_of(root: Path) -> Iterator[None]:
     except FileNotFoundError:  # created inside, with the umask
         yield
         return
-    before = os.umask(~mode & 0o077)
+    previous_umask = os.umask(~mode & 0o077)
     try:
         yield
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
 
 
-def again(write: Callable[[], object]) -> None:
-    """Call `write`, and call it again if a directory was removed in the meantime, up to ATTEMPTS times."""
+def retry(operation: Callable[[], object]) -> None:
+    """Call `operation`, and call it again if a directory was removed in the meantime, up to ATTEMPTS times."""
     for attempt in range(ATTEMPTS):
         try:
-            write()
+            operation()
             return
         except OSError as error:
             if error.errno not in (*VANISHED, errno.EEXIST) or attempt == ATTEMPTS - 1:
@@ -70,13 +70,13 @@ def check_replaceable(path: Path) -> None:
     probe = path.with_name(f".{uuid.uuid4().hex}.tmp")
     probe.touch()
     probe.unlink()
-    folder, entry = path.parent.stat(), path.stat() if path.exists() else None
+    directory, entry = path.parent.stat(), path.stat() if path.exists() else None
     # in a directory with the sticky bit only the owner of a file (or of the directory, or root) may replace it
-    if entry and folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, folder.st_uid, entry.st_uid):
+    if entry and directory.st_mode & stat.S_ISVTX and os.geteuid() not in (0, directory.st_uid, entry.st_uid):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
 
-def identity(path: Path) -> tuple | None:
+def file_identity(path: Path) -> tuple | None:
     """Return a value that distinguishes a file from its replacement; None if there is no file."""
     try:
         entry = path.stat()
@@ -85,47 +85,47 @@ def identity(path: Path) -> tuple | None:
     except OSError as error:
         if error.errno in VANISHED:
             return None
-        raise unreadable(path, error) from error
+        raise read_error(path, error) from error
     return entry.st_ino, entry.st_size, entry.st_mtime_ns
 
 
-def parts(folder: Path, key: str) -> list[Path]:
-    """Return the journal parts of one key, oldest first. Raises StoreError if `folder` cannot be read."""
+def journal_parts(directory: Path, key: str) -> list[Path]:
+    """Return the journal parts of one key, oldest first. Raises StoreError if `directory` cannot be read."""
     try:
-        names = os.listdir(folder)
+        names = os.listdir(directory)
     except NotADirectoryError:
         return []
     except OSError as error:
         if error.errno in VANISHED:
             return []
-        raise unreadable(folder, error) from error
-    return [folder / name for name in sorted(names) if name.startswith(f"{key}.") and name.endswith(".part")]
+        raise read_error(directory, error) from error
+    return [directory / name for name in sorted(names) if name.startswith(f"{key}.") and name.endswith(".part")]
 
 
 def write_part(part: Path, content: bytes) -> None:
     """Write a journal part durably, so that it survives a power failure."""
     with replacing(part) as temporary:
         temporary.write_bytes(content)
-    handle = os.open(part.parent, os.O_RDONLY)
+    descriptor = os.open(part.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
-def sweep(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove temporary files of killed writers next to the file at `path`, which was just written.
 
     Only files more than a day older by the file system's clock are removed; a writer that was merely suspended writes
     its file again.
     """
     with contextlib.suppress(OSError):  # another process removes them, too; leftovers have no effect
-        now = path.stat().st_mtime
+        written_at = path.stat().st_mtime
         for leftover in path.parent.glob(".*.tmp"):
-            if now - leftover.stat().st_mtime > _DAY:
+            if written_at - leftover.stat().st_mtime > _DAY:
                 leftover.unlink()
 
 
-def unreadable(path: Path, error: OSError) -> StoreError:
+def read_error(path: Path, error: OSError) -> StoreError:
     """Return the StoreError for a `path` that cannot be read."""
     return StoreError(f"the store cannot be read at {path}: {error.strerror or error}.")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from vernacular.core.errors import ModelError
-from vernacular.inference.model.adapter import adapted
+from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.types import ModelRecord
@@ -32,7 +32,7 @@ class Base:
         self.record = {key: value for key, value in record.items() if key != "adapter"}
         self.threads, self.shared = threads, shared
         self.reloads: list[dict] = []  # one entry per reload: the model before it, and what differed
-        self._user: str | None = None  # the model evaluated last
+        self._last_model: str | None = None  # the model evaluated last
         self._state: ModelState | None = None
         self.loaded: LoadedModel | None = None
         self._load()
@@ -45,8 +45,9 @@ class Base:
         latter case `loaded` is None.
         """
         self.verify()
-        self._user = record["name"]
-        with adapted(self.loaded, record) if record.get("adapter") else contextlib.nullcontext(self.loaded) as loaded:
+        self._last_model = record["name"]
+        context = use_adapter(self.loaded, record) if record.get("adapter") else contextlib.nullcontext(self.loaded)
+        with context as loaded:
             try:
                 yield loaded
             finally:
@@ -56,19 +57,19 @@ class Base:
         """Reload the base if it differs from what was loaded. Raises what `load` raises."""
         if self.loaded is None:
             self._load()
-        elif self._user is not None:
+        elif self._last_model is not None:
             if not self.shared:
                 raise ValueError(
                     f"{self.record['name']} was loaded for a single model, and another model was requested."
                 )
-            if changed := self._state.differences(state_of(self.loaded.model)):
-                self._load_again(changed)
-        self._user = None
+            if changed := self._state.differences(model_state(self.loaded.model)):
+                self._reload(changed)
+        self._last_model = None
 
-    def _load_again(self, changed: list[str]) -> None:
-        name, count = self.record["name"], f"{len(changed)} of the base's tensors and modules ({changed[0]}, …)"
-        log.warning("model %s: %s changed %s. Loading the base again.", name, self._user, count)
-        self.reloads.append({"after": self._user, "changed": len(changed), "first": changed[0]})
+    def _reload(self, changed: list[str]) -> None:
+        name, summary = self.record["name"], f"{len(changed)} of the base's tensors and modules ({changed[0]}, …)"
+        log.warning("model %s: %s changed %s. Loading the base again.", name, self._last_model, summary)
+        self.reloads.append({"after": self._last_model, "changed": len(changed), "first": changed[0]})
         self.loaded = None
         gc.collect()  # modules and PEFT's modules are in reference cycles
         if torch.cuda.is_available():
@@ -78,7 +79,7 @@ class Base:
     def _load(self) -> None:
         loaded = load(self.record, threads=self.threads)
         if self.shared:
-            state = state_of(loaded.model)
+            state = model_state(loaded.model)
             # tensors without a checksum cannot be compared and are taken as loaded
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
@@ -94,8 +95,8 @@ class Base:
         return name not in self._state.tensors or self._state.tensors[name][-1] is not None
 
 
-_PORTIONS = {"cpu": 2**15}  # 8-byte words per step that fit in a core's cache
-_PORTION = 2**23  # other devices: 64 MiB, and as much again for each intermediate result
+_WORDS_PER_STEP = {"cpu": 2**15}  # 8-byte words per step that fit in a core's cache
+_DEFAULT_WORDS_PER_STEP = 2**23  # other devices: 64 MiB, and as much again for each intermediate result
 _GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, signed
 
 
@@ -110,33 +111,35 @@ class ModelState:
     def differences(self, other: "ModelState") -> list[str]:
         """Return the sorted names of differing tensors and modules; a tensor without a checksum always differs."""
         names = []
-        for mine, others in ((self.tensors, other.tensors), (self.modules, other.modules)):
-            names += [name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name)]
+        for entries, other_entries in ((self.tensors, other.tensors), (self.modules, other.modules)):
+            names += [
+                name for name in entries.keys() | other_entries.keys() if entries.get(name) != other_entries.get(name)
+            ]
         names += [name for name, (*_, checksum) in self.tensors.items() if checksum is None]
         return sorted({name or "the model" for name in names} | ({"config"} if self.config != other.config else set()))
 
 
-def state_of(model: torch.nn.Module) -> ModelState:
+def model_state(model: torch.nn.Module) -> ModelState:
     """Return the state of `model`: its modules, its config, and the checksums of all parameters and buffers."""
-    modules = {name: _facts(module) for name, module in model.named_modules(remove_duplicate=False)}
-    first_name: dict[tuple, str] = {}
+    modules = {name: _module_state(module) for name, module in model.named_modules(remove_duplicate=False)}
+    name_by_memory: dict[tuple, str] = {}
     tensors: dict[str, tuple] = {}
-    sums: dict[str, torch.Tensor | None] = {}
+    checksums: dict[str, torch.Tensor | None] = {}
     for name, tensor in [
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]:
         in_memory = _in_memory(tensor) and tensor.numel()
-        place = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride()) if in_memory else name
-        shared = first_name.setdefault(place, name)
+        memory_key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride()) if in_memory else name
+        shared = name_by_memory.setdefault(memory_key, name)
         if shared == name:
-            sums[name] = checksum(tensor)
+            checksums[name] = checksum(tensor)
         tensors[name] = (shared, str(tensor.dtype), tuple(tensor.shape))
-    values = _values(sums)
+    values = _to_integers(checksums)
     config = getattr(model, "config", None)
     return ModelState(
         modules,
-        {name: (*facts, values[facts[0]]) for name, facts in tensors.items()},
+        {name: (*entry, values[entry[0]]) for name, entry in tensors.items()},
         config.to_json_string(use_diff=False) if hasattr(config, "to_json_string") else repr(config),
     )
 
@@ -152,16 +155,16 @@ def checksum(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     tensor = tensor.data
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
-    portion = _PORTIONS.get(tensor.device.type, _PORTION)
+    step_words = _WORDS_PER_STEP.get(tensor.device.type, _DEFAULT_WORDS_PER_STEP)
     flat = tensor.contiguous().reshape(-1)
-    step = portion * 8 // flat.element_size()
-    for number, low in enumerate(range(0, flat.numel(), step)):
-        words = _words(flat[low : low + step])
-        start = number * portion + 1
-        mixed = torch.arange(start, start + len(words), device=words.device).mul_(_GOLDEN).add_(words)
+    step = step_words * 8 // flat.element_size()
+    for index, offset in enumerate(range(0, flat.numel(), step)):
+        words = _as_words(flat[offset : offset + step])
+        start = index * step_words + 1
+        hashed = torch.arange(start, start + len(words), device=words.device).mul_(_GOLDEN).add_(words)
         for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
-            mixed.bitwise_xor_((mixed >> shift).bitwise_and_(2 ** (64 - shift) - 1)).mul_(factor)
-        total += mixed.sum()
+            hashed.bitwise_xor_((hashed >> shift).bitwise_and_(2 ** (64 - shift) - 1)).mul_(factor)
+        total += hashed.sum()
     return total
 
 
@@ -169,27 +172,27 @@ def _in_memory(tensor: torch.Tensor) -> bool:
     return tensor.device.type != "meta" and type(tensor.data) is torch.Tensor
 
 
-def _words(flat: torch.Tensor) -> torch.Tensor:
+def _as_words(flat: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a flat tensor as int64 words, padded with zeros."""
-    raw = flat.view(torch.uint8)
-    if rest := len(raw) % 8:
-        raw = torch.cat([raw, raw.new_zeros(8 - rest)])
-    elif raw.storage_offset() % 8 or raw.data_ptr() % 8:
-        raw = raw.clone()
-    return raw.view(torch.int64)
+    data = flat.view(torch.uint8)
+    if remainder := len(data) % 8:
+        data = torch.cat([data, data.new_zeros(8 - remainder)])
+    elif data.storage_offset() % 8 or data.data_ptr() % 8:
+        data = data.clone()
+    return data.view(torch.int64)
 
 
-def _values(sums: dict[str, torch.Tensor | None]) -> dict[str, int | None]:
+def _to_integers(checksums: dict[str, torch.Tensor | None]) -> dict[str, int | None]:
     """Return the checksums as integers, with one transfer per device."""
-    values: dict[str, int | None] = dict.fromkeys(sums)
-    for device in {value.device for value in sums.values() if value is not None}:
-        names = [name for name, value in sums.items() if value is not None and value.device == device]
-        values |= zip(names, torch.stack([sums[name] for name in names]).tolist(), strict=True)
+    values: dict[str, int | None] = dict.fromkeys(checksums)
+    for device in {value.device for value in checksums.values() if value is not None}:
+        names = [name for name, value in checksums.items() if value is not None and value.device == device]
+        values |= zip(names, torch.stack([checksums[name] for name in names]).tolist(), strict=True)
     return values
 
 
-def _facts(module: torch.nn.Module) -> tuple:
-    own = vars(module)
-    hooks = [len(hooks) for name, hooks in sorted(own.items()) if name.endswith("_hooks") and isinstance(hooks, dict)]
+def _module_state(module: torch.nn.Module) -> tuple:
+    attributes = vars(module)
+    hooks = {name: value for name, value in attributes.items() if name.endswith("_hooks") and isinstance(value, dict)}
     name = f"{type(module).__module__}.{type(module).__qualname__}"
-    return (name, module.training, "forward" in own, tuple(hooks))
+    return (name, module.training, "forward" in attributes, tuple(len(hooks[key]) for key in sorted(hooks)))

@@ -56,7 +56,7 @@ class LoadedModel:
         """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
-    def facts(self) -> dict:
+    def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
         return {
             "name": self.record.get("name"),
@@ -80,19 +80,19 @@ class LoadedModel:
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     """Return a LoadedModel of a model that is already in memory (tests, models created by other code)."""
     embeddings = model.get_input_embeddings().weight
-    plain = tokenizer("a")["input_ids"]
-    bos = tokenizer.bos_token_id
+    ids = tokenizer("a")["input_ids"]
+    bos_id = tokenizer.bos_token_id
     # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
-    adds = bool(plain) and bos is not None and plain[0] == bos
+    adds_bos = bool(ids) and bos_id is not None and ids[0] == bos_id
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         kind=record["kind"],
         device=embeddings.device,
         max_length=_max_length(model, tokenizer, record),
-        bos_id=bos,
+        bos_id=bos_id,
         eos_id=tokenizer.eos_token_id,
-        adds_bos=adds,
+        adds_bos=adds_bos,
         n_embeddings=embeddings.shape[0],
         record=record,
     )
@@ -105,9 +105,9 @@ def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     if limits and config.model_type in _OFFSET_POSITIONS:
         limits[0] -= (config.pad_token_id or 0) + 1
-    longest = tokenizer.model_max_length
-    if isinstance(longest, int) and 0 < longest < _UNLIMITED:
-        limits.append(longest)
+    tokenizer_limit = tokenizer.model_max_length
+    if isinstance(tokenizer_limit, int) and 0 < tokenizer_limit < _UNLIMITED:
+        limits.append(tokenizer_limit)
     if record.get("max_length"):
         limits.append(record["max_length"])
     return min(limits) if limits else None
@@ -123,8 +123,8 @@ _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay 
 
 def token_budget(loaded: LoadedModel) -> int:
     """Return the tokens per forward, padding included: the setting `max_batch_tokens`, else by device and memory."""
-    if wanted := loaded.option("max_batch_tokens"):
-        return int(wanted)
+    if budget := loaded.option("max_batch_tokens"):
+        return int(budget)
     if loaded.device.type != "cuda":
         return _CPU_TOKENS
     free, _ = torch.cuda.mem_get_info(loaded.device)
@@ -134,13 +134,13 @@ def token_budget(loaded: LoadedModel) -> int:
 def _bytes_per_token(loaded: LoadedModel) -> int:
     """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
     config = loaded.model.config.get_text_config(decoder=True)
-    hidden, layers = config.hidden_size, config.num_hidden_layers
-    inner = getattr(config, "intermediate_size", None) or 4 * hidden
+    hidden_size, n_layers = config.hidden_size, config.num_hidden_layers
+    intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
     size = loaded.dtype.itemsize
-    return size * (2 * hidden * layers + 8 * hidden + 4 * inner)
+    return size * (2 * hidden_size * n_layers + 8 * hidden_size + 4 * intermediate_size)
 
 
-def release(loaded: LoadedModel) -> None:
+def release_memory(loaded: LoadedModel) -> None:
     """Return cached memory blocks to the device after an out-of-memory error."""
     if loaded.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -153,16 +153,16 @@ def within_memory(loaded: LoadedModel, compute: Callable[..., T], *args) -> T | 
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    release(loaded)  # outside the except clause, whose traceback keeps the tensors alive
+    release_memory(loaded)  # outside the except clause, whose traceback keeps the tensors alive
     return None
 
 
-def halved(size: int, smallest: int, *, used: int | None = None) -> int | None:
+def halve(size: int, smallest: int, *, used: int | None = None) -> int | None:
     """Return the size to try after one that ran out of memory; None if `size` is already the smallest.
 
     `used` is the part of `size` that the failed attempt used.
 
-    >>> halved(512, 16), halved(512, 16, used=100), halved(20, 16), halved(16, 16)
+    >>> halve(512, 16), halve(512, 16, used=100), halve(20, 16), halve(16, 16)
     (256, 50, 16, None)
     """
     if size <= smallest:
@@ -188,11 +188,13 @@ class Agreement:
     deviation: float  # the difference that was compared with the tolerance
 
 
-def agreement(values: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype, *, few: bool = False) -> Agreement:
+def agreement(
+    values: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype, *, few_values: bool = False
+) -> Agreement:
     """Compare log-probabilities with those of a reference computation.
 
     Values whose reference is NaN are excluded; the outcome is a disagreement if no value is left, or if one is NaN.
-    `few`: there are too few values for a mean, so that the largest difference is compared in every precision.
+    `few_values`: there are too few values for a mean, so that the largest difference is compared in every precision.
 
     >>> agreement(torch.tensor([-1.0, -2.0]), torch.tensor([-1.0005, float("nan")]), torch.float32).agrees
     True
@@ -200,12 +202,12 @@ def agreement(values: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype,
     False
     """
     a, b = values.cpu().double(), reference.cpu().double()  # not every device has float64
-    gaps = (a - b).abs().masked_fill(a == b, 0.0)[~b.isnan()]  # equal infinities: no difference
-    if not len(gaps):
+    differences = (a - b).abs().masked_fill(a == b, 0.0)[~b.isnan()]  # equal infinities: no difference
+    if not len(differences):
         return Agreement(False, 0, *[float("nan")] * 3)
-    largest, mean = float(gaps.max()), float(gaps.mean())
-    full = dtype in (torch.float32, torch.float64)
-    deviation = largest if full or few else mean
-    tolerance = _NOISE[dtype] * (_SINGLE_TOKEN if few and not full else 1)
-    agrees = deviation <= tolerance and bool(gaps.isfinite().all())
-    return Agreement(agrees, len(gaps), largest, mean, deviation)
+    largest, mean = float(differences.max()), float(differences.mean())
+    full_precision = dtype in (torch.float32, torch.float64)
+    deviation = largest if full_precision or few_values else mean
+    tolerance = _NOISE[dtype] * (_SINGLE_TOKEN if few_values and not full_precision else 1)
+    agrees = deviation <= tolerance and bool(differences.isfinite().all())
+    return Agreement(agrees, len(differences), largest, mean, deviation)

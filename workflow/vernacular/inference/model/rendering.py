@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from jinja2 import TemplateError
 
-from vernacular.core.errors import ModelError, counted, first_line
+from vernacular.core.errors import ModelError, first_line, format_count
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.types import Request
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 # Templates that write the current date into the prompt (Llama 3, SmolLM3) would change the results from day to day.
 # They obtain it from `date_string` or `strftime_now`; a macro of that name replaces the function of transformers.
-_NO_DAY = "{% macro strftime_now(pattern) %}{% endmacro %}"
-_SECONDS = 10  # per prompt; typical templates take milliseconds
+_WITHOUT_DATE = "{% macro strftime_now(pattern) %}{% endmacro %}"
+_TIME_LIMIT = 10  # per prompt; typical templates take milliseconds
 # A template is a program; these are the errors that it can raise.
-_REFUSALS = (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-_REFUSALS += (MemoryError,)
+_TEMPLATE_ERRORS = (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+_TEMPLATE_ERRORS += (MemoryError,)
 
 
 def uses_chat(loaded: LoadedModel, messages: list[dict] | None, kind: str) -> bool:
@@ -31,34 +31,34 @@ def uses_chat(loaded: LoadedModel, messages: list[dict] | None, kind: str) -> bo
     unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
     its chat model remain comparable. Raises ModelError if `chat` is true and the tokenizer has no template.
     """
-    wanted = loaded.option("chat", "auto")
+    chat_option = loaded.option("chat", "auto")
     has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
-    if wanted is True and not has_template:
+    if chat_option is True and not has_template:
         raise ModelError(
             f"model {loaded.record['name']}: chat is true, but its tokenizer has no chat template. Set chat: auto."
         )
-    return bool(messages) and (has_template and kind == "generate" if wanted == "auto" else bool(wanted))
+    return bool(messages) and (has_template and kind == "generate" if chat_option == "auto" else bool(chat_option))
 
 
 def render(loaded: LoadedModel, messages: list[dict]) -> str:
     """Render chat turns as text, up to the beginning of the model's turn and without a date.
 
     The text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or
-    takes more than `_SECONDS`.
+    takes more than `_TIME_LIMIT`.
     """
     name = loaded.record["name"]
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
     try:
         template = loaded.tokenizer.get_chat_template()
         if "strftime_now" in template:
-            template = _NO_DAY + template
-        with time_limit(_SECONDS):
+            template = _WITHOUT_DATE + template
+        with time_limit(_TIME_LIMIT):
             return loaded.tokenizer.apply_chat_template(
                 messages, chat_template=template, tokenize=False, add_generation_prompt=True, date_string=""
             )
     except TimeLimitExceeded:
-        raise ModelError(f"model {name}: its chat template did not finish within {_SECONDS} seconds.") from None
-    except _REFUSALS as error:
+        raise ModelError(f"model {name}: its chat template did not finish within {_TIME_LIMIT} seconds.") from None
+    except _TEMPLATE_ERRORS as error:
         raise ModelError(f"model {name}: its chat template failed: {first_line(error)}") from error
 
 
@@ -81,7 +81,7 @@ def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) ->
     if "".join(examples) != row["prefix"]:
         examples = []  # the prefix is not the joined examples: dropping one could leave a malformed prompt
     for n_dropped in range(len(examples) + 1):
-        result, fits = attempt(shortened(row, n_dropped))
+        result, fits = attempt(drop_examples(row, n_dropped))
         if fits:
             break
     return result, n_dropped
@@ -89,10 +89,10 @@ def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) ->
 
 def dropped_flag(n_dropped: int) -> str | None:
     """Return the flag of a row with `n_dropped` few-shot examples dropped; None for 0."""
-    return f"truncated: {counted(n_dropped, 'few-shot example')} dropped" if n_dropped else None
+    return f"truncated: {format_count(n_dropped, 'few-shot example')} dropped" if n_dropped else None
 
 
-def shortened(row: Request, n_dropped: int) -> Request:
+def drop_examples(row: Request, n_dropped: int) -> Request:
     """Return a request without its first `n_dropped` few-shot examples, in prefix, span and chat turns.
 
     In chat turns, an example is a user turn and an assistant turn, or the beginning of the only turn; system turns are
@@ -100,12 +100,12 @@ def shortened(row: Request, n_dropped: int) -> Request:
     """
     if not n_dropped:
         return row
-    start = len("".join(row["few_shot_examples"][:n_dropped]))
-    span = {name: row[name] - start for name in ("span_start", "span_end") if row[name] is not None}
+    offset = len("".join(row["few_shot_examples"][:n_dropped]))
+    span = {name: row[name] - offset for name in ("span_start", "span_end") if row[name] is not None}
     messages = row["messages"]
     if messages and len(messages) == 1 and messages[0]["content"].startswith(row["prefix"]):
-        messages = [{**messages[0], "content": messages[0]["content"][start:]}]
+        messages = [{**messages[0], "content": messages[0]["content"][offset:]}]
     elif messages:
-        others = [turn for turn in messages if turn["role"] != "system"]
-        messages = [turn for turn in messages if turn["role"] == "system"] + others[2 * n_dropped :]
-    return {**row, "prefix": row["prefix"][start:], "messages": messages, **span}
+        example_turns = [turn for turn in messages if turn["role"] != "system"]
+        messages = [turn for turn in messages if turn["role"] == "system"] + example_turns[2 * n_dropped :]
+    return {**row, "prefix": row["prefix"][offset:], "messages": messages, **span}

@@ -31,16 +31,16 @@ class Encoded:
         """Number of added special tokens after the text."""
         return next((i for i, offset in enumerate(reversed(self.offsets)) if offset is not None), len(self.offsets))
 
-    def part(self, start: int, stop: int) -> "Encoded":
+    def slice(self, start: int, stop: int) -> "Encoded":
         """Return the tokens from `start` to before `stop`."""
         return Encoded(self.ids[start:stop], self.offsets[start:stop], self.words[start:stop])
 
-    def starting_with(self, token_id: int) -> "Encoded":
+    def prepend(self, token_id: int) -> "Encoded":
         """Return a copy with one more special token in front."""
         return Encoded([token_id, *self.ids], [None, *self.offsets], [None, *self.words])
 
 
-class CannotAlign(Exception):
+class AlignmentError(Exception):
     """Failure to reproduce a text from the tokens of a tokenizer without offsets."""
 
 
@@ -63,29 +63,31 @@ def bos_policy(loaded: LoadedModel) -> str:
     return policy
 
 
-def encode(loaded: LoadedModel, text: str, *, specials: bool = True, aligned: bool = True) -> Encoded:
+def encode(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, needs_offsets: bool = True) -> Encoded:
     """Return IDs and offsets of `text`, as the tokenizer computes them.
 
-    `specials` False: a chat template has already added special tokens. `aligned` False: only special tokens matter, so
-    that missing offsets are not reconstructed. Raises CannotAlign if a tokenizer without offsets does not reproduce the
-    text.
+    `add_special_tokens` False: a chat template has already added special tokens. `needs_offsets` False: only special
+    tokens matter, so that missing offsets are not reconstructed. Raises AlignmentError if a tokenizer without offsets
+    does not reproduce the text.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
-        found = tokenizer(text, add_special_tokens=specials, verbose=False).encodings[0]
+        encoding = tokenizer(text, add_special_tokens=add_special_tokens, verbose=False).encodings[0]
         offsets = [
-            None if part is None else offset for part, offset in zip(found.sequence_ids, found.offsets, strict=True)
+            None if sequence_id is None else offset
+            for sequence_id, offset in zip(encoding.sequence_ids, encoding.offsets, strict=True)
         ]
-        return Encoded(found.ids, offsets, found.word_ids)
-    plain = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-    offsets = rebuilt_offsets(tokenizer, plain, text) if aligned else [(0, len(text))] * len(plain)
-    whole = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if specials else plain
-    lead = next((i for i in range(len(whole) - len(plain) + 1) if whole[i : i + len(plain)] == plain), None)
+        return Encoded(encoding.ids, offsets, encoding.word_ids)
+    plain_ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
+    full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
+    n_plain = len(plain_ids)
+    lead = next((i for i in range(len(full_ids) - n_plain + 1) if full_ids[i : i + n_plain] == plain_ids), None)
     if lead is None:
-        raise CannotAlign("its special tokens change the other tokens")
-    tail = len(whole) - lead - len(plain)
+        raise AlignmentError("its special tokens change the other tokens")
+    tail = len(full_ids) - lead - n_plain
     words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
-    return Encoded(whole, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
+    return Encoded(full_ids, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
 
 
 def with_bos(
@@ -100,36 +102,36 @@ def with_bos(
     policy = bos_policy(loaded)
     if loaded.kind != "causal" or (templated and (policy != "always" or not encoded.ids)):
         return encoded
-    begins = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
+    has_bos = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
     if policy == "never":
         count = next((i for i, token in enumerate(encoded.ids[: encoded.lead]) if token != loaded.bos_id), encoded.lead)
-        return encoded.part(count, len(encoded.ids))
+        return encoded.slice(count, len(encoded.ids))
     if policy == "always":
-        return encoded if begins else encoded.starting_with(loaded.bos_id)
-    if begins or encoded.lead:
+        return encoded if has_bos else encoded.prepend(loaded.bos_id)
+    if has_bos or encoded.lead:
         return encoded
     if policy == "eos":
-        return encoded.starting_with(loaded.eos_id)
-    return encoded.starting_with(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
+        return encoded.prepend(loaded.eos_id)
+    return encoded.prepend(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
 
 
 def prompt_ids(loaded: LoadedModel, text: str, *, templated: bool) -> list[int]:
     """Return the token IDs of a prompt under the BOS policy, without closing special tokens.
 
-    Text after a closing special token would not be a continuation. Raises CannotAlign if the tokenizer's special tokens
-    change the others.
+    Text after a closing special token would not be a continuation. Raises AlignmentError if the tokenizer's special
+    tokens change the others.
     """
-    encoded = encode(loaded, text, specials=not templated, aligned=False)
+    encoded = encode(loaded, text, add_special_tokens=not templated, needs_offsets=False)
     end = len(encoded.ids) - encoded.tail
     if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded.ids))
-    return with_bos(loaded, encoded.part(0, end), templated=templated).ids
+    return with_bos(loaded, encoded.slice(0, end), templated=templated).ids
 
 
-def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
+def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
     """Reconstruct offsets by decoding increasing prefixes of `ids`.
 
-    Each decoded prefix must be a prefix of `text`, and the last one must equal it; otherwise, raises CannotAlign. A
+    Each decoded prefix must be a prefix of `text`, and the last one must equal it; otherwise, raises AlignmentError. A
     token that ends inside a character (bytes of an accented letter) has the offsets of that character, as do the
     character's other tokens.
     """
@@ -138,11 +140,11 @@ def rebuilt_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int
         decoded = tokenizer.decode(ids[:count], skip_special_tokens=False, clean_up_tokenization_spaces=False)
         decoded = decoded.rstrip("\ufffd") if count < len(ids) else decoded
         if not text.startswith(decoded) or len(decoded) < end:
-            raise CannotAlign(f"its tokens decode to {decoded[-20:]!r} instead of {text[end : end + 20]!r}")
+            raise AlignmentError(f"its tokens decode to {decoded[-20:]!r} instead of {text[end : end + 20]!r}")
         offsets.append((end, max(len(decoded), min(end + 1, len(text)))))
         end = len(decoded)
     if end != len(text):
-        raise CannotAlign(f"its tokens do not reproduce the end of the text, {text[end:][:20]!r}")
+        raise AlignmentError(f"its tokens do not reproduce the end of the text, {text[end:][:20]!r}")
     return offsets
 
 
@@ -155,22 +157,21 @@ def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, en
     scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
     following token.
     """
-    blank_span = not text[start:end].strip()
-    inside, straddles = [], False
+    span_is_whitespace = not text[start:end].strip()
+    indices, crosses_edge = [], False
     for index, offset in enumerate(offsets):
         if offset is None or offset[0] >= end or offset[1] <= start:
             continue
-        held = text[max(start, offset[0]) : min(end, offset[1])]
-        beyond = text[offset[0] : start] + text[end : max(end, offset[1])]
-        whole = not beyond
-        if whole or blank_span or held.strip():
-            inside.append(index)
-            straddles |= bool(beyond.strip())
+        span_text = text[max(start, offset[0]) : min(end, offset[1])]
+        outside_text = text[offset[0] : start] + text[end : max(end, offset[1])]
+        if not outside_text or span_is_whitespace or span_text.strip():
+            indices.append(index)
+            crosses_edge |= bool(outside_text.strip())
         else:
-            straddles = True  # whitespace at the span's edge is scored with the text next to it
-    if not inside:
-        return range(0), straddles
-    first = inside[0]
+            crosses_edge = True  # whitespace at the span's edge is scored with the text next to it
+    if not indices:
+        return range(0), crosses_edge
+    first = indices[0]
     while first > 0 and offsets[first - 1] is not None and offsets[first - 1] == (offsets[first][0],) * 2:
         first -= 1  # zero-width token at the span's start
-    return range(first, inside[-1] + 1), straddles
+    return range(first, indices[-1] + 1), crosses_edge

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from tqdm import tqdm
 
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halved, release, within_memory
+from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halve, release_memory, within_memory
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Answers, Head, answer
-from vernacular.inference.scoring.plan import Batch, Limits, plan
-from vernacular.inference.scoring.prepare import Prepared
-from vernacular.inference.scoring.trie import Path, grow
+from vernacular.inference.scoring.head import Head, TokenScores, score_batch
+from vernacular.inference.scoring.plan import Batch, PlanLimits, plan
+from vernacular.inference.scoring.prepare import PreparedRequest
+from vernacular.inference.scoring.trie import Path, build_trie
 
 log = logging.getLogger("vernacular")
 
@@ -35,7 +35,7 @@ class Counters:
         for name in ("forwards", "tokens_computed", "tokens_trie", "batches_resumed", "oom_retries", "given_up"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def facts(self) -> dict:
+    def metadata(self) -> dict:
         """Return the counters for the metadata, with the number of given-up requests."""
         return {**asdict(self), "given_up": len(self.given_up)}
 
@@ -44,11 +44,11 @@ def execute(
     loaded: LoadedModel,
     pending: set[str],
     *,
-    batches: Callable[[set[str], int], list],
-    answer: Callable[[object], Answers],
-    take: Callable[[list, Answers], None],
-    forget: Callable[[], None],
-    length: Callable[[str], int],
+    make_batches: Callable[[set[str], int], list],
+    score_batch: Callable[[object], TokenScores],
+    on_scores: Callable[[list, TokenScores], None],
+    clear_cache: Callable[[], None],
+    request_length: Callable[[str], int],
     journal: Journal,
     counters: Counters,
     progress: bool,
@@ -59,120 +59,121 @@ def execute(
     earlier one stored.
 
     Args:
-        batches: Plans requests under a token budget; a batch has `questions()`, `name()`, `tokens` and `divisible`.
-        answer: Runs the model on a batch.
-        take: Receives the token queries of a batch and their outputs.
-        forget: Frees memory after an out-of-memory error.
-        length: Returns the number of tokens that a request must read.
+        make_batches: Plans requests under a token budget; a batch has `queries()`, `name()`, `tokens` and `divisible`.
+        score_batch: Runs the model on a batch.
+        on_scores: Receives the token queries of a batch and their outputs.
+        clear_cache: Frees memory after an out-of-memory error.
+        request_length: Returns the number of tokens that a request must read.
 
     Raises:
         Stopped: A stop signal was received.
         Exception: Whatever the model raises, except for out-of-memory errors.
     """
-    unanswered = dict.fromkeys(pending, 0)
+    open_queries = dict.fromkeys(pending, 0)
     try:
         while pending:
-            planned = [(batch, asked) for batch in batches(pending, counters.budget) if (asked := batch.questions())]
-            unanswered = _questions_per_request(planned)
+            batches = make_batches(pending, counters.budget)
+            planned = [(batch, queries) for batch in batches if (queries := batch.queries())]
+            open_queries = _queries_per_request(planned)
             with tqdm(total=sum(b.tokens for b, _ in planned), unit="token", disable=None if progress else True) as bar:
-                for batch, asked in planned:
+                for batch, queries in planned:
                     name = batch.name()
-                    with journal.finishing():
-                        if kept := journal.done(name):
-                            answers = Answers(**kept[0])
+                    with journal.defer_signals():
+                        if cached := journal.get(name):
+                            scores = TokenScores(**cached[0])
                             counters.batches_resumed += 1
                         else:
-                            answers = within_memory(loaded, answer, batch)
-                            if answers is None:
+                            scores = within_memory(loaded, score_batch, batch)
+                            if scores is None:
                                 break
-                            journal.add(name, [asdict(answers)])
-                    take(asked, answers)
-                    for who in _askers(asked):
-                        unanswered[who] -= 1
+                            journal.add(name, [asdict(scores)])
+                    on_scores(queries, scores)
+                    for request_id in _request_ids(queries):
+                        open_queries[request_id] -= 1
                     bar.update(batch.tokens)
                 else:
                     return
-            pending = {who for who in pending if unanswered.get(who)}
-            forget()
-            release(loaded)
-            pending -= _shrink(counters, batch, asked, length)
+            pending = {request_id for request_id in pending if open_queries.get(request_id)}
+            clear_cache()
+            release_memory(loaded)
+            pending -= _shrink(counters, batch, queries, request_length)
     finally:
         journal.flush()
 
 
-def _shrink(counters: Counters, batch, asked, length) -> set[str]:
+def _shrink(counters: Counters, batch, queries, request_length) -> set[str]:
     """Halve the budget, or return the requests to give up if the batch cannot be split further."""
     counters.oom_retries += 1
-    if batch.divisible and (budget := halved(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
+    if batch.divisible and (budget := halve(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
         counters.budget = budget
         log.warning(
             "out of memory at %d tokens; continuing with at most %d tokens per batch", batch.tokens, counters.budget
         )
         return set()
-    longest = max(map(length, _askers(asked)))  # the others can be computed without these
-    lost = {who for who in _askers(asked) if length(who) == longest}
-    counters.given_up += sorted(lost)
-    log.warning("out of memory at %d tokens; number of requests skipped: %d", batch.tokens, len(lost))
-    return lost
+    longest = max(map(request_length, _request_ids(queries)))  # the others can be computed without these
+    too_long = {request_id for request_id in _request_ids(queries) if request_length(request_id) == longest}
+    counters.given_up += sorted(too_long)
+    log.warning("out of memory at %d tokens; number of requests skipped: %d", batch.tokens, len(too_long))
+    return too_long
 
 
-def _askers(asked) -> list[str]:
+def _request_ids(queries) -> list[str]:
     """Return the request IDs of these token queries, once per query."""
-    return [who for _, _, _, askers in asked for who, _ in askers]
+    return [request_id for _, _, _, requesters in queries for request_id, _ in requesters]
 
 
-def _questions_per_request(planned) -> dict[str, int]:
+def _queries_per_request(planned) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for _, asked in planned:
-        for who in _askers(asked):
-            counts[who] = counts.get(who, 0) + 1
+    for _, queries in planned:
+        for request_id in _request_ids(queries):
+            counts[request_id] = counts.get(request_id, 0) + 1
     return counts
 
 
-def path_of(request: Prepared, one_of: dict[int, int]) -> Path:
+def build_path(request: PreparedRequest, interned: dict[int, int]) -> Path:
     """Return the tokens that a request reads and its token queries.
 
-    The last token is read only if the distribution after it is requested. `one_of`: one int object per token of all
+    The last token is read only if the distribution after it is requested. `interned`: one int object per token of all
     paths, updated in place; separate objects take four times the memory.
     """
     ids = request.ids
-    slots = range(max(request.first, 1), request.stop)  # no token precedes index 0
-    asks = [(i, ids[i], (request.request_id, i - request.first)) for i in slots]
+    indices = range(max(request.first, 1), request.stop)  # no token precedes index 0
+    queries = [(i, ids[i], (request.request_id, i - request.first)) for i in indices]
     if "word_end_logprobs" in request.extras:
-        asks.append((request.stop, -1, (request.request_id, request.stop - request.first)))
-    read = ids[: request.stop] if "word_end_logprobs" in request.extras else ids[: request.stop - 1]
-    return Path(tuple(map(one_of.setdefault, read, read)), tuple(asks))
+        queries.append((request.stop, -1, (request.request_id, request.stop - request.first)))
+    read_ids = ids[: request.stop] if "word_end_logprobs" in request.extras else ids[: request.stop - 1]
+    return Path(tuple(map(interned.setdefault, read_ids, read_ids)), tuple(queries))
 
 
-def ask_causal(
+def score_causal(
     loaded: LoadedModel,
     paths: dict[str, Path],
     *,
     strategy: str,
     budget: int,
-    whole_head: bool,
+    full_model: bool,
     extras: frozenset[str],
-    take,
+    on_scores,
     journal: Journal,
     progress: bool,
 ) -> Counters:
-    """Compute every token query of `paths`, pass (queries, outputs) to `take`, and return the counters."""
+    """Compute every token query of `paths`, pass (queries, outputs) to `on_scores`, and return the counters."""
     counters = Counters(budget=budget)
-    body = Body(loaded, tree=strategy == "tree", whole=whole_head)
-    head = Head(loaded, extras=extras, whole=whole_head)
+    body = Body(loaded, tree=strategy == "tree", full_model=full_model)
+    head = Head(loaded, extras=extras, full_model=full_model)
 
-    def batches(pending: set[str], budget: int) -> list[Batch]:
-        roots = grow([paths[who] for who in sorted(pending)])
-        return plan(roots, strategy, limits(loaded, budget))
+    def make_batches(pending: set[str], budget: int) -> list[Batch]:
+        roots = build_trie([paths[request_id] for request_id in sorted(pending)])
+        return plan(roots, strategy, plan_limits(loaded, budget))
 
     execute(
         loaded,
         set(paths),
-        batches=batches,
-        answer=lambda batch: answer(body, head, batch),
-        take=take,
-        forget=body.forget,
-        length=lambda who: len(paths[who].tokens),
+        make_batches=make_batches,
+        score_batch=lambda batch: score_batch(body, head, batch),
+        on_scores=on_scores,
+        clear_cache=body.clear_cache,
+        request_length=lambda request_id: len(paths[request_id].tokens),
         journal=journal,
         counters=counters,
         progress=progress,
@@ -181,11 +182,11 @@ def ask_causal(
     return counters
 
 
-def limits(loaded: LoadedModel, budget: int) -> Limits:
+def plan_limits(loaded: LoadedModel, budget: int) -> PlanLimits:
     """Return the plan limits of a device.
 
     A CPU is fastest with short rows (less attention between unrelated texts), a GPU with long ones.
     """
     if loaded.device.type == "cpu":
-        return Limits(budget=budget, row=min(budget, 256), forward=64)
-    return Limits(budget=budget, row=min(budget, 2048), forward=512)
+        return PlanLimits(budget=budget, row=min(budget, 256), forward=64)
+    return PlanLimits(budget=budget, row=min(budget, 2048), forward=512)

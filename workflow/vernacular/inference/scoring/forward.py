@@ -1,7 +1,7 @@
-"""Forward passes: the hidden states of a batch of rows after a block, and the keys and values of blocks.
+"""Forward passes: the hidden states of a batch of rows after a cached prefix, and the keys and values of prefixes.
 
 Rows that are single paths are padded on the right and need no mask: a causal token does not attend to later padding.
-Tree rows have an additive 4-D mask in which a token attends to its block and its ancestors, and `position_ids` that
+Tree rows have an additive 4-D mask in which a token attends to its prefix and its ancestors, and `position_ids` that
 count along its own path. Sliding-window layers have a separate mask, in which the window is computed from positions.
 (transformers uses a 4-D mask unchanged: masking_utils.py.)
 """
@@ -11,84 +11,84 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.scoring.plan import Batch, Block, Row
+from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow
 
 
 class Body:
-    """The model below its output head, with a cache of the blocks in use."""
+    """The model below its output head, with a cache of the prefixes in use."""
 
-    def __init__(self, loaded: LoadedModel, *, tree: bool, whole: bool = False):
+    def __init__(self, loaded: LoadedModel, *, tree: bool, full_model: bool = False):
         self.loaded, self.tree = loaded, tree
-        self.model = loaded.model if whole else loaded.body  # whole: the "hidden states" are logits
+        self.model = loaded.model if full_model else loaded.body  # full_model: the "hidden states" are logits
         self.windows = layer_windows(loaded.model.config)
-        self.kept: dict[Block, list] = {}  # block -> [(keys, values) or None] per layer, shape [1, heads, length, size]
+        self.cached: dict[CachedPrefix, list] = {}  # (keys, values) or None per layer, [1, heads, length, size]
         self.forwards = self.tokens = 0
         self.output = None  # the last output object, whose type the head reuses
 
     @torch.inference_mode()
     def hidden(self, batch: Batch) -> torch.Tensor:
         """Return the last hidden states, [rows, longest row, hidden size]; padding included."""
-        if batch.fills is not None:
-            return self._fill(batch.fills)
-        return self._run(batch.rows, batch.block)[0]
+        if batch.computed_prefix is not None:
+            return self._compute_prefix(batch.computed_prefix)
+        return self._run(batch.rows, batch.prefix)[0]
 
-    def forget(self) -> None:
-        """Drop all blocks."""
-        self.kept, self.output = {}, None
+    def clear_cache(self) -> None:
+        """Drop all cached prefixes."""
+        self.cached, self.output = {}, None
 
-    def _keys(self, block: Block) -> list | None:
-        """Return a block's keys and values, computed if not cached; drop all blocks except it and its ancestors."""
-        if block.parent is None:
+    def _past_states(self, prefix: CachedPrefix) -> list | None:
+        """Return a prefix's keys and values, computed if not cached; drop all others except its ancestors."""
+        if prefix.parent is None:
             return None
-        beneath = set()
-        while block.parent is not None:
-            beneath.add(block)
-            block = block.parent
-        self.kept = {each: keys for each, keys in self.kept.items() if each in beneath}
-        for each in sorted(beneath, key=lambda b: b.length):
-            if each not in self.kept:
-                self._fill(each)
-        return self.kept[max(beneath, key=lambda b: b.length)]
+        ancestors = set()
+        while prefix.parent is not None:
+            ancestors.add(prefix)
+            prefix = prefix.parent
+        self.cached = {ancestor: keys for ancestor, keys in self.cached.items() if ancestor in ancestors}
+        for ancestor in sorted(ancestors, key=lambda p: p.length):
+            if ancestor not in self.cached:
+                self._compute_prefix(ancestor)
+        return self.cached[max(ancestors, key=lambda p: p.length)]
 
-    def _fill(self, block: Block) -> torch.Tensor:
-        hidden, cache = self._run([block.row], block.parent, keep=True)
-        self.kept[block] = [(layer.keys, layer.values) if layer.is_initialized else None for layer in cache.layers]
+    def _compute_prefix(self, prefix: CachedPrefix) -> torch.Tensor:
+        hidden, cache = self._run([prefix.row], prefix.parent, use_cache=True)
+        self.cached[prefix] = [(layer.keys, layer.values) if layer.is_initialized else None for layer in cache.layers]
         return hidden
 
-    def _run(self, rows: list[Row], block: Block, *, keep: bool = False):
+    def _run(self, rows: list[PackedRow], prefix: CachedPrefix, *, use_cache: bool = False):
         """Run one forward pass; return (hidden states, the cache or None)."""
-        below, past = self._keys(block), block.length
+        past_states, past = self._past_states(prefix), prefix.length
         longest = max(map(len, rows))
         ids = torch.zeros(len(rows), longest, dtype=torch.long)
         for r, row in enumerate(rows):
-            ids[r, : len(row)] = torch.tensor([token for piece in row.pieces for token in piece.node.tokens])
-        options = {"input_ids": ids.to(self.loaded.device)}
-        if below is not None or keep:
-            options |= {"past_key_values": _cache(below or [], len(rows)), "use_cache": True}
+            ids[r, : len(row)] = torch.tensor([token for segment in row.segments for token in segment.node.tokens])
+        kwargs = {"input_ids": ids.to(self.loaded.device)}
+        if past_states is not None or use_cache:
+            kwargs |= {"past_key_values": _cache(past_states or [], len(rows)), "use_cache": True}
         elif "use_cache" in self.loaded.model.config.to_dict():
-            options["use_cache"] = False
+            kwargs["use_cache"] = False
         if self.tree and not all(_is_path(row) for row in rows):
-            positions, ends = (part.to(self.loaded.device) for part in tree_layout(rows, longest))
-            options |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
-        output = self.model(**options)
+            positions, ends = (tensor.to(self.loaded.device) for tensor in tree_layout(rows, longest))
+            kwargs |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
+        output = self.model(**kwargs)
         self.forwards += 1
         self.tokens += ids.numel()
         self.output = output
-        return output[0], options.get("past_key_values")
+        return output[0], kwargs.get("past_key_values")
 
     def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
         """Return additive masks [rows, 1, query, past + query]: one, or one per layer type if these differ."""
-        sees = who_sees_whom(ends, past)
+        visible = attention_visibility(ends, past)
         keys = torch.cat([torch.arange(past, device=ends.device).expand(len(positions), -1), positions], dim=1)
-        made = {}
+        masks = {}
         for kind, window in self.windows.items():
-            allowed = sees if window is None else sees & (positions[:, :, None] - keys[:, None, :] < window)
+            allowed = visible if window is None else visible & (positions[:, :, None] - keys[:, None, :] < window)
             mask = torch.zeros(allowed.shape, dtype=self.loaded.dtype, device=ends.device)
-            made[kind] = mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)[:, None]
-        return made if len(made) > 1 else next(iter(made.values()))
+            masks[kind] = mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)[:, None]
+        return masks if len(masks) > 1 else next(iter(masks.values()))
 
 
-def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+def tree_layout(rows: list[PackedRow], longest: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (positions, ends), each [rows, longest].
 
     A position is the token's index in its own text; an end is the column where the token's subtree ends.
@@ -98,32 +98,32 @@ def tree_layout(rows: list[Row], longest: int) -> tuple[torch.Tensor, torch.Tens
     for r, row in enumerate(rows):
         starts, stops = [], []
         column = 0
-        for piece in row.pieces:
-            size = len(piece.node.tokens)
+        for segment in row.segments:
+            size = len(segment.node.tokens)
             starts.append(column)
             stops.append(column + size)
-            positions[r, column : column + size] = torch.arange(piece.node.start, piece.node.end)
+            positions[r, column : column + size] = torch.arange(segment.node.start, segment.node.end)
             column += size
-        for index in range(len(row.pieces) - 1, -1, -1):  # children follow their parent
-            parent = row.pieces[index].parent
+        for index in range(len(row.segments) - 1, -1, -1):  # children follow their parent
+            parent = row.segments[index].parent
             if parent is not None:
                 stops[parent] = max(stops[parent], stops[index])
-        for piece, start, stop in zip(row.pieces, starts, stops, strict=True):
-            ends[r, start : start + len(piece.node.tokens)] = stop
+        for segment, start, stop in zip(row.segments, starts, stops, strict=True):
+            ends[r, start : start + len(segment.node.tokens)] = stop
     return positions, ends
 
 
-def who_sees_whom(ends: torch.Tensor, past: int) -> torch.Tensor:
+def attention_visibility(ends: torch.Tensor, past: int) -> torch.Tensor:
     """Return whether a query attends to a key, [rows, query, past + query], from subtree ends [rows, query].
 
-    A row lists its pieces depth first, so token i descends from token j exactly if j <= i and i is before the end of
-    j's subtree. All tokens attend to the block; padding attends to itself, too (without any key, the output would be
-    NaN).
+    A row lists its segments depth first, so token i descends from token j exactly if j <= i and i is before the end of
+    j's subtree. All tokens attend to the cached prefix; padding attends to itself, too (without any key, the output
+    would be NaN).
     """
     rows, longest = ends.shape
     column = torch.arange(longest, device=ends.device)
-    sees = (column[None, :] <= column[:, None])[None] & (column[None, :, None] < ends[:, None, :])
-    return torch.cat([torch.ones(rows, longest, past, dtype=torch.bool, device=ends.device), sees], dim=2)
+    visible = (column[None, :] <= column[:, None])[None] & (column[None, :, None] < ends[:, None, :])
+    return torch.cat([torch.ones(rows, longest, past, dtype=torch.bool, device=ends.device), visible], dim=2)
 
 
 def layer_windows(config) -> dict[str, int | None]:
@@ -136,22 +136,22 @@ def layer_windows(config) -> dict[str, int | None]:
     return {kind: window if kind == "sliding_attention" else None for kind in sorted(set(kinds))}
 
 
-def _is_path(row: Row) -> bool:
-    return all(piece.parent == (index - 1 if index else None) for index, piece in enumerate(row.pieces))
+def _is_path(row: PackedRow) -> bool:
+    return all(segment.parent == (index - 1 if index else None) for index, segment in enumerate(row.segments))
 
 
-def _cache(below: list, rows: int) -> DynamicCache:
-    """Return a cache that begins with a block, for `rows` rows.
+def _cache(past_states: list, rows: int) -> DynamicCache:
+    """Return a cache that begins with a prefix, for `rows` rows.
 
     Every layer holds full keys; sliding windows are applied by the mask.
     """
     cache = DynamicCache()
-    for keys in below:
+    for keys in past_states:
         layer = DynamicLayer()
         if keys is not None:
             layer.lazy_initialization(*keys)
             layer.keys, layer.values = (
-                part.expand(rows, -1, -1, -1) for part in keys
-            )  # views: the block is not copied
+                tensor.expand(rows, -1, -1, -1) for tensor in keys
+            )  # views: the prefix is not copied
         cache.layers.append(layer)
     return cache

@@ -22,7 +22,7 @@ EXTRAS = ("entropy", "rank", "word_end_logprobs")
 
 
 @dataclass
-class Answers:
+class TokenScores:
     """The outputs of some token queries, as parallel lists; None if not requested."""
 
     logprobs: list[float | None]  # nats; None where only the distribution was requested
@@ -36,79 +36,79 @@ class Answers:
 class Head:
     """The model's output head, applied to selected rows."""
 
-    def __init__(self, loaded: LoadedModel, *, extras: frozenset[str] = frozenset(), whole: bool = False):
+    def __init__(self, loaded: LoadedModel, *, extras: frozenset[str] = frozenset(), full_model: bool = False):
         self.model, self.body = loaded.model, loaded.body
         self.extras = extras
-        self.whole = whole  # the "hidden states" are logits: the model's body and head cannot be separated
-        self.beginnings = word_beginnings(loaded) if "word_end_logprobs" in extras else None
+        self.full_model = full_model  # the "hidden states" are logits: the model's body and head cannot be separated
+        self.starts_word = word_start_mask(loaded) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
-    def ask(self, hidden: torch.Tensor, output, rows: list[int], targets: list[int]) -> Answers:
+    def score(self, hidden: torch.Tensor, output, rows: list[int], targets: list[int]) -> TokenScores:
         """Compute the outputs for `targets[i]` (-1: none) predicted by hidden[rows[i]].
 
         `hidden` is [n, size], `rows` ascending; `output` is what the body returned, whose type is reused.
         """
-        found: list[Answers] = []
-        distinct = sorted(set(rows))
+        chunks: list[TokenScores] = []
+        unique_rows = sorted(set(rows))
         step = None
-        low = 0
-        while low < len(distinct):
+        start = 0
+        while start < len(unique_rows):
             step = step or self._rows_at_once()
-            chosen = distinct[low : low + step]
-            logits = self._logits(hidden[torch.tensor(chosen, device=hidden.device)], output)
-            place = {row: index for index, row in enumerate(chosen)}
-            asked = [(place[row], target) for row, target in zip(rows, targets, strict=True) if row in place]
-            found.append(self._reduce(logits, [p for p, _ in asked], [t for _, t in asked]))
-            low += step
-        return _joined(found)
+            chunk_rows = unique_rows[start : start + step]
+            logits = self._logits(hidden[torch.tensor(chunk_rows, device=hidden.device)], output)
+            indices = {row: index for index, row in enumerate(chunk_rows)}
+            queries = [(indices[row], target) for row, target in zip(rows, targets, strict=True) if row in indices]
+            chunks.append(self._reduce(logits, [index for index, _ in queries], [target for _, target in queries]))
+            start += step
+        return _concat(chunks)
 
     def _rows_at_once(self) -> int:
         return max(1, _CHUNK_BYTES // (4 * self.model.get_output_embeddings().weight.shape[0]))
 
     def _logits(self, rows: torch.Tensor, output) -> torch.Tensor:
         """Return float32 logits [n, vocabulary] of hidden rows [n, size], through the model's own forward."""
-        if self.whole:
+        if self.full_model:
             return rows.float()
-        shaped = copy.copy(output)
-        shaped[0 if isinstance(shaped, tuple) else "last_hidden_state"] = rows[None]
-        with _replaced(self.body, shaped):
+        substitute = copy.copy(output)
+        substitute[0 if isinstance(substitute, tuple) else "last_hidden_state"] = rows[None]
+        with _replace_output(self.body, substitute):
             return self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=rows.device)).logits[0].float()
 
-    def _reduce(self, logits: torch.Tensor, places: list[int], targets: list[int]) -> Answers:
+    def _reduce(self, logits: torch.Tensor, row_indices: list[int], targets: list[int]) -> TokenScores:
         """Compute outputs from float32 logits [n, vocabulary], which are overwritten."""
-        at = torch.tensor(places, device=logits.device)
-        target = torch.tensor([max(t, 0) for t in targets], device=logits.device)
-        chosen = logits[at, target]
-        highest = logits.amax(-1)
-        answers = Answers([], _only(chosen >= highest[at], targets))
+        indices = torch.tensor(row_indices, device=logits.device)
+        target_ids = torch.tensor([max(t, 0) for t in targets], device=logits.device)
+        target_logits = logits[indices, target_ids]
+        max_logits = logits.amax(-1)
+        scores = TokenScores([], _mask_missing(target_logits >= max_logits[indices], targets))
         if "rank" in self.extras:
-            answers.rank = _only(1 + (logits[at] > chosen[:, None]).sum(-1), targets)
-        if self.beginnings is not None:
-            beginnings = self.beginnings[: logits.shape[-1]].to(logits.device)  # the tokenizer may have more tokens
-            mass = logits[:, : len(beginnings)].masked_fill(~beginnings, -torch.inf).logsumexp(-1)
+            scores.rank = _mask_missing(1 + (logits[indices] > target_logits[:, None]).sum(-1), targets)
+        if self.starts_word is not None:
+            starts_word = self.starts_word[: logits.shape[-1]].to(logits.device)  # the tokenizer may have more tokens
+            start_logsumexp = logits[:, : len(starts_word)].masked_fill(~starts_word, -torch.inf).logsumexp(-1)
         if "entropy" in self.extras:
-            top = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
-            answers.topk_entropy = _entropy(top)[at].tolist()
-            full = _entropy(logits)
-            answers.entropy = full[at].tolist()
-        total = logits.sub_(highest[:, None]).exp_().sum(-1).log_().add_(highest)  # log-sum-exp in place
-        answers.logprobs = _only(chosen - total[at], targets)
-        if self.beginnings is not None:
-            answers.word_end_logprobs = (mass - total)[at].tolist()
-        return answers
+            top_logits = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
+            scores.topk_entropy = _entropy(top_logits)[indices].tolist()
+            entropy = _entropy(logits)
+            scores.entropy = entropy[indices].tolist()
+        log_normalizer = logits.sub_(max_logits[:, None]).exp_().sum(-1).log_().add_(max_logits)  # log-sum-exp in place
+        scores.logprobs = _mask_missing(target_logits - log_normalizer[indices], targets)
+        if self.starts_word is not None:
+            scores.word_end_logprobs = (start_logsumexp - log_normalizer)[indices].tolist()
+        return scores
 
 
-def answer(body: Body, head: Head, batch: Batch) -> Answers:
+def score_batch(body: Body, head: Head, batch: Batch) -> TokenScores:
     """Run one forward pass; return the outputs of the batch's token queries, in their order."""
     hidden = body.hidden(batch)
-    asked = batch.questions()
-    if not asked:
-        return Answers([], [])
-    rows = [row * hidden.shape[1] + column for row, column, _, _ in asked]
-    return head.ask(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in asked])
+    queries = batch.queries()
+    if not queries:
+        return TokenScores([], [])
+    rows = [row * hidden.shape[1] + column for row, column, _, _ in queries]
+    return head.score(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in queries])
 
 
-def word_beginnings(loaded: LoadedModel) -> torch.Tensor:
+def word_start_mask(loaded: LoadedModel) -> torch.Tensor:
     """Return booleans [vocabulary]: whether a word begins with the token, or the text ends with it.
 
     If the tokenizer marks word beginnings (tokens that begin with whitespace, as Ġ, ▁ or itself), these and EOS: the
@@ -118,30 +118,30 @@ def word_beginnings(loaded: LoadedModel) -> torch.Tensor:
     tokenizer = loaded.tokenizer
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     names = ["" if name is None else name for name in names]
-    blanks = ("Ġ", "▁", "Ċ", "ĉ", "č", "<0x20>", "<0x0A>", "<0x0D>", "<0x09>")
-    begins = [name.startswith(blanks) or name[:1].isspace() for name in names]
-    if not any(begins):
-        begins = [not name.startswith("##") for name in names]
+    whitespace_markers = ("Ġ", "▁", "Ċ", "ĉ", "č", "<0x20>", "<0x0A>", "<0x0D>", "<0x09>")
+    starts_word = [name.startswith(whitespace_markers) or name[:1].isspace() for name in names]
+    if not any(starts_word):
+        starts_word = [not name.startswith("##") for name in names]
     if loaded.eos_id is not None:
-        begins[loaded.eos_id] = True
-    return torch.tensor(begins)
+        starts_word[loaded.eos_id] = True
+    return torch.tensor(starts_word)
 
 
 @contextlib.contextmanager
-def _replaced(body: torch.nn.Module, output):
+def _replace_output(body: torch.nn.Module, output):
     """Make `body` return `output` for any input inside this context."""
-    before = body.__dict__.get("forward")  # set by accelerate
+    previous_forward = body.__dict__.get("forward")  # set by accelerate
     body.forward = lambda *args, **kwargs: output
     try:
         yield
     finally:
-        if before is None:
+        if previous_forward is None:
             del body.forward
         else:
-            body.forward = before
+            body.forward = previous_forward
 
 
-def _only(values: torch.Tensor, targets: list[int]) -> list:
+def _mask_missing(values: torch.Tensor, targets: list[int]) -> list:
     """Return the values as a list, with None where there is no target."""
     return [value if target >= 0 else None for value, target in zip(values.tolist(), targets, strict=True)]
 
@@ -151,11 +151,11 @@ def _entropy(logits: torch.Tensor) -> torch.Tensor:
     return torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
 
 
-def _joined(parts: list[Answers]) -> Answers:
+def _concat(chunks: list[TokenScores]) -> TokenScores:
     """Concatenate the outputs of consecutive chunks."""
-    whole = parts[0]
-    for part in parts[1:]:
-        for name, values in vars(part).items():
+    merged = chunks[0]
+    for chunk in chunks[1:]:
+        for name, values in vars(chunk).items():
             if values is not None:
-                getattr(whole, name).extend(values)
-    return whole
+                getattr(merged, name).extend(values)
+    return merged

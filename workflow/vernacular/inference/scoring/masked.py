@@ -15,27 +15,27 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel, agreement
 from vernacular.inference.scoring.execute import Counters, execute
-from vernacular.inference.scoring.head import Answers, Head
-from vernacular.inference.scoring.prepare import Prepared
-from vernacular.inference.scoring.strategy import MEND_NAN, NOTHING_BUT_NAN
+from vernacular.inference.scoring.head import Head, TokenScores
+from vernacular.inference.scoring.prepare import PreparedRequest
+from vernacular.inference.scoring.strategy import ALL_NAN, NAN_ADVICE
 
 VARIANTS = ("original", "within_word_l2r")
 
 
 @dataclass
-class Copy:
+class MaskedCopy:
     """A masked text, and the token queries at one of its masks."""
 
     ids: tuple[int, ...]
     position: int
-    asked: dict[int, list]  # target -> requesters
+    queries: dict[int, list]  # target -> requesters
 
 
 @dataclass
 class MaskedBatch:
     """Masked copies that go through the model together."""
 
-    copies: list[Copy]
+    copies: list[MaskedCopy]
 
     @property
     def tokens(self) -> int:
@@ -47,30 +47,30 @@ class MaskedBatch:
         """Whether a smaller budget can split this batch."""
         return len(self.copies) > 1
 
-    def questions(self) -> list[tuple[int, int, int, list]]:
+    def queries(self) -> list[tuple[int, int, int, list]]:
         """Return (row, column, target, requesters) of every token query, in a fixed order."""
         return [
-            (row, copy.position, target, who)
+            (row, copy.position, target, requesters)
             for row, copy in enumerate(self.copies)
-            for target, who in sorted(copy.asked.items())
+            for target, requesters in sorted(copy.queries.items())
         ]
 
     def name(self) -> str:
         """Return a hash of the inputs and the token queries."""
-        return fingerprint([[list(c.ids), c.position, sorted(c.asked)] for c in self.copies])[:32]
+        return fingerprint([[list(c.ids), c.position, sorted(c.queries)] for c in self.copies])[:32]
 
 
-def ask_masked(
+def score_masked(
     loaded: LoadedModel,
-    requests: list[Prepared],
+    requests: list[PreparedRequest],
     *,
     budget: int,
     extras: frozenset[str],
-    take,
+    on_scores,
     journal: Journal,
     progress: bool,
 ) -> tuple[Counters, dict]:
-    """Score every span of `requests`, pass (queries, outputs) to `take`, and return (counters, metadata).
+    """Score every span of `requests`, pass (queries, outputs) to `on_scores`, and return (counters, metadata).
 
     Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if a batch does not reproduce
     the scores of single texts.
@@ -81,65 +81,71 @@ def ask_masked(
         raise ModelError(
             f"model {loaded.record['name']}: its tokenizer's mask token is outside the model's vocabulary."
         )
-    copies = {request.request_id: copies_of(loaded, request) for request in requests}
-    everything = merged(copies, set(copies))
-    counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in everything))
+    copies = {request.request_id: masked_copies(loaded, request) for request in requests}
+    unique_copies = merge_copies(copies, set(copies))
+    counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in unique_copies))
     head = Head(loaded, extras=extras - {"word_end_logprobs"})
-    difference = _self_check(loaded, head, everything)
+    difference = _self_check(loaded, head, unique_copies)
 
-    def answer(batch: MaskedBatch) -> Answers:
+    def score_batch(batch: MaskedBatch) -> TokenScores:
         counters.forwards += 1
         counters.tokens_computed += batch.tokens
-        return answers_of(loaded, head, batch)
+        return score_masked_batch(loaded, head, batch)
 
     execute(
         loaded,
         set(copies),
-        batches=lambda pending, budget: cut(merged(copies, pending), budget),
-        answer=answer,
-        take=take,
-        forget=lambda: None,
-        length=lambda who: len(copies[who][0][0]),
+        make_batches=lambda pending, budget: make_batches(merge_copies(copies, pending), budget),
+        score_batch=score_batch,
+        on_scores=on_scores,
+        clear_cache=lambda: None,
+        request_length=lambda request_id: len(copies[request_id][0][0]),
         journal=journal,
         counters=counters,
         progress=progress,
     )
     variants = sorted({variant(request) for request in requests})
     check = {"plain": {"agrees": True, "difference": difference}}
-    return counters, {"strategy_asked": None, "strategy": "plain", "fallback": [], "self_check": check, "pll": variants}
+    return counters, {
+        "strategy_requested": None,
+        "strategy": "plain",
+        "fallback": [],
+        "self_check": check,
+        "pll": variants,
+    }
 
 
-def variant(request: Prepared) -> str:
+def variant(request: PreparedRequest) -> str:
     """Return the pseudo-log-likelihood variant of a request; "original" is the default."""
     return next((name for name in VARIANTS if f"pll:{name}" in request.extras), "original")
 
 
-def copies_of(loaded: LoadedModel, request: Prepared) -> list[tuple[tuple[int, ...], int, int, tuple]]:
+def masked_copies(loaded: LoadedModel, request: PreparedRequest) -> list[tuple[tuple[int, ...], int, int, tuple]]:
     """Return (masked IDs, position, target, requester) per token of the span."""
-    found = []
+    copies = []
     for index in range(request.first, request.stop):
         ids = list(request.ids)
         ids[index] = loaded.tokenizer.mask_token_id
         if variant(request) == "within_word_l2r":
             word = request.words[index]
-            for later in range(index + 1, len(ids)):
-                if word is not None and request.words[later] == word:
-                    ids[later] = loaded.tokenizer.mask_token_id
-        found.append((tuple(ids), index, request.ids[index], (request.request_id, index - request.first)))
-    return found
+            for later_index in range(index + 1, len(ids)):
+                if word is not None and request.words[later_index] == word:
+                    ids[later_index] = loaded.tokenizer.mask_token_id
+        copies.append((tuple(ids), index, request.ids[index], (request.request_id, index - request.first)))
+    return copies
 
 
-def merged(copies: dict[str, list], pending: set[str]) -> list[Copy]:
+def merge_copies(copies: dict[str, list], pending: set[str]) -> list[MaskedCopy]:
     """Return the distinct masked copies of the requests `pending`, sorted by length (longest first) and content."""
-    found: dict[tuple, Copy] = {}
-    for who in sorted(pending):
-        for ids, position, target, asker in copies[who]:
-            copy = found.setdefault((ids, position), Copy(ids, position, {}))
-            copy.asked.setdefault(target, []).append(asker)
-    return sorted(found.values(), key=lambda copy: (-len(copy.ids), copy.ids, copy.position))
+    merged: dict[tuple, MaskedCopy] = {}
+    for request_id in sorted(pending):
+        for ids, position, target, requester in copies[request_id]:
+            copy = merged.setdefault((ids, position), MaskedCopy(ids, position, {}))
+            copy.queries.setdefault(target, []).append(requester)
+    return sorted(merged.values(), key=lambda copy: (-len(copy.ids), copy.ids, copy.position))
 
 
-def cut(copies: list[Copy], budget: int) -> list[MaskedBatch]:
+def make_batches(copies: list[MaskedCopy], budget: int) -> list[MaskedBatch]:
     """Split copies, sorted longest first, into batches of similar length and at most `budget` tokens."""
     batches = []
     while copies:
@@ -150,7 +156,7 @@ def cut(copies: list[Copy], budget: int) -> list[MaskedBatch]:
 
 
 @torch.inference_mode()
-def answers_of(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> Answers:
+def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> TokenScores:
     """Run one forward pass; return the outputs of the batch's token queries, in their order."""
     longest = max(len(copy.ids) for copy in batch.copies)
     ids = torch.full((len(batch.copies), longest), loaded.tokenizer.pad_token_id or 0)
@@ -159,13 +165,13 @@ def answers_of(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> Answers:
         ids[row, : len(copy.ids)] = torch.tensor(copy.ids)
         mask[row, : len(copy.ids)] = 1
     output = loaded.body(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
-    asked = batch.questions()
-    rows = [row * longest + column for row, column, _, _ in asked]
-    return head.ask(output[0].flatten(0, 1), output, rows, [target for _, _, target, _ in asked])
+    queries = batch.queries()
+    rows = [row * longest + column for row, column, _, _ in queries]
+    return head.score(output[0].flatten(0, 1), output, rows, [target for _, _, target, _ in queries])
 
 
 @torch.inference_mode()
-def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | None:
+def _self_check(loaded: LoadedModel, head: Head, copies: list[MaskedCopy]) -> float | None:
     """Return the largest difference in nats between a small padded batch and transformers' forward of each text.
 
     Returns None if there is no text. Raises ModelError if the two disagree.
@@ -174,20 +180,20 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[Copy]) -> float | 
     if not sample:
         return None
     batch = MaskedBatch(sample)
-    found = answers_of(loaded, head, batch)
-    alone = []
-    for row, position, target, _ in batch.questions():
+    scores = score_masked_batch(loaded, head, batch)
+    single_logprobs = []
+    for row, position, target, _ in batch.queries():
         ids = torch.tensor([sample[row].ids], device=loaded.device)
         logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
-        alone.append(float(logits[target] - logits.logsumexp(-1)))
+        single_logprobs.append(float(logits[target] - logits.logsumexp(-1)))
     # three tokens are too few for a mean
-    values, reference = (torch.tensor(numbers, dtype=torch.float64) for numbers in (found.logprobs, alone))
-    outcome = agreement(values, reference, loaded.dtype, few=True)
-    if not outcome.compared:
-        raise ModelError(f"model {loaded.record['name']}: {NOTHING_BUT_NAN}. {MEND_NAN}")
-    if not outcome.agrees:
+    values, reference = (torch.tensor(logprobs, dtype=torch.float64) for logprobs in (scores.logprobs, single_logprobs))
+    result = agreement(values, reference, loaded.dtype, few_values=True)
+    if not result.compared:
+        raise ModelError(f"model {loaded.record['name']}: {ALL_NAN}. {NAN_ADVICE}")
+    if not result.agrees:
         raise ModelError(
             f"model {loaded.record['name']}: scores in a batch and of a single text differ by "
-            f"{outcome.largest:.2g} nats. Try dtype: float32."
+            f"{result.largest:.2g} nats. Try dtype: float32."
         )
-    return outcome.largest
+    return result.largest

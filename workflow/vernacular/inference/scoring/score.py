@@ -1,7 +1,7 @@
 """Scoring: the log-probability of every token of every span, computed once, with the requested statistics.
 
 `execute.py` and `masked.py` run the model. This module prepares the requests, selects and checks a strategy, and
-arranges the outputs by request; a large evaluation is processed in portions.
+arranges the outputs by request; a large evaluation is processed in chunks.
 """
 
 import logging
@@ -15,12 +15,12 @@ from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
-from vernacular.inference.scoring.execute import Counters, ask_causal, path_of
-from vernacular.inference.scoring.head import EXTRAS, Answers
-from vernacular.inference.scoring.masked import ask_masked
-from vernacular.inference.scoring.prepare import Prepared, portions, prepare, together
-from vernacular.inference.scoring.strategy import choose, joined
-from vernacular.inference.scoring.trie import Path, grow, size
+from vernacular.inference.scoring.execute import Counters, build_path, score_causal
+from vernacular.inference.scoring.head import EXTRAS, TokenScores
+from vernacular.inference.scoring.masked import score_masked
+from vernacular.inference.scoring.prepare import PreparedRequest, merge_chunks, prepare, split_into_chunks
+from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
+from vernacular.inference.scoring.trie import Path, build_trie, trie_size
 
 log = logging.getLogger("vernacular")
 
@@ -49,21 +49,21 @@ def score(
     started = time.perf_counter()
     for kind in requests["kind"].unique().to_pylist():
         if kind != "score":
-            wrong = requests["request_id"][requests["kind"].to_pylist().index(kind)]
-            raise ArtifactError(f'request {wrong}: expected kind "score", got "{kind}".')
+            request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
+            raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
     journal = MemoryJournal() if journal is None else journal
     scorer = _Scorer(loaded, journal, strategy or "auto", progress)
-    cut = portions(requests, masked=loaded.kind == "masked")
-    table = together([scorer.answer(requests.take(rows)) for rows in cut], cut)
+    chunks = split_into_chunks(requests, masked=loaded.kind == "masked")
+    table = merge_chunks([scorer.score_chunk(requests.take(rows)) for rows in chunks], chunks)
     loaded.evaluations += 1
     metadata = {
-        "model": loaded.facts(),
-        "engine": {**joined(scorer.engines), "journal": journal.notes},
-        "tokenizer": scorer.tokenizer_facts(),
+        "model": loaded.metadata(),
+        "engine": {**merge_metadata(scorer.engines), "journal": journal.notes},
+        "tokenizer": scorer.tokenizer_metadata(),
         "counters": {
-            **scorer.counters.facts(),
+            **scorer.counters.metadata(),
             "requests": len(scorer.contents),
-            "portions": len(cut),
+            "portions": len(chunks),
             "loads": int(loaded.evaluations == 1),
             "seconds_loading": loaded.seconds if loaded.evaluations == 1 else 0.0,
             "seconds": time.perf_counter() - started,
@@ -80,28 +80,30 @@ class _Scorer:
         self.loaded, self.journal, self.strategy, self.progress = loaded, journal, strategy, progress
         self.counters = Counters(budget=token_budget(loaded))
         self.contents: dict[str, int] = {}  # request ID -> hash of the request's content
-        self.engines: list[dict] = []  # metadata of each portion
+        self.engines: list[dict] = []  # metadata of each chunk
         self.flags: Counter = Counter()
         self.n_unscored = self.n_chat = 0
-        self.one_of: dict[int, int] = {}  # see path_of
+        self.interned: dict[int, int] = {}  # see `build_path`
 
-    def answer(self, requests: pa.Table) -> pa.Table:
-        """Score a portion of the requests; return one row per request row."""
+    def score_chunk(self, requests: pa.Table) -> pa.Table:
+        """Score a chunk of the requests; return one row per request row."""
         prepared, paths = self._prepare(requests)
-        answers = {who: _Slots(request) for who, request in prepared.items() if not request.failed}
-        self._ask(prepared, paths, answers)
-        for who in [who for who, found in answers.items() if found.broken]:
-            prepared[who].flags.append("error: the model returned NaN")
-            del answers[who]
-        for who in self.counters.given_up:
-            if who in prepared:
-                prepared[who].flags.append("error: out of memory")
-                answers.pop(who, None)
+        outputs = {request_id: _Output(request) for request_id, request in prepared.items() if not request.failed}
+        self._compute(prepared, paths, outputs)
+        for request_id in [request_id for request_id, output in outputs.items() if output.has_nan]:
+            prepared[request_id].flags.append("error: the model returned NaN")
+            del outputs[request_id]
+        for request_id in self.counters.given_up:
+            if request_id in prepared:
+                prepared[request_id].flags.append("error: out of memory")
+                outputs.pop(request_id, None)
         self._count(prepared.values())
-        named = requests.select(["request_id", "item_id", "role"])
-        return rows_to_table((_row(self.loaded, row, prepared, answers) for row in iter_rows(named)), SCORES.schema)
+        id_columns = requests.select(["request_id", "item_id", "role"])
+        return rows_to_table(
+            (_row(self.loaded, row, prepared, outputs) for row in iter_rows(id_columns)), SCORES.schema
+        )
 
-    def tokenizer_facts(self) -> dict:
+    def tokenizer_metadata(self) -> dict:
         """Return the tokenizer's metadata."""
         return {
             "class": type(self.loaded.tokenizer).__name__,
@@ -112,50 +114,56 @@ class _Scorer:
             "chat": self.n_chat,
         }
 
-    def _prepare(self, requests: pa.Table) -> tuple[dict[str, Prepared], dict[str, Path]]:
-        """Return a portion's distinct requests and, for causal models, their paths; texts and rows are not retained."""
+    def _prepare(self, requests: pa.Table) -> tuple[dict[str, PreparedRequest], dict[str, Path]]:
+        """Return a chunk's distinct requests and, for causal models, their paths; texts and rows are not retained."""
         prepared, paths = {}, {}
         for row in iter_rows(requests):
-            who = row["request_id"]
+            request_id = row["request_id"]
             content = hash(str([value for name, value in row.items() if name not in ("item_id", "role")]))
-            if self.contents.setdefault(who, content) != content:
-                raise ArtifactError(f"request {who}: two rows with this ID have different content.")
-            if who in prepared:
+            if self.contents.setdefault(request_id, content) != content:
+                raise ArtifactError(f"request {request_id}: two rows with this ID have different content.")
+            if request_id in prepared:
                 continue
-            request = prepared[who] = prepare(self.loaded, row)
+            request = prepared[request_id] = prepare(self.loaded, row)
             if self.loaded.kind == "causal" and not request.failed:
-                paths[who] = path_of(request, self.one_of)
+                paths[request_id] = build_path(request, self.interned)
                 request.ids = []
         return prepared, paths
 
-    def _ask(self, prepared: dict[str, Prepared], paths: dict[str, Path], answers: dict[str, "_Slots"]) -> None:
-        asked = [prepared[who] for who in answers]
-        if not asked and self.engines:
+    def _compute(
+        self, prepared: dict[str, PreparedRequest], paths: dict[str, Path], outputs: dict[str, "_Output"]
+    ) -> None:
+        pending = [prepared[request_id] for request_id in outputs]
+        if not pending and self.engines:
             return
 
-        def take(questions: list, found: Answers) -> None:
-            for index, (_, _, _, askers) in enumerate(questions):
-                for who, slot in askers:
-                    answers[who].put(slot, found, index)
+        def on_scores(queries: list, scores: TokenScores) -> None:
+            for index, (_, _, _, requesters) in enumerate(queries):
+                for request_id, slot in requesters:
+                    outputs[request_id].put(slot, scores, index)
 
-        extras = frozenset(name for request in asked for name in request.extras if name in EXTRAS)
-        how = {"extras": extras, "take": take, "journal": self.journal, "progress": self.progress}
+        extras = frozenset(name for request in pending for name in request.extras if name in EXTRAS)
+        kwargs = {"extras": extras, "on_scores": on_scores, "journal": self.journal, "progress": self.progress}
         if self.loaded.kind == "masked":
-            counters, engine = ask_masked(self.loaded, asked, budget=self.counters.budget, **how)
+            counters, engine = score_masked(self.loaded, pending, budget=self.counters.budget, **kwargs)
             self.counters.add(counters)
             self.engines.append(engine)
             return
-        tokens = size(grow(list(paths.values())))
+        tokens = trie_size(build_trie(list(paths.values())))
         self.counters.tokens_trie += tokens
-        chosen, engine = choose(self.loaded, self.strategy, paths, tokens)
+        selected, engine = select_strategy(self.loaded, self.strategy, paths, tokens)
         self.engines.append(engine)
-        how["whole_head"] = engine["head"] == "whole"
-        self.counters.add(ask_causal(self.loaded, paths, strategy=chosen, budget=self.counters.budget, **how))
+        kwargs["full_model"] = engine["head"] == "whole"
+        self.counters.add(score_causal(self.loaded, paths, strategy=selected, budget=self.counters.budget, **kwargs))
         # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
-        if chosen != "plain" and (spoilt := {who: paths[who] for who, found in answers.items() if found.broken}):
-            self.counters.add(ask_causal(self.loaded, spoilt, strategy="plain", budget=self.counters.budget, **how))
+        if selected != "plain" and (
+            nan_ids := [request_id for request_id, output in outputs.items() if output.has_nan]
+        ):
+            nan_paths = {request_id: paths[request_id] for request_id in nan_ids}
+            counters = score_causal(self.loaded, nan_paths, strategy="plain", budget=self.counters.budget, **kwargs)
+            self.counters.add(counters)
             engine["fallback"].append(
-                f"plain: the model returned NaN; number of requests computed again: {len(spoilt)}"
+                f"plain: the model returned NaN; number of requests computed again: {len(nan_paths)}"
             )
 
     def _count(self, prepared) -> None:
@@ -165,10 +173,10 @@ class _Scorer:
         self.n_chat += sum(request.rendered is not None for request in prepared if not request.failed)
 
 
-class _Slots:
+class _Output:
     """The outputs of one request: one value per token of its span (and one more for the end of the word)."""
 
-    def __init__(self, request: Prepared):
+    def __init__(self, request: PreparedRequest):
         self.values: dict[str, list] = {}
         size = request.stop - request.first
         for name in ("logprobs", "is_greedy"):
@@ -181,26 +189,26 @@ class _Slots:
             self.values["word_end_logprobs"] = [None] * (size + 1)
 
     @property
-    def broken(self) -> bool:
+    def has_nan(self) -> bool:
         """Whether an output is NaN."""
         return any(value != value for values in self.values.values() for value in values)
 
-    def put(self, slot: int, answers: Answers, index: int) -> None:
+    def put(self, slot: int, scores: TokenScores, index: int) -> None:
         """Store the output at `index` for the token at `slot`."""
-        for name, places in self.values.items():
-            found = getattr(answers, name)
-            if slot < len(places) and found is not None:
-                places[slot] = found[index]
+        for name, values in self.values.items():
+            column = getattr(scores, name)
+            if slot < len(values) and column is not None:
+                values[slot] = column[index]
 
 
-def _row(loaded: LoadedModel, row: dict, prepared: dict[str, Prepared], answers: dict[str, _Slots]) -> dict:
+def _row(loaded: LoadedModel, row: dict, prepared: dict[str, PreparedRequest], outputs: dict[str, _Output]) -> dict:
     request = prepared[row["request_id"]]
-    found = {**row, "rendered": request.rendered, "flags": request.flag}
-    if row["request_id"] not in answers:
-        return found
-    return found | {
+    output_row = {**row, "rendered": request.rendered, "flags": request.flag}
+    if row["request_id"] not in outputs:
+        return output_row
+    return output_row | {
         "tokens": loaded.tokenizer.convert_ids_to_tokens(request.span),
         "offsets": request.offsets,
         "n_prompt_tokens": request.first,
-        **answers[row["request_id"]].values,
+        **outputs[row["request_id"]].values,
     }

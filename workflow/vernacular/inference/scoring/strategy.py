@@ -8,65 +8,68 @@ from math import isfinite, isnan
 import torch
 
 from vernacular.core.errors import ModelError, first_line
-from vernacular.inference.model.loaded import LoadedModel, agreement, halved, within_memory
+from vernacular.inference.model.loaded import LoadedModel, agreement, halve, within_memory
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, answer
-from vernacular.inference.scoring.plan import SHORTEST_BLOCK, STRATEGIES, Limits, plan
-from vernacular.inference.scoring.trie import Path, grow, size
+from vernacular.inference.scoring.head import Head, score_batch
+from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
+from vernacular.inference.scoring.trie import Path, build_trie, trie_size
 
 
-def choose(loaded: LoadedModel, wanted: str, paths: dict[str, Path], tokens: int) -> tuple[str, dict]:
+def select_strategy(loaded: LoadedModel, requested: str, paths: dict[str, Path], tokens: int) -> tuple[str, dict]:
     """Return (the strategy to use, metadata of the selection); `tokens`: size of the paths' trie.
 
-    Raises ModelError if `wanted` is unknown, or no strategy reproduces the scores of single texts.
+    Raises ModelError if `requested` is unknown, or no strategy reproduces the scores of single texts.
     """
-    if wanted not in ("auto", *STRATEGIES):
+    if requested not in ("auto", *STRATEGIES):
         raise ModelError(
-            f'expected auto, {", ".join(STRATEGIES[:-1])} or {STRATEGIES[-1]} as strategy, got "{wanted}".'
+            f'expected auto, {", ".join(STRATEGIES[:-1])} or {STRATEGIES[-1]} as strategy, got "{requested}".'
         )
-    facts = {"strategy_asked": wanted, "fallback": [], "self_check": {}, "head": "rows"}
+    metadata = {"strategy_requested": requested, "fallback": [], "self_check": {}, "head": "rows"}
     if not paths:
-        return "plain", {**facts, "strategy": "plain"}
-    begin = 0 if wanted == "auto" else STRATEGIES.index(wanted)
-    asked = list(paths.values())
-    for strategy in STRATEGIES[begin:]:
-        reason = incapable(loaded, strategy)
+        return "plain", {**metadata, "strategy": "plain"}
+    first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
+    path_list = list(paths.values())
+    for strategy in STRATEGIES[first_index:]:
+        reason = unsupported_reason(loaded, strategy)
         if reason is None:
-            result = check(loaded, strategy, asked, tokens)
-            facts["self_check"][strategy] = result.facts()
+            result = check(loaded, strategy, path_list, tokens)
+            metadata["self_check"][strategy] = result.metadata()
             if result.agrees:
-                return strategy, {**facts, "strategy": strategy}
+                return strategy, {**metadata, "strategy": strategy}
             reason = result.reason
-        facts["fallback"].append(f"{strategy}: {reason}")
+        metadata["fallback"].append(f"{strategy}: {reason}")
     # even plain batches differ: the head may not work separately, so try the model as one unit
-    result = check(loaded, "plain", asked, tokens, whole_head=True)
-    facts["self_check"]["plain, whole head"] = result.facts()
-    if not result.agrees and NOTHING_BUT_NAN in (result.reason or ""):
-        healthy = with_numbers(loaded, paths)
-        if 0 < len(healthy) < len(paths):  # single broken tokens, not a broken model
-            return choose(loaded, wanted, healthy, size(grow(list(healthy.values()))))
-        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {MEND_NAN}")
+    result = check(loaded, "plain", path_list, tokens, full_model=True)
+    metadata["self_check"]["plain, whole head"] = result.metadata()
+    if not result.agrees and ALL_NAN in (result.reason or ""):
+        paths_with_numbers = paths_without_nan(loaded, paths)
+        if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
+            tokens = trie_size(build_trie(list(paths_with_numbers.values())))
+            return select_strategy(loaded, requested, paths_with_numbers, tokens)
+        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {NAN_ADVICE}")
     if not result.agrees:
         raise ModelError(
             f"model {loaded.record['name']}: scores in a batch differ from those of single texts ({result.reason}), "
             "so they would depend on the batch. Try dtype: float32."
         )
-    return "plain", {**facts, "strategy": "plain", "head": "whole"}
+    return "plain", {**metadata, "strategy": "plain", "head": "whole"}
 
 
-def joined(engines: list[dict]) -> dict:
-    """Merge the metadata of an evaluation's portions: the slowest strategy, the worst outcome of each check."""
-    slowest = max(engines, key=lambda facts: STRATEGIES.index(facts["strategy"]))
+def merge_metadata(engines: list[dict]) -> dict:
+    """Merge the metadata of an evaluation's chunks: the slowest strategy, the worst outcome of each check."""
+    slowest = max(engines, key=lambda metadata: STRATEGIES.index(metadata["strategy"]))
     checks: dict[str, dict] = {}
-    for name, found in (pair for facts in engines for pair in facts["self_check"].items()):
-        checks[name] = max(checks.get(name, found), found, key=lambda f: (not f["agrees"], f["difference"] or 0.0))
-    whole = {**slowest, "self_check": checks}
-    whole["fallback"] = list(dict.fromkeys(reason for facts in engines for reason in facts["fallback"]))
+    for name, outcome in (entry for metadata in engines for entry in metadata["self_check"].items()):
+        checks[name] = max(
+            checks.get(name, outcome), outcome, key=lambda entry: (not entry["agrees"], entry["difference"] or 0.0)
+        )
+    merged = {**slowest, "self_check": checks}
+    merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
     if "head" in slowest:
-        whole["head"] = "whole" if any(facts["head"] == "whole" for facts in engines) else "rows"
+        merged["head"] = "whole" if any(metadata["head"] == "whole" for metadata in engines) else "rows"
     if "pll" in slowest:
-        whole["pll"] = sorted({variant for facts in engines for variant in facts["pll"]})
-    return whole
+        merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})
+    return merged
 
 
 # Local attention layers that count rows instead of positions: tree rows give incorrect numbers without an error.
@@ -74,8 +77,8 @@ _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
 _SHORTEST_CHECK = 64  # tokens of a text
-NOTHING_BUT_NAN = "the model returns NaN for all tested tokens"
-MEND_NAN = "Its weights are damaged, or too large for float16. Try dtype: bfloat16 or float32."
+ALL_NAN = "the model returns NaN for all tested tokens"
+NAN_ADVICE = "Its weights are damaged, or too large for float16. Try dtype: bfloat16 or float32."
 _SHARE = 0.05  # fraction of the evaluation's tokens that the check may recompute
 
 
@@ -89,22 +92,22 @@ class Check:
     tokens: int  # of the longest text compared
     reason: str | None = None  # reason for a disagreement
 
-    def facts(self) -> dict:
+    def metadata(self) -> dict:
         """Return the outcome for the metadata."""
         return {"agrees": self.agrees, "difference": self.difference, "tokens": self.tokens, "reason": self.reason}
 
 
-def incapable(loaded: LoadedModel, strategy: str) -> str | None:
+def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     """Return why a model does not support a strategy; None if no reason is known."""
     if strategy == "plain":
         return None
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
     parameters = inspect.signature(loaded.body.forward).parameters
-    kinds = set(getattr(config, "layer_types", None) or ())
+    layer_types = set(getattr(config, "layer_types", None) or ())
     if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
         return f"{type(model).__name__} has a recurrent state instead of cached keys and values"
-    if other := sorted(kinds - _ATTENTION):
-        return f"{type(model).__name__} has {other[0]} layers"
+    if unsupported := sorted(layer_types - _ATTENTION):
+        return f"{type(model).__name__} has {unsupported[0]} layers"
     if strategy == "prefix":
         return None
     if "position_ids" not in parameters or getattr(config, "alibi", False):
@@ -116,94 +119,95 @@ def incapable(loaded: LoadedModel, strategy: str) -> str | None:
     return None
 
 
-def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, whole_head: bool = False) -> Check:
+def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, full_model: bool = False) -> Check:
     """Compare a strategy with scoring one text at a time, on a few of the evaluation's texts; cached per load.
 
     The texts are truncated, so that the check costs a few percent of the evaluation's `tokens`. Raises ModelError if
     memory does not suffice even for that.
     """
     longest = max(len(path.tokens) for path in paths)
-    length = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
-    name = f"{strategy}, whole head" if whole_head else strategy
-    known = loaded.checks.get(name)
-    compared = known is not None and NOTHING_BUT_NAN not in (known.reason or "")
-    if not compared or (known.agrees and length > 2 * known.tokens):
-        loaded.checks[name] = _compare(loaded, strategy, paths, length, whole_head)
+    max_tokens = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
+    name = f"{strategy}, whole head" if full_model else strategy
+    cached = loaded.checks.get(name)
+    is_cached = cached is not None and ALL_NAN not in (cached.reason or "")
+    if not is_cached or (cached.agrees and max_tokens > 2 * cached.tokens):
+        loaded.checks[name] = _compare(loaded, strategy, paths, max_tokens, full_model)
     return loaded.checks[name]
 
 
-def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], length: int, whole_head: bool) -> Check:
-    sample = _sample(paths, length)
-    behind = range(len(sample))[-2:]  # these follow other texts in their row
+def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], max_tokens: int, full_model: bool) -> Check:
+    sample = _sample(paths, max_tokens)
+    last_rows = range(len(sample))[-2:]  # these follow other texts in their row
 
-    def pairs() -> list[tuple[float, float]]:
-        found = _by_strategy(loaded, strategy, sample, whole_head)
-        alone = {who: _one_by_one(loaded, sample[who]) for who in behind}
-        return [(a, b) for who in behind for a, b in zip(found[who], alone[who], strict=True)]
+    def compute_pairs() -> list[tuple[float, float]]:
+        logprobs = _strategy_logprobs(loaded, strategy, sample, full_model)
+        references = {row: _reference_logprobs(loaded, sample[row]) for row in last_rows}
+        return [(a, b) for row in last_rows for a, b in zip(logprobs[row], references[row], strict=True)]
 
     try:
-        found = within_memory(loaded, pairs)
+        pairs = within_memory(loaded, compute_pairs)
     except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
-        return Check(strategy, False, None, length, f"{type(error).__name__}: {first_line(error)}")
-    if found is not None:
-        return _judged(loaded, strategy, found, length)
-    if (shorter := halved(length, _SHORTEST_CHECK)) is None:
+        return Check(strategy, False, None, max_tokens, f"{type(error).__name__}: {first_line(error)}")
+    if pairs is not None:
+        return _evaluate_check(loaded, strategy, pairs, max_tokens)
+    if (shorter := halve(max_tokens, _SHORTEST_CHECK)) is None:
         raise ModelError(
-            f"model {loaded.record['name']}: out of memory for a text of {length} tokens on {loaded.device}."
+            f"model {loaded.record['name']}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
-    return _compare(loaded, strategy, paths, shorter, whole_head)
+    return _compare(loaded, strategy, paths, shorter, full_model)
 
 
-def with_numbers(loaded: LoadedModel, paths: dict[str, Path], tried: int = 16) -> dict[str, Path]:
-    """Return those of about `tried` paths, evenly sampled, for which the model alone returns a number."""
-    some = list(paths)[:: max(1, len(paths) // tried)]
-    return {who: paths[who] for who in some if any(not isnan(value) for value in _one_by_one(loaded, paths[who]))}
+def paths_without_nan(loaded: LoadedModel, paths: dict[str, Path], n_samples: int = 16) -> dict[str, Path]:
+    """Return those of about `n_samples` paths, evenly sampled, for which the model alone returns a number."""
+    sample = list(paths)[:: max(1, len(paths) // n_samples)]
+    return {name: paths[name] for name in sample if not all(map(isnan, _reference_logprobs(loaded, paths[name])))}
 
 
-def _judged(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], length: int) -> Check:
+def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], max_tokens: int) -> Check:
     """Return the outcome of a comparison.
 
     `pairs`: each token's log-probability by the strategy, and of the single text (NaN: excluded).
     """
     if not pairs:
-        return Check(strategy, True, None, length)
-    outcome = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
-    if not outcome.compared:
-        return Check(strategy, False, None, length, NOTHING_BUT_NAN)
-    reason = None if outcome.agrees else f"differs from single texts by {outcome.deviation:.2g} nats per token"
-    return Check(strategy, outcome.agrees, outcome.largest if isfinite(outcome.largest) else None, length, reason)
+        return Check(strategy, True, None, max_tokens)
+    result = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
+    if not result.compared:
+        return Check(strategy, False, None, max_tokens, ALL_NAN)
+    reason = None if result.agrees else f"differs from single texts by {result.deviation:.2g} nats per token"
+    return Check(strategy, result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
 
 
-def _sample(paths: list[Path], length: int) -> list[Path]:
-    """Return two neighbors in the trie and its last text, truncated to `length`, with all token queries."""
+def _sample(paths: list[Path], max_tokens: int) -> list[Path]:
+    """Return two neighbors in the trie and its last text, truncated to `max_tokens`, with all token queries."""
     ordered = sorted({path.tokens for path in paths})
     middle = max(0, len(ordered) // 2 - 1)
-    chosen = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
-    shared = sum(1 for _ in takewhile(lambda same: same, (len(set(at)) == 1 for at in zip(*chosen, strict=False))))
-    # the same cut for all texts, with half of the remainder still shared, so that blocks are checked, too
-    cut = max(0, min(min(map(len, chosen)) - length, shared - length // 2))
-    texts = [tokens[cut : cut + length] for tokens in chosen]
-    return [Path(text, tuple((i, text[i], (who, i)) for i in range(1, len(text)))) for who, text in enumerate(texts)]
+    selected = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
+    n_shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*selected, strict=False)))
+    # the same start for all texts, with half of the remainder still shared, so that cached prefixes are checked, too
+    start = max(0, min(min(map(len, selected)) - max_tokens, n_shared - max_tokens // 2))
+    texts = [tokens[start : start + max_tokens] for tokens in selected]
+    return [Path(text, tuple((i, text[i], (row, i)) for i in range(1, len(text)))) for row, text in enumerate(texts)]
 
 
-def _by_strategy(loaded: LoadedModel, strategy: str, sample: list[Path], whole_head: bool) -> list[list[float]]:
+def _strategy_logprobs(loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool) -> list[list[float]]:
     """Return, per text of the sample, the log-probabilities of its tokens except the first."""
-    roots = grow(sample)
-    shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= SHORTEST_BLOCK else 0
-    # a row too short for all branches by one token: the shared tokens become a block, and two texts share a row
-    limits = Limits(budget=2 * max(len(path.tokens) for path in sample), row=size(roots) - shared - 1, forward=1)
-    body, head = Body(loaded, tree=strategy == "tree", whole=whole_head), Head(loaded, whole=whole_head)
-    found = [[0.0] * (len(path.tokens) - 1) for path in sample]
+    roots = build_trie(sample)
+    n_shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= MIN_PREFIX_TOKENS else 0
+    # a row too short for all branches by one token: the shared tokens become a cached prefix, and two texts share a row
+    longest = max(len(path.tokens) for path in sample)
+    limits = PlanLimits(budget=2 * longest, row=trie_size(roots) - n_shared - 1, forward=1)
+    body, head = Body(loaded, tree=strategy == "tree", full_model=full_model), Head(loaded, full_model=full_model)
+    logprobs = [[0.0] * (len(path.tokens) - 1) for path in sample]
     for batch in plan(roots, strategy, limits):
-        asked = batch.questions()
-        for (_, _, _, askers), value in zip(asked, answer(body, head, batch).logprobs, strict=True):
-            for who, index in askers:
-                found[who][index - 1] = value
-    return found
+        queries = batch.queries()
+        for (_, _, _, requesters), logprob in zip(queries, score_batch(body, head, batch).logprobs, strict=True):
+            for row, index in requesters:
+                logprobs[row][index - 1] = logprob
+    return logprobs
 
 
 @torch.inference_mode()
-def _one_by_one(loaded: LoadedModel, path: Path) -> list[float]:
+def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     """Return the reference log-probabilities of one text, from a forward pass of the complete transformers model."""
     ids = torch.tensor([path.tokens], device=loaded.device)
     logits = loaded.model(input_ids=ids).logits[0, :-1].float()

@@ -14,7 +14,7 @@ class Path:
     """The tokens that one request reads, and its token queries: target `t` at index i means P(t | tokens[:i])."""
 
     tokens: tuple[int, ...]
-    asks: tuple[tuple[int, int, object], ...]  # (index ≥ 1, target token or -1 for the distribution alone, requester)
+    queries: tuple[tuple[int, int, object], ...]  # (index ≥ 1, target or -1 for the distribution alone, requester)
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class Node:
     children: dict[int, "Node"] = field(default_factory=dict)  # by their first token
     size: int = 0  # tokens of this node and all nodes below
     leaves: int = 1
-    questions: dict[int, dict[int, list]] = field(default_factory=dict)  # offset in tokens -> target -> requesters
+    queries: dict[int, dict[int, list]] = field(default_factory=dict)  # offset in tokens -> target -> requesters
 
     @property
     def end(self) -> int:
@@ -34,60 +34,60 @@ class Node:
         return self.start + len(self.tokens)
 
 
-def grow(paths: list[Path]) -> list[Node]:
+def build_trie(paths: list[Path]) -> list[Node]:
     """Build the trie of `paths` and return its top nodes; the order of `paths` only affects the order of requesters."""
-    distinct = sorted({path.tokens for path in paths})
+    sorted_tokens = sorted({path.tokens for path in paths})
     # a path that is a prefix of another needs no branch; in sorted order, it is a prefix of its successor
-    longest = [one for one, after in pairwise([*distinct, ()]) if after[: len(one)] != one]
-    roots = _branches(longest, 0, len(longest), 0)
+    leaves = [tokens for tokens, successor in pairwise([*sorted_tokens, ()]) if successor[: len(tokens)] != tokens]
+    roots = _branches(leaves, 0, len(leaves), 0)
     for path in paths:
-        _hang(roots, path)
+        _attach_queries(roots, path)
     return list(roots.values())
 
 
-def size(roots: list[Node]) -> int:
+def trie_size(roots: list[Node]) -> int:
     """Return the number of tokens in the trie."""
     return sum(node.size for node in roots)
 
 
-def split(node: Node, longest: int) -> Node:
-    """Return the same subtree with nodes of at most `longest` tokens."""
-    below = {token: split(child, longest) for token, child in node.children.items()}
-    cuts = [*range(0, len(node.tokens), longest), len(node.tokens)]
-    for low, high in reversed(list(pairwise(cuts))):
-        part = Node(node.start + low, node.tokens[low:high], below, node.size - low, node.leaves)
-        part.questions = {at - low: asked for at, asked in node.questions.items() if low <= at < high}
-        below = {part.tokens[0]: part}
+def split_node(node: Node, max_tokens: int) -> Node:
+    """Return the same subtree with nodes of at most `max_tokens` tokens."""
+    children = {token: split_node(child, max_tokens) for token, child in node.children.items()}
+    edges = [*range(0, len(node.tokens), max_tokens), len(node.tokens)]
+    for low, high in reversed(list(pairwise(edges))):
+        part = Node(node.start + low, node.tokens[low:high], children, node.size - low, node.leaves)
+        part.queries = {offset - low: targets for offset, targets in node.queries.items() if low <= offset < high}
+        children = {part.tokens[0]: part}
     return part
 
 
-def _branches(ordered: list[tuple[int, ...]], low: int, high: int, depth: int) -> dict[int, Node]:
-    """Build the nodes of ordered[low:high], which share their first `depth` tokens and are longer."""
+def _branches(sorted_tokens: list[tuple[int, ...]], low: int, high: int, depth: int) -> dict[int, Node]:
+    """Build the nodes of sorted_tokens[low:high], which share their first `depth` tokens and are longer."""
     nodes = {}
     while low < high:
-        token, end = ordered[low][depth], low + 1
-        while end < high and ordered[end][depth] == token:
+        token, end = sorted_tokens[low][depth], low + 1
+        while end < high and sorted_tokens[end][depth] == token:
             end += 1
         # in sorted order, the common prefix of the first and the last is that of all between them
-        ends = zip(ordered[low][depth:], ordered[end - 1][depth:], strict=False)
-        edge = tuple(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
-        below = _branches(ordered, low, end, depth + len(edge)) if end - low > 1 else {}
+        token_pairs = zip(sorted_tokens[low][depth:], sorted_tokens[end - 1][depth:], strict=False)
+        edge = tuple(token for token, _ in takewhile(lambda pair: pair[0] == pair[1], token_pairs))
+        children = _branches(sorted_tokens, low, end, depth + len(edge)) if end - low > 1 else {}
         nodes[token] = Node(
             start=depth,
             tokens=edge,
-            children=below,
-            size=len(edge) + sum(child.size for child in below.values()),
-            leaves=sum(child.leaves for child in below.values()) or 1,
+            children=children,
+            size=len(edge) + sum(child.size for child in children.values()),
+            leaves=sum(child.leaves for child in children.values()) or 1,
         )
         low = end
     return nodes
 
 
-def _hang(roots: dict[int, Node], path: Path) -> None:
+def _attach_queries(roots: dict[int, Node], path: Path) -> None:
     """Attach each token query of the path to the token that predicts its target."""
     nodes, node, depth = roots, None, 0
-    for index, target, who in sorted(path.asks, key=lambda ask: ask[0]):
+    for index, target, requester in sorted(path.queries, key=lambda query: query[0]):
         while depth < index:  # down to the node that holds token index - 1
             node = nodes[path.tokens[depth]]
             nodes, depth = node.children, node.end
-        node.questions.setdefault(index - 1 - node.start, {}).setdefault(target, []).append(who)
+        node.queries.setdefault(index - 1 - node.start, {}).setdefault(target, []).append(requester)

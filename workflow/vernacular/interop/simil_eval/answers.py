@@ -33,8 +33,8 @@ def parse(request: Request, generation: dict) -> str:
     '1'
     """
     stem = label_stem(request["text"])
-    start = request["prefix"] + request["text"] if generation["rendered"] is None else f"{stem}.*: "
-    for line in reversed((start + generation["raw_output"]).split("\n")):
+    head = request["prefix"] + request["text"] if generation["rendered"] is None else f"{stem}.*: "
+    for line in reversed((head + generation["raw_output"]).split("\n")):
         if line.lstrip().startswith(stem):
             return re.sub(rf"^{re.escape(stem)}.*:", "", line.strip())
     return ""

@@ -17,21 +17,25 @@ VARIANT = "simil-eval"
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
     """Return the tokens that Simil-Eval passes to its encoder."""
-    found = []
-    for tokens in encoder.tokenize(texts, lower_case=True):
-        pieces = [piece for piece, word in zip(tokens.pieces, tokens.words, strict=True) if word is not None]
-        pieces = ["[CLS]", *pieces[: encoder.max_tokens - 2], "[SEP]"]
-        ids = encoder.tokenizer.convert_tokens_to_ids(pieces)
+    tokenized = []
+    for text_tokens in encoder.tokenize(texts, lower_case=True):
+        subwords = [
+            piece for piece, word in zip(text_tokens.subwords, text_tokens.words, strict=True) if word is not None
+        ]
+        subwords = ["[CLS]", *subwords[: encoder.max_tokens - 2], "[SEP]"]
+        ids = encoder.tokenizer.convert_tokens_to_ids(subwords)
         if None in ids:
             raise ModelError(
                 f"{encoder.name}: [CLS] and [SEP], or a token for unknown words, not found in its vocabulary; the "
                 'variant "simil-eval" of moverscore requires them. Use another encoder.'
             )
-        found.append(Tokens(ids, pieces, [""] * len(ids), [None] * len(ids), tokens.truncated))
-    return found
+        tokenized.append(Tokens(ids, subwords, [""] * len(ids), [None] * len(ids), text_tokens.truncated))
+    return tokenized
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
     """Return float64 [n_tokens]: 0 for pieces with "##" and ASCII punctuation, else idf or 1."""
-    dropped = ["##" in piece or piece in set(string.punctuation) for piece in tokens.pieces]
-    return np.array([0.0 if d else 1.0 if idf is None else idf[i] for d, i in zip(dropped, tokens.ids, strict=True)])
+    has_no_weight = ["##" in piece or piece in set(string.punctuation) for piece in tokens.subwords]
+    return np.array(
+        [0.0 if d else 1.0 if idf is None else idf[i] for d, i in zip(has_no_weight, tokens.ids, strict=True)]
+    )

@@ -9,81 +9,87 @@ here, they are seeded.
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.interop.simil_eval import STYLES as STYLES
-from vernacular.protocols.prompts import answer
-from vernacular.protocols.request_rows import Setting, generated, turn
+from vernacular.protocols.prompts import gold_text
+from vernacular.protocols.request_rows import Setting, generation_request, turn
 from vernacular.types import Item, Request
 
-_IN = " " * 16
-LAYOUTS = ("passage", "question", "story", "multi_answer", "summary")
+_INDENT = " " * 16
+ITEM_TYPES = ("passage", "question", "story", "multi_answer", "summary")
 
 
 def check(task: dict, style: str) -> None:
     """Raise ConfigError if Simil-Eval has no prompt for the items of a task."""
-    where = f"Task {task['task']}"
-    if task["item_type"] not in LAYOUTS:
+    location = f"Task {task['task']}"
+    if task["item_type"] not in ITEM_TYPES:
         raise ConfigError(
-            f"{where}: Simil-Eval has no prompt for the item_type {task['item_type']}. Use another style."
+            f"{location}: Simil-Eval has no prompt for the item_type {task['item_type']}. Use another style."
         )
     if style == "simil-eval-open" and task["item_type"] == "summary":
-        raise ConfigError(f"{where}: Simil-Eval has no prompt without options for summaries. Use the style simil-eval.")
+        raise ConfigError(
+            f"{location}: Simil-Eval has no prompt without options for summaries. Use the style simil-eval."
+        )
 
 
-def few_shot_example(item: Item, setting: Setting, shown: list[str] | None) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, setting: Setting, options: list[str] | None) -> tuple[str, list[dict]]:
     """Return a few-shot example as text; no chat turns, because `requests` puts all text into one message."""
-    return prompt(item, setting.layout, shown, item["target"] or answer(item)), []
+    return prompt(item, setting.item_type, options, item["target"] or gold_text(item)), []
 
 
-def requests(item: Item, setting: Setting, shown: list[str] | None) -> list[Request]:
-    """Return one generate request with Simil-Eval's sampling; `shown` are the options in the order to show them."""
-    text = prompt(item, setting.layout, shown, None)
+def requests(item: Item, setting: Setting, options: list[str] | None) -> list[Request]:
+    """Return one generate request with Simil-Eval's sampling; `options` are the options in the order to show them."""
+    text = prompt(item, setting.item_type, options, None)
     full = setting.prefix + text  # one user message, including all few-shot examples
-    request = generated(
+    request = generation_request(
         item,
         text,
         setting=setting,
         messages=[turn("user", full)],
-        max_new_tokens=max_new_tokens(setting.layout),
+        max_new_tokens=max_new_tokens(setting.item_type),
         decoding=decoding(setting.seed, full),
     )
     return [request]
 
 
-def prompt(item: Item, layout: str, shown: list[str] | None, reply: str | None) -> str:
+def prompt(item: Item, item_type: str, options: list[str] | None, reply: str | None) -> str:
     """Return the prompt of an item: with `reply` a few-shot example, else the query, which ends in a label's stem."""
     context, question = item["context"], item["question"]
-    if layout == "passage":
-        blank = " " if shown else ""
-        head = f"CONTEXTO: {context} \n{_IN}PREGUNTA: {question}{blank}\n"
-        return head + _options(shown, _IN) + _end(_IN, "RESPOST", "A", reply)
-    if layout == "question":
-        return f"PREGUNTA: {question} \n" + _options(shown, _IN, letters=True) + _end(_IN, "RESPOST", "A", reply)
-    if layout == "story":
-        blanks = {(True, True): " ", (True, False): "", (False, True): "  ", (False, False): " "}
-        head = f"TEXTO: {context}{blanks[bool(shown), reply is not None]}\n"
-        return head + _options(shown, _IN) + _end(_IN, "CONTINUAC", "ION", reply)
-    if layout == "multi_answer" and shown:
-        return f"PREGUNTA: {question}\n" + _options(shown, "") + _end("", "RESPOST", "A", reply)
-    if layout == "multi_answer":
-        return f"CONTEXTO: {question} \n{_IN}PREGUNTA: {question}\n" + _end(_IN, "RESPOST", "A", reply)
-    if layout == "summary":
-        return f"TEXTO: {context} \n" + _end(_IN, "RESUM", "O", reply)
-    raise ConfigError(f'expected a layout of Simil-Eval ({", ".join(LAYOUTS)}), got "{layout}".')
+    if item_type == "passage":
+        space = " " if options else ""
+        head = f"CONTEXTO: {context} \n{_INDENT}PREGUNTA: {question}{space}\n"
+        return head + _options(options, _INDENT) + _label(_INDENT, "RESPOST", "A", reply)
+    if item_type == "question":
+        return (
+            f"PREGUNTA: {question} \n"
+            + _options(options, _INDENT, letters=True)
+            + _label(_INDENT, "RESPOST", "A", reply)
+        )
+    if item_type == "story":
+        spaces = {(True, True): " ", (True, False): "", (False, True): "  ", (False, False): " "}
+        head = f"TEXTO: {context}{spaces[bool(options), reply is not None]}\n"
+        return head + _options(options, _INDENT) + _label(_INDENT, "CONTINUAC", "ION", reply)
+    if item_type == "multi_answer" and options:
+        return f"PREGUNTA: {question}\n" + _options(options, "") + _label("", "RESPOST", "A", reply)
+    if item_type == "multi_answer":
+        return f"CONTEXTO: {question} \n{_INDENT}PREGUNTA: {question}\n" + _label(_INDENT, "RESPOST", "A", reply)
+    if item_type == "summary":
+        return f"TEXTO: {context} \n" + _label(_INDENT, "RESUM", "O", reply)
+    raise ConfigError(f'expected a layout of Simil-Eval ({", ".join(ITEM_TYPES)}), got "{item_type}".')
 
 
-def max_new_tokens(layout: str) -> int:
-    return 60 if layout == "summary" else 20
+def max_new_tokens(item_type: str) -> int:
+    return 60 if item_type == "summary" else 20
 
 
 def decoding(seed: int, text: str) -> dict:
     """Return Simil-Eval's sampling parameters (top_k 50 was the default of transformers); one stream per request."""
-    stream = int(fingerprint([seed, text])[:8], 16)
-    return {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": stream}
+    request_seed = int(fingerprint([seed, text])[:8], 16)
+    return {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": request_seed}
 
 
-def _options(shown: list[str] | None, indent: str, *, letters: bool = False) -> str:
-    names = (chr(ord("A") + i) if letters else str(i + 1) for i in range(len(shown or ())))
-    return "".join(f"{indent}OPCION {name}: {option}\n" for name, option in zip(names, shown or (), strict=True))
+def _options(options: list[str] | None, indent: str, *, letters: bool = False) -> str:
+    labels = (chr(ord("A") + i) if letters else str(i + 1) for i in range(len(options or ())))
+    return "".join(f"{indent}OPCION {label}: {choice}\n" for label, choice in zip(labels, options or (), strict=True))
 
 
-def _end(indent: str, stem: str, rest: str, reply: str | None) -> str:
-    return f"{indent}{stem}" if reply is None else f"{indent}{stem}{rest}: {reply}\n"
+def _label(indent: str, stem: str, ending: str, reply: str | None) -> str:
+    return f"{indent}{stem}" if reply is None else f"{indent}{stem}{ending}: {reply}\n"

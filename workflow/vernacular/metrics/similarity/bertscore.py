@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from bert_score.utils import greedy_cos_idf, model2layers
 
-from vernacular.metrics.similarity.cosine import described
+from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
 
@@ -36,20 +36,20 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 def idf_table(documents: list[Tokens]) -> dict[int, float]:
     """Return {token ID: ln((M + 1) / (df + 1))} over M texts, as in bert_score and moverscore_v2; unseen: ln(M + 1)."""
     counts = Counter(token for tokens in documents for token in set(tokens.ids))
-    table = _Unseen(math.log(len(documents) + 1))
+    table = _DefaultDict(math.log(len(documents) + 1))
     table.update({token: math.log((len(documents) + 1) / (n + 1)) for token, n in counts.items()})
     return table
 
 
-class _Unseen(dict):
+class _DefaultDict(dict):
     """A dict with a default value."""
 
-    def __init__(self, value: float):
+    def __init__(self, default: float):
         super().__init__()
-        self.value = value
+        self.default = default
 
     def __missing__(self, key):
-        return self.value
+        return self.default
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[int]) -> np.ndarray:
@@ -66,39 +66,40 @@ def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.
     `vectors` and `weights` map a text to float32 [n_tokens, hidden] and float64 [n_tokens].
     """
     scores = np.full(len(pairs), np.nan)
-    sound = {t for t in {t for pair in pairs for t in pair} if weights[t].sum() > 0 and _have_directions(vectors[t])}
+    texts = {text for pair in pairs for text in pair}
+    valid = {text for text in texts if weights[text].sum() > 0 and _all_finite_nonzero(vectors[text])}
     # a batch contains pairs of one size, because the package matches a token to the padding, with a similarity of 0, if
     # all tokens of the other text have negative similarities
-    sizes: dict[tuple[int, ...], list[int]] = {}
+    indices_by_size: dict[tuple[int, ...], list[int]] = {}
     for i, pair in enumerate(pairs):
-        if sound.issuperset(pair):
-            sizes.setdefault(tuple(len(weights[text]) for text in pair), []).append(i)
-    for same in sizes.values():
-        for start in range(0, len(same), batch_size):
-            batch = same[start : start + batch_size]
-            answers, options = (_stacked([pairs[i][side] for i in batch], vectors, weights) for side in (0, 1))
-            scores[batch] = greedy_cos_idf(*options, *answers)[2].double().numpy()
+        if valid.issuperset(pair):
+            indices_by_size.setdefault(tuple(len(weights[text]) for text in pair), []).append(i)
+    for indices in indices_by_size.values():
+        for start in range(0, len(indices), batch_size):
+            batch = indices[start : start + batch_size]
+            responses, options = (_stack([pairs[i][side] for i in batch], vectors, weights) for side in (0, 1))
+            scores[batch] = greedy_cos_idf(*options, *responses)[2].double().numpy()
     return scores
 
 
-def _have_directions(vectors: np.ndarray) -> bool:
+def _all_finite_nonzero(vectors: np.ndarray) -> bool:
     """Return whether all vectors are finite and nonzero; otherwise, the package would return an F1 of 0.0."""
     norms = np.linalg.norm(vectors, axis=1)
     return bool(np.isfinite(norms).all() and norms.all())
 
 
-def _stacked(texts, vectors, weights):
+def _stack(texts, vectors, weights):
     """Return embeddings [batch, length, hidden], mask and weights [batch, length]; `greedy_cos_idf` modifies them."""
-    embeddings = torch.from_numpy(np.stack([vectors[t] for t in texts]))
-    idf = torch.from_numpy(np.stack([weights[t] for t in texts])).float()
+    embeddings = torch.from_numpy(np.stack([vectors[text] for text in texts]))
+    idf = torch.from_numpy(np.stack([weights[text] for text in texts])).float()
     return embeddings, torch.ones_like(idf), idf
 
 
-def baseline(record: ModelRecord, language: str | None, layer: int) -> float | None:
+def rescale_offset(record: ModelRecord, language: str | None, layer: int) -> float | None:
     """Return the package's F1 of unrelated sentences for this encoder and language; None if it has none."""
-    folder = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
+    directory = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
     for name in (record["name"], record["name"].rsplit("/", 1)[-1]):
-        path = folder / f"{name}.tsv"
+        path = directory / f"{name}.tsv"
         if path.is_file():
             with open(path, encoding="utf-8") as file:
                 return next((float(row["F"]) for row in csv.DictReader(file) if int(row["LAYER"]) == layer), None)
@@ -109,6 +110,6 @@ def signature(record: ModelRecord, *, layer: int, idf: bool, rescaled: bool | No
     """Return what the scores depend on, in the order of bert_score's hash; `rescaled` None: requested, no baseline."""
     rescaling = {True: "yes", False: "no", None: "no (no baseline)"}[rescaled]
     return (
-        f"bertscore|encoder:{described(record)}|layer:{layer}|idf:{'yes' if idf else 'no'}|rescaled:{rescaling}"
+        f"bertscore|encoder:{encoder_label(record)}|layer:{layer}|idf:{'yes' if idf else 'no'}|rescaled:{rescaling}"
         f"|bert-score:{version('bert-score')}|transformers:{version('transformers')}"
     )

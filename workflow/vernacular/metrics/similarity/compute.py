@@ -11,10 +11,10 @@ import torch
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
-from vernacular.core.errors import ConfigError, MachineError, ModelError, closest
-from vernacular.core.failures import LibraryError, library_errors, tokenizer_panics
+from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
+from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.metrics.similarity import answers, cosine, moverscore
-from vernacular.metrics.similarity.token_metrics import Pair, sharing, token_metrics
+from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
 from vernacular.types import Generation, Item, ModelRecord, Request
 
 METRICS = ("cosine", "moverscore", "bertscore")
@@ -53,49 +53,49 @@ def similarities(
         MachineError: The encoder does not fit in memory.
     """
     torch.set_num_threads(threads)
-    wanted = [_wanted(metric) for metric in metrics]
-    given = answers.given(requests, generations)
+    specs = [_resolve(metric) for metric in metrics]
+    outputs = answers.parse_outputs(requests, generations)
     tool = answers.TOOLS.get(style)
     strip = tool.strip if tool else str.strip
-    options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in given}
+    options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in outputs}
     pairs = {  # a dict: ordered and unique
-        (strip(given[item].text), strip(option)): None
+        (strip(outputs[item].text), strip(option)): None
         for item, texts in options.items()
         for option in texts
-        if _says_something(given[item].text) and _says_something(option)
+        if _has_text(outputs[item].text) and _has_text(option)
     }
-    documents = [strip(option) for texts in options.values() for option in texts if _says_something(option)]
+    documents = [strip(option) for texts in options.values() for option in texts if _has_text(option)]
 
-    records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in wanted}
+    records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in specs}
     results: dict[str, tuple[np.ndarray, dict]] = {}
-    without: dict[str, str] = {}
+    unavailable: dict[str, str] = {}
 
-    def measure(group: list[dict]) -> None:
+    def compute_all(group: list[dict]) -> None:
         try:
-            results.update(_measured(group, list(pairs), documents, records, language, threads))
+            results.update(_compute_group(group, list(pairs), documents, records, language, threads))
         except MachineError:
             raise
         except ModelError as error:
             if len(group) > 1:  # the error may be specific to one metric, such as a missing layer
                 for spec in group:
-                    measure([spec])
+                    compute_all([spec])
             else:
-                without[group[0]["metric"]] = str(error)
+                unavailable[group[0]["metric"]] = str(error)
 
-    for group in sharing(wanted, records):
-        measure(group)
-    rows, metadata = [], {"signatures": {}, "encoders": {}, "without": without}
-    metadata["counts"] = _counts(given, options, pairs)
-    for name in (spec["metric"] for spec in wanted if spec["metric"] in results):
-        values, facts = results[name]
-        metadata["signatures"][name] = facts.pop("signature")
-        about = {key: records[name].get(key) for key in ("name", "revision", "fingerprint")}
-        metadata["encoders"][name] = about | facts
-        value = dict(zip(pairs, values, strict=True))
+    for group in group_by_encoder(specs, records):
+        compute_all(group)
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "without": unavailable}
+    metadata["counts"] = _counts(outputs, options, pairs)
+    for name in (spec["metric"] for spec in specs if spec["metric"] in results):
+        values, info = results[name]
+        metadata["signatures"][name] = info.pop("signature")
+        record_info = {key: records[name].get(key) for key in ("name", "revision", "fingerprint")}
+        metadata["encoders"][name] = record_info | info
+        value_by_pair = dict(zip(pairs, values, strict=True))
         for item, texts in options.items():
-            found = [value.get((strip(given[item].text or ""), strip(option or ""))) for option in texts]
-            found = [None if v is None or math.isnan(v) else float(v) for v in found]
-            rows.append({"item_id": item, "metric": name, "similarities": found})
+            scores = [value_by_pair.get((strip(outputs[item].text or ""), strip(option or ""))) for option in texts]
+            scores = [None if score is None or math.isnan(score) else float(score) for score in scores]
+            rows.append({"item_id": item, "metric": name, "similarities": scores})
     return rows, metadata
 
 
@@ -106,31 +106,31 @@ def options_of(item: Item) -> list[str]:
     return [] if item["target"] is None else [item["target"]]
 
 
-def _says_something(text: str | None) -> bool:
+def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
 
 
-def _wanted(metric: str | dict) -> dict:
+def _resolve(metric: str | dict) -> dict:
     """Return a metric with all its options. Raises ConfigError if it or an option is unknown."""
-    asked = {"metric": metric} if isinstance(metric, str) else dict(metric)
+    settings = {"metric": metric} if isinstance(metric, str) else dict(metric)
     allowed = {
         "cosine": {},
         "moverscore": {"variant": "default", "idf": False},
         "bertscore": {"idf": False, "rescale": False},
     }
-    name = asked.pop("metric")
+    name = settings.pop("metric")
     if name not in allowed:
-        raise ConfigError(f'unknown similarity metric "{name}".{closest(name, METRICS)}')
-    for option in asked:
+        raise ConfigError(f'unknown similarity metric "{name}".{suggest(name, METRICS)}')
+    for option in settings:
         if option not in allowed[name]:
             raise ConfigError(
-                f'unknown option "{option}" of the similarity metric {name}.{closest(option, allowed[name])}'
+                f'unknown option "{option}" of the similarity metric {name}.{suggest(option, allowed[name])}'
             )
-    if asked.get("variant", "default") not in moverscore.VARIANTS:
+    if settings.get("variant", "default") not in moverscore.VARIANTS:
         raise ConfigError(
-            f'unknown variant "{asked["variant"]}" of moverscore.{closest(asked["variant"], moverscore.VARIANTS)}'
+            f'unknown variant "{settings["variant"]}" of moverscore.{suggest(settings["variant"], moverscore.VARIANTS)}'
         )
-    return {"metric": name} | allowed[name] | asked
+    return {"metric": name} | allowed[name] | settings
 
 
 def _record(encoders: dict[str, dict], metric: str) -> dict:
@@ -140,24 +140,26 @@ def _record(encoders: dict[str, dict], metric: str) -> dict:
     return record
 
 
-def _counts(given, options, pairs) -> dict:
+def _counts(outputs, options, pairs) -> dict:
     return {
         "items": len(options),
-        "empty_answers": sum(given[item].text is not None and not given[item].text.strip() for item in options),
-        "failed_generations": sum(given[item].text is None for item in options),
+        "empty_answers": sum(outputs[item].text is not None and not outputs[item].text.strip() for item in options),
+        "failed_generations": sum(outputs[item].text is None for item in options),
         "distinct_pairs": len(pairs),
         "distinct_texts": len({text for pair in pairs for text in pair}),
     }
 
 
-def _measured(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
+def _compute_group(
+    group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads
+) -> dict:
     """Return {metric name: (float64 [n_pairs], metadata)} of metrics that share an encoder; raises ModelError."""
     record = records[group[0]["metric"]]
     if reason := record.get("unavailable"):
         raise ModelError(f"{record['name']}: encoder unavailable: {reason}")
     inputs.verify(record)
     try:
-        with library_errors(), tokenizer_panics(record), bounded_build(record):
+        with wrap_library_errors(), wrap_tokenizer_panics(record), bounded_build(record):
             if group[0]["metric"] == "cosine":
                 results = {"cosine": _cosine(pairs, record)}
             else:
@@ -171,11 +173,11 @@ def _measured(group: list[dict], pairs: list[Pair], documents: list[str], record
 def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
     encoder = cosine.load(record)
     prefix = cosine.prefix_of(record, encoder)
-    facts = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}
+    metadata = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}
     if not pairs:
-        return np.empty(0), facts
-    facts["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
+        return np.empty(0), metadata
+    metadata["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
     try:
-        return cosine.cosine(encoder, pairs, prefix), facts
+        return cosine.cosine(encoder, pairs, prefix), metadata
     except ModelError as error:  # raised without the encoder's name
         raise ModelError(f"{record['name']}: {error}") from None

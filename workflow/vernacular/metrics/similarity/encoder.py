@@ -16,14 +16,14 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.core.errors import MachineError, ModelError
-from vernacular.core.failures import ODD_FILES, is_out_of_memory, reason
+from vernacular.core.failures import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.types import ModelRecord
 
 # Padded tokens per forward pass. On a CPU, batches of 512 take half the time of batches of 8192 (12 layers of width
 # 384), because their activations fit in the cache; a GPU is faster with large batches.
 TOKEN_BUDGET = {"cpu": 512, "cuda": 16_384}
-BEYOND = "the encoder's tokenizer has tokens that are outside its model's vocabulary."
-NO_NUMBERS = "the encoder returns NaN or infinity; its weights are damaged. Download it again."
+OUT_OF_VOCABULARY = "the encoder's tokenizer has tokens that are outside its model's vocabulary."
+NON_FINITE = "the encoder returns NaN or infinity; its weights are damaged. Download it again."
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Tokens:
     """The n tokens of one text, including special tokens."""
 
     ids: list[int]
-    pieces: list[str]  # as in the vocabulary: "##ar", "▁casa"
+    subwords: list[str]  # as in the vocabulary: "##ar", "▁casa"
     surfaces: list[str]  # characters of each token; "" for special tokens
     words: list[int | None]  # index of each token's word (pre-token); None for special tokens
     truncated: bool
@@ -57,9 +57,9 @@ class TokenEncoder:
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-        except ODD_FILES as error:
-            raise cannot_load(self.name, error, record.get("allow_pickle", False)) from error
-        refuse_random(self.name, report)
+        except LOADING_ERRORS as error:
+            raise loading_error(self.name, error, record.get("allow_pickle", False)) from error
+        check_missing_weights(self.name, report)
         if not self.tokenizer.is_fast:
             raise ModelError(
                 f"{self.name}: its tokenizer provides no character offsets, which similarity metrics require."
@@ -70,7 +70,7 @@ class TokenEncoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
         self.n_layers = model.config.num_hidden_layers
-        self._kept: dict[tuple[int, ...], EmbeddingCache] = {}  # by the requested layers
+        self._caches: dict[tuple[int, ...], EmbeddingCache] = {}  # by the requested layers
 
     @cached_property
     def max_tokens(self) -> int:
@@ -88,8 +88,8 @@ class TokenEncoder:
     @cached_property
     def _closing_norm(self):
         """The final norm of pre-norm encoders (ModernBERT, GPT-2), which `hidden_states[:-1]` lack."""
-        found = (getattr(self.model, name, None) for name in ("final_norm", "ln_f", "norm"))
-        return next((norm for norm in found if norm is not None), None)
+        norms = (getattr(self.model, name, None) for name in ("final_norm", "ln_f", "norm"))
+        return next((norm for norm in norms if norm is not None), None)
 
     def tokenize(self, texts: list[str], *, lower_case: bool = False) -> list[Tokens]:
         """Tokenize each text. `lower_case` adds BERT's lower-casing to a cased BERT tokenizer.
@@ -100,29 +100,29 @@ class TokenEncoder:
             return []
         tokenizer = self.tokenizer
         backend = tokenizer.backend_tokenizer
-        before = backend.normalizer
-        if lower_case and isinstance(before, BertNormalizer):
+        normalizer = backend.normalizer
+        if lower_case and isinstance(normalizer, BertNormalizer):
             backend.normalizer = BertNormalizer(
-                clean_text=before.clean_text,
-                handle_chinese_chars=before.handle_chinese_chars,
-                strip_accents=before.strip_accents,
+                clean_text=normalizer.clean_text,
+                handle_chinese_chars=normalizer.handle_chinese_chars,
+                strip_accents=normalizer.strip_accents,
                 lowercase=True,
             )
         try:
             batch = tokenizer(texts, truncation=True, max_length=self.max_tokens, return_offsets_mapping=True)
         finally:
-            backend.normalizer = before
-        found = []
+            backend.normalizer = normalizer
+        tokens = []
         for i, text in enumerate(texts):
             ids = batch["input_ids"][i]
             words = batch.word_ids(i)
             surfaces = [
-                text[a:b] if word is not None else ""
-                for (a, b), word in zip(batch["offset_mapping"][i], words, strict=True)
+                text[start:end] if word is not None else ""
+                for (start, end), word in zip(batch["offset_mapping"][i], words, strict=True)
             ]
             truncated = len(ids) >= self.max_tokens and bool(batch.encodings[i].overflowing)
-            found.append(Tokens(ids, tokenizer.convert_ids_to_tokens(ids), surfaces, words, truncated))
-        return found
+            tokens.append(Tokens(ids, tokenizer.convert_ids_to_tokens(ids), surfaces, words, truncated))
+        return tokens
 
     def embed(self, rows: list[list[int]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         """Return {layer: float32 [n_tokens, hidden]} for each row of token IDs; layer 0 is the input embedding.
@@ -133,15 +133,15 @@ class TokenEncoder:
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
                 raise ModelError(f"{self.name}: expected a layer from 0 to {self.n_layers}, got {layer}.")
-        kept = self._kept.setdefault(
+        cache = self._caches.setdefault(
             layers, EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
         )
-        asked = [tuple(row) for row in rows]
-        found = kept.all(asked, lambda missing: self._embed(missing, layers))
-        return [found[row] for row in asked]
+        keys = [tuple(row) for row in rows]
+        states_by_row = cache.get_all(keys, lambda missing: self._embed(missing, layers))
+        return [states_by_row[key] for key in keys]
 
     def _embed(self, rows: list[tuple[int, ...]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
-        found: list[dict[int, np.ndarray]] = [{} for _ in rows]
+        embeddings: list[dict[int, np.ndarray]] = [{} for _ in rows]
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
         budget = TOKEN_BUDGET[self.device]
         for batch in _batches(order, [len(row) for row in rows], budget):
@@ -154,10 +154,10 @@ class TokenEncoder:
             states = self._hidden_states(ids.to(self.device), mask.to(self.device), layers)
             for layer, state in states.items():
                 for k, i in enumerate(batch):
-                    found[i][layer] = state[k, : len(rows[i])].copy()
-                    if not np.isfinite(found[i][layer]).all():
-                        raise ModelError(f"{self.name}: {NO_NUMBERS}")
-        return found
+                    embeddings[i][layer] = state[k, : len(rows[i])].copy()
+                    if not np.isfinite(embeddings[i][layer]).all():
+                        raise ModelError(f"{self.name}: {NON_FINITE}")
+        return embeddings
 
     @torch.inference_mode()
     def _hidden_states(self, ids, mask, layers) -> dict[int, np.ndarray]:
@@ -165,26 +165,26 @@ class TokenEncoder:
         try:
             states = self.model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
         except IndexError:
-            raise ModelError(f"{self.name}: {BEYOND}") from None
+            raise ModelError(f"{self.name}: {OUT_OF_VOCABULARY}") from None
         norm = self._closing_norm
-        chosen = {}
+        selected = {}
         for layer in layers:
             state = states[layer]
             if norm is not None and layer < self.n_layers:
                 state = norm(state)
-            chosen[layer] = state.float().cpu().numpy()
-        return chosen
+            selected[layer] = state.float().cpu().numpy()
+        return selected
 
 
-def cannot_load(name: str, error: Exception, allow_pickle: bool) -> ModelError:
+def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError:
     """Return the error for an encoder that could not be loaded: MachineError if memory does not suffice."""
     if is_out_of_memory(error):
         return MachineError(f"{name}: the encoder does not fit in memory.")
-    said = reason(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
-    return ModelError(f"{name}: the encoder cannot be loaded ({said}).")
+    message = describe_error(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
+    return ModelError(f"{name}: the encoder cannot be loaded ({message}).")
 
 
-def refuse_random(name: str, report: dict) -> None:
+def check_missing_weights(name: str, report: dict) -> None:
     """Raise ModelError if weights are missing, except those of BERT's pooler, which no metric uses."""
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise ModelError(
@@ -213,19 +213,19 @@ class EmbeddingCache(LRUCache):
     def __init__(self, size: Callable[[Any], int], limit: int = LIMIT):
         super().__init__(limit, getsizeof=size)
 
-    def all(self, keys: Iterable[Hashable], make: Callable[[list], list]) -> dict[Hashable, Any]:
-        """Return the value of every key; those not in the cache are made together: `make(missing keys)`, one each.
+    def get_all(self, keys: Iterable[Hashable], compute: Callable[[list], list]) -> dict[Hashable, Any]:
+        """Return the value of every key; the missing ones are computed together: `compute(missing)`, one value each.
 
         >>> squares = EmbeddingCache(lambda value: 8, limit=16)
-        >>> squares.all([2, 3], lambda keys: [key**2 for key in keys])
+        >>> squares.get_all([2, 3], lambda keys: [key**2 for key in keys])
         {2: 4, 3: 9}
-        >>> squares.all([3, 4], lambda keys: [key**2 for key in keys if key != 3])
+        >>> squares.get_all([3, 4], lambda keys: [key**2 for key in keys if key != 3])
         {3: 9, 4: 16}
         """
         keys = list(dict.fromkeys(keys))
         values = {key: self[key] for key in keys if key in self}
         if missing := [key for key in keys if key not in values]:
-            values |= dict(zip(missing, make(missing), strict=True))
+            values |= dict(zip(missing, compute(missing), strict=True))
         for key in missing:
             if self.getsizeof(values[key]) <= self.maxsize:
                 self[key] = values[key]

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import ot
 
-from vernacular.core.fingerprint import import_each
-from vernacular.metrics.similarity.cosine import described
+from vernacular.core.fingerprint import import_modules
+from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
 
@@ -37,18 +37,18 @@ def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
 def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
     """Return float64 [n_tokens]: 0 for special tokens, punctuation and later tokens of a word, else idf or 1."""
     weights = np.zeros(len(tokens.ids))
-    seen = set()
+    seen_words = set()
     for i, (surface, word) in enumerate(zip(tokens.surfaces, tokens.words, strict=True)):
-        if word is None or word in seen or is_punctuation(surface):
+        if word is None or word in seen_words or is_punctuation(surface):
             continue
-        seen.add(word)
+        seen_words.add(word)
         weights[i] = 1.0 if idf is None else idf[tokens.ids[i]]
     return weights
 
 
 def is_punctuation(surface: str) -> bool:
     """Return whether a token consists of whitespace, ASCII symbols and Unicode punctuation ("«", "…"); no emoji."""
-    return all(c.isspace() or c in string.punctuation or unicodedata.category(c)[0] == "P" for c in surface)
+    return all(char.isspace() or char in string.punctuation or unicodedata.category(char)[0] == "P" for char in surface)
 
 
 class Variant(NamedTuple):
@@ -60,7 +60,7 @@ class Variant(NamedTuple):
 
 VARIANTS = {"default": Variant(tokenize, token_weights)} | {
     tool.VARIANT: Variant(tool.tokenize, tool.token_weights)
-    for tool in import_each("vernacular/interop/*/moverscore.py").values()
+    for tool in import_modules("vernacular/interop/*/moverscore.py").values()
 }
 
 
@@ -71,7 +71,7 @@ def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndar
     with weight, or NaN vectors. Raises ArithmeticError if the exact solver does not converge, which does not happen for
     texts that fit an encoder.
     """
-    clouds = {text: _cloud(vectors[text], weights[text]) for text in {t for pair in pairs for t in pair}}
+    clouds = {text: _cloud(vectors[text], weights[text]) for text in {text for pair in pairs for text in pair}}
 
     def score(pair):
         return _score(clouds[pair[0]], clouds[pair[1]])
@@ -86,22 +86,22 @@ def moverscore(pairs, vectors: dict, weights: dict, threads: int = 1) -> np.ndar
 
 def _cloud(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the tokens with weight: unit vectors [k, hidden] and weights [k] that sum to 1, in float64."""
-    kept = weights > 0
-    points = vectors[kept].astype(np.float64)
+    has_weight = weights > 0
+    points = vectors[has_weight].astype(np.float64)
     with np.errstate(invalid="ignore"):  # a zero vector has no direction
         points /= np.linalg.norm(points, axis=1, keepdims=True)
-    return points, weights[kept] / weights.sum()
+    return points, weights[has_weight] / weights.sum()
 
 
-def _score(one, other) -> float:
-    (points, mass), (points_2, mass_2) = one, other
-    if not len(points) or not len(points_2):
+def _score(cloud_1, cloud_2) -> float:
+    (points_1, mass_1), (points_2, mass_2) = cloud_1, cloud_2
+    if not len(points_1) or not len(points_2):
         return float("nan")
     # |x - y|² = 2 - 2·x·y on the unit sphere
-    distances = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * points @ points_2.T))
+    distances = np.sqrt(np.maximum(0.0, 2.0 - 2.0 * points_1 @ points_2.T))
     if not np.isfinite(distances).all():
         return float("nan")
-    cost, log = ot.emd2(mass, mass_2, distances, numItermax=1_000_000, log=True, center_dual=False)
+    cost, log = ot.emd2(mass_1, mass_2, distances, numItermax=1_000_000, log=True, center_dual=False)
     if log["warning"] is not None:
         raise ArithmeticError(f"exact earth mover's distance of {distances.shape} tokens: {log['warning']}")
     return 1.0 / (1.0 + float(cost))
@@ -110,6 +110,6 @@ def _score(one, other) -> float:
 def signature(record: ModelRecord, *, variant: str, idf: bool) -> str:
     """Return what the scores depend on: `moverscore|variant:…|encoder:…|layer:last|idf:…|pot:…|transformers:…`."""
     return (
-        f"moverscore|variant:{variant}|encoder:{described(record)}|layer:last|idf:{'yes' if idf else 'no'}"
+        f"moverscore|variant:{variant}|encoder:{encoder_label(record)}|layer:last|idf:{'yes' if idf else 'no'}"
         f"|pot:{version('pot')}|transformers:{version('transformers')}"
     )

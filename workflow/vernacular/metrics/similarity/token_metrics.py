@@ -21,16 +21,16 @@ class _Plan:
     name: str
     layer: int
     weights: dict[str, np.ndarray]  # text -> [n_tokens]
-    base: float | None  # BERTScore of unrelated texts, if scores are rescaled
-    facts: dict
+    rescale_offset: float | None  # BERTScore of unrelated texts, if scores are rescaled
+    metadata: dict
 
 
-def sharing(specs: list[dict], records: dict) -> list[list[dict]]:
+def group_by_encoder(specs: list[dict], records: dict) -> list[list[dict]]:
     """Group `specs` by encoder and variant, so that one pass serves a group; cosine uses another encoder class."""
     groups: dict[tuple, list[dict]] = {}
     for spec in specs:
-        folder = records[spec["metric"]].get("folder")
-        groups.setdefault((spec["metric"] == "cosine", folder, _variant(spec)), []).append(spec)
+        directory = records[spec["metric"]].get("folder")
+        groups.setdefault((spec["metric"] == "cosine", directory, _variant(spec)), []).append(spec)
     return list(groups.values())
 
 
@@ -49,10 +49,10 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
     encoder = _encoder(record["folder"], record["name"], bool(record.get("allow_pickle")))
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
     tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
-    plans = [_plan(s, encoder, records[s["metric"]], tokens, documents, language, variant) for s in group]
-    values = _values(plans, encoder, pairs, tokens, threads)
-    truncated = sum(tokens[text].truncated for text in {t for pair in pairs for t in pair})
-    return {plan.name: (values[plan.name], plan.facts | {"truncated_texts": truncated}) for plan in plans}
+    plans = [_plan(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
+    values = _scores(plans, encoder, pairs, tokens, threads)
+    truncated = sum(tokens[text].truncated for text in {text for pair in pairs for text in pair})
+    return {plan.name: (values[plan.name], plan.metadata | {"truncated_texts": truncated}) for plan in plans}
 
 
 def _variant(spec: dict) -> str:
@@ -61,40 +61,41 @@ def _variant(spec: dict) -> str:
 
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
-def _encoder(folder: str, name: str, allow_pickle: bool) -> TokenEncoder:
-    return TokenEncoder({"folder": folder, "name": name, "allow_pickle": allow_pickle})
+def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
+    return TokenEncoder({"folder": directory, "name": name, "allow_pickle": allow_pickle})
 
 
 def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant) -> _Plan:
     idf = bertscore.idf_table([tokens[text] for text in documents]) if spec["idf"] else None
     if spec["metric"] == "moverscore":
-        weights = {text: variant.weigh(t, idf) for text, t in tokens.items()}
+        weights = {text: variant.weigh(text_tokens, idf) for text, text_tokens in tokens.items()}
         signature = moverscore.signature(record, variant=spec["variant"], idf=spec["idf"])
         return _Plan("moverscore", encoder.n_layers, weights, None, {"signature": signature})
     layer = bertscore.layer_of(record, encoder)
     unweighted = {encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id}
-    weights = {text: bertscore.token_weights(t, idf, unweighted) for text, t in tokens.items()}
-    base = bertscore.baseline(record, language, layer) if spec["rescale"] else None
-    rescaled = None if spec["rescale"] and base is None else spec["rescale"]
+    weights = {text: bertscore.token_weights(text_tokens, idf, unweighted) for text, text_tokens in tokens.items()}
+    offset = bertscore.rescale_offset(record, language, layer) if spec["rescale"] else None
+    rescaled = None if spec["rescale"] and offset is None else spec["rescale"]
     signature = bertscore.signature(record, layer=layer, idf=spec["idf"], rescaled=rescaled)
-    return _Plan("bertscore", layer, weights, base, {"signature": signature, "layer": layer})
+    return _Plan("bertscore", layer, weights, offset, {"signature": signature, "layer": layer})
 
 
-def _values(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
+def _scores(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
     """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
     values = {plan.name: np.empty(len(pairs)) for plan in plans}
     layers = tuple(sorted({plan.layer for plan in plans}))
     for chunk in _chunks(pairs, tokens):
-        part = [pairs[i] for i in chunk]
-        distinct = list(dict.fromkeys(text for pair in part for text in pair))
+        chunk_pairs = [pairs[i] for i in chunk]
+        distinct = list(dict.fromkeys(text for pair in chunk_pairs for text in pair))
         states = encoder.embed([tokens[text].ids for text in distinct], layers)
         for plan in plans:
             vectors = {text: state[plan.layer] for text, state in zip(distinct, states, strict=True)}
             if plan.name == "moverscore":
-                values[plan.name][chunk] = moverscore.moverscore(part, vectors, plan.weights, threads)
+                values[plan.name][chunk] = moverscore.moverscore(chunk_pairs, vectors, plan.weights, threads)
             else:
-                f1 = bertscore.bertscore(part, vectors, plan.weights)
-                values[plan.name][chunk] = f1 if plan.base is None else (f1 - plan.base) / (1 - plan.base)
+                f1 = bertscore.bertscore(chunk_pairs, vectors, plan.weights)
+                offset = plan.rescale_offset
+                values[plan.name][chunk] = f1 if offset is None else (f1 - offset) / (1 - offset)
     return values
 
 
@@ -102,13 +103,13 @@ def _chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]
     """Yield runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens in total, or of one pair."""
     chunk, texts, size = [], set(), 0
     for i, pair in enumerate(pairs):
-        new = sum(len(tokens[text].ids) for text in set(pair) - texts)
-        if chunk and size + new > CHUNK_TOKENS:
+        n_new = sum(len(tokens[text].ids) for text in set(pair) - texts)
+        if chunk and size + n_new > CHUNK_TOKENS:
             yield chunk
             chunk, texts, size = [], set(), 0
-            new = sum(len(tokens[text].ids) for text in set(pair))
+            n_new = sum(len(tokens[text].ids) for text in set(pair))
         chunk.append(i)
         texts.update(pair)
-        size += new
+        size += n_new
     if chunk:
         yield chunk

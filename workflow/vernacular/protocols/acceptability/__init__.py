@@ -5,5 +5,5 @@ from vernacular.protocols.declaration import PLL, Protocol
 PROTOCOL = Protocol(
     options=PLL,
     majority="label",
-    drawn=("sentence",),
+    displayed_roles=("sentence",),
 )

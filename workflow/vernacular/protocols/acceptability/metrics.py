@@ -6,7 +6,7 @@ Surprisals are in nats per sentence, token, character and byte, because the two 
 from vernacular.core.fingerprint import fingerprint
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, extra, result
+from vernacular.metrics.spans import extra, items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
 
 UNITS = {"surprisal": "sum", "surprisal_token": "token", "surprisal_char": "char", "surprisal_byte": "byte"}
@@ -16,21 +16,21 @@ def _metrics() -> list[Metric]:
     metrics = []
     for value in UNITS:
         suffix = value.removeprefix("surprisal")
-        per = f" per {suffix[1:]}" if suffix else ""
-        needs = {"needs": (value, "label"), "vectorised": True}
-        first = not suffix
+        unit = f" per {suffix[1:]}" if suffix else ""
+        kwargs = {"needs": (value, "label"), "vectorized": True}
+        is_main = not suffix
         metrics += [
-            Metric(f"good_mean{suffix}", "nats", None, "surprisal", corpus=good_mean, **needs,
-                   about=f"mean surprisal{per} of acceptable sentences"),
-            Metric(f"bad_mean{suffix}", "nats", None, "surprisal", corpus=bad_mean, **needs,
-                   about=f"mean surprisal{per} of unacceptable sentences"),
-            Metric(f"difsur{suffix}", "percent", True, "surprisal", corpus=difsur_of_labels, headline=first, **needs,
-                   about=f"100 (bad - good) / max(bad, good) of mean surprisals{per} (Simil-Eval)"),
-            Metric(f"auc{suffix}", "share", True, "surprisal", corpus=auc, headline=first, **needs,
-                   about=f"an acceptable sentence is less surprising{per} than an unacceptable one (ROC-AUC)"),
+            Metric(f"good_mean{suffix}", "nats", None, "surprisal", corpus=good_mean, **kwargs,
+                   about=f"mean surprisal{unit} of acceptable sentences"),
+            Metric(f"bad_mean{suffix}", "nats", None, "surprisal", corpus=bad_mean, **kwargs,
+                   about=f"mean surprisal{unit} of unacceptable sentences"),
+            Metric(f"difsur{suffix}", "percent", True, "surprisal", corpus=difsur_of_labels, headline=is_main, **kwargs,
+                   about=f"100 (bad - good) / max(bad, good) of mean surprisals{unit} (Simil-Eval)"),
+            Metric(f"auc{suffix}", "share", True, "surprisal", corpus=auc, headline=is_main, **kwargs,
+                   about=f"an acceptable sentence is less surprising{unit} than an unacceptable one (ROC-AUC)"),
             Metric(f"mcc{suffix}", "score", True, "surprisal", corpus=mcc_cross_validated,
                    needs=(value, "label", "fold"),
-                   about=f"Matthews correlation at the best threshold of surprisal{per}, ten-fold cross-validated"),
+                   about=f"Matthews correlation at the best threshold of surprisal{unit}, ten-fold cross-validated"),
         ]  # fmt: skip
     return metrics
 
@@ -44,14 +44,14 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
     An item whose label is missing or neither 0 nor 1 has a surprisal and a flag, and is excluded from all comparisons.
     """
     rows = []
-    for item, spans in asked(items, requests, scores):
+    for item, spans in items_with_spans(items, requests, scores):
         values = {"fold": int(fingerprint(item["item_id"])[:8], 16) % FOLDS}
         if "sentence" in spans and spans["sentence"].loglik is not None:
-            values |= {name: -spans["sentence"].per(unit) for name, unit in UNITS.items()}
+            values |= {name: -spans["sentence"].normalized_loglik(unit) for name, unit in UNITS.items()}
         label = extra(item).get("label")
-        known = label in ("0", "1")
-        if known:
+        is_known = label in ("0", "1")
+        if is_known:
             values["label"] = int(label)
-        flag = None if known else f"error: label {label!r} is neither 0 nor 1"
+        flag = None if is_known else f"error: label {label!r} is neither 0 nor 1"
         rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
     return rows

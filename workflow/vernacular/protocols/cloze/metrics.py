@@ -8,10 +8,10 @@ scored from its first character gets one, which is the sentence but not the fill
 gap (flag `boundary`); per token, character and byte; and in a masked model.
 """
 
-from vernacular.metrics.choice import choose, correct_options
+from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, by_unit, logliks, result
+from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
@@ -28,7 +28,7 @@ METRICS = [
     Metric("accuracy_unfilled", "share", True, "surprisal", proportion=True,
            about="candidate after the unfilled prompt, as scored by the Serbian cloze scripts"),
     Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
-           vectorised=True, about="accuracy of always choosing the most common position of the correct candidate"),
+           vectorized=True, about="accuracy of always choosing the most common position of the correct candidate"),
     Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of always choosing the shortest candidate"),
 ]  # fmt: skip
 
@@ -36,34 +36,35 @@ METRICS = [
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """Return a row per item; `option_scores`: log-likelihoods (nats) of the filled sentences, which set the choice."""
     rows = []
-    for item, spans in asked(items, requests, scores):
-        n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        whole = logliks(spans, "whole", n)
-        values = by_unit(spans, "whole", n, right) | by_unit(spans, "fill", n, right, "accuracy_fill")
-        legacy = logliks(spans, "unfilled", n)
-        values |= choose(legacy, right).outcome("accuracy_unfilled") | _baselines(item, right)
-        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(legacy or ())}
-        twins = len({choice.strip() for choice in item["choices"]}) < n
+    for item, spans in items_with_spans(items, requests, scores):
+        n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
+        sentence_logliks = logliks(spans, "whole", n)
+        values = accuracy_by_unit(spans, "whole", n, correct)
+        values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
+        unfilled_logliks = logliks(spans, "unfilled", n)
+        values |= choose_option(unfilled_logliks, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
+        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled_logliks or ())}
+        has_duplicates = len({choice.strip() for choice in item["choices"]}) < n
         rows.append(
             result(
                 item,
                 spans,
                 values=values,
-                option_scores=whole,
-                choice=choose(whole, right),
+                option_scores=sentence_logliks,
+                choice=choose_option(sentence_logliks, correct),
                 prompt=item["context"],
-                flag="duplicate candidates" if twins else None,
+                flag="duplicate candidates" if has_duplicates else None,
             )
         )
     return rows
 
 
-def _baselines(item: Item, right: list[int]) -> dict[str, float]:
-    if not right:
+def _baselines(item: Item, correct: list[int]) -> dict[str, float]:
+    if not correct:
         return {}
     lengths = [len(choice.strip()) for choice in item["choices"]]
     shortest = [i for i, length in enumerate(lengths) if length == min(lengths)]
     return {
         "gold_position": item["gold"][0],
-        "baseline_shortest": sum(i in right for i in shortest) / len(shortest),
+        "baseline_shortest": sum(i in correct for i in shortest) / len(shortest),
     }

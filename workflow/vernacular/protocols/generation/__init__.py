@@ -1,9 +1,9 @@
 """generation: generated responses, compared with the options."""
 
-from vernacular.core.fingerprint import import_each
+from vernacular.core.fingerprint import import_modules
 from vernacular.protocols.declaration import Protocol
 
-_TOOLS = import_each("vernacular/interop/*/__init__.py").values()  # empty if interop/ was deleted
+_TOOLS = import_modules("vernacular/interop/*/__init__.py").values()  # empty if interop/ was deleted
 _TOOL_STYLES = tuple(style for tool in _TOOLS for style in getattr(tool, "STYLES", ()))
 
 PROTOCOL = Protocol(
@@ -12,7 +12,7 @@ PROTOCOL = Protocol(
     few_shot=True,
     styles=("default", "open", *_TOOL_STYLES),
     tool_styles=_TOOL_STYLES,
-    own_wording=True,
+    custom_prompts=True,
     majority="position",
     external="text",
 )

@@ -20,16 +20,16 @@ from collections import Counter
 
 from sacrebleu.metrics import CHRF
 
-from vernacular.metrics.choice import Choice, choose, correct_options, margin
+from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.similarity.answers import Answer, given
+from vernacular.metrics.similarity.answers import ParsedOutput, parse_outputs
 from vernacular.protocols.verbatim import metrics as verbatim
 from vernacular.types import Generation, Item, Request, Result
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
 
 
-def _of(name: str, unit: str) -> list[Metric]:
+def _similarity_metrics(name: str, unit: str) -> list[Metric]:
     return [
         Metric(f"{name}_accuracy", "share", True, "similarity", proportion=True, headline=True,
                about=f"the option most similar to the response by {name} is correct"),
@@ -43,7 +43,7 @@ def _of(name: str, unit: str) -> list[Metric]:
 
 
 METRICS = [
-    *(metric for name, unit in SIMILARITIES.items() for metric in _of(name, unit)),
+    *(metric for name, unit in SIMILARITIES.items() for metric in _similarity_metrics(name, unit)),
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
            about="correct response, ignoring case, punctuation and whitespace (after SQuAD, Rajpurkar et al. 2016)"),
     *verbatim.METRICS,
@@ -64,48 +64,51 @@ def per_item(
     The choice is that of the first metric in the order of SIMILARITIES; for an item without options, `correct` states
     whether the response matches its target.
     """
-    answers, raw = given(requests, generations), {row["item_id"]: row["raw_output"] for row in generations}
-    measured: dict[str, dict[str, list]] = {}
+    outputs = parse_outputs(requests, generations)
+    raw_outputs = {row["item_id"]: row["raw_output"] for row in generations}
+    similarities_by_item: dict[str, dict[str, list]] = {}
     for row in similarities:
-        measured.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
-    asked = {request["item_id"]: request for request in requests}
+        similarities_by_item.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
+    request_by_item = {request["item_id"]: request for request in requests}
     return [
         _row(
             item,
-            asked[item["item_id"]],
-            answers.get(item["item_id"], Answer(None, "error: no generation")),
-            measured.get(item["item_id"], {}),
-            raw.get(item["item_id"]),
+            request_by_item[item["item_id"]],
+            outputs.get(item["item_id"], ParsedOutput(None, "error: no generation")),
+            similarities_by_item.get(item["item_id"], {}),
+            raw_outputs.get(item["item_id"]),
         )
         for item in items
-        if item["item_id"] in asked
+        if item["item_id"] in request_by_item
     ]
 
 
-def _row(item: Item, request: Request, answer: Answer, measured: dict[str, list], raw: str | None) -> dict:
-    right = correct_options(item["choices"], item["gold"])
+def _row(
+    item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list], raw_output: str | None
+) -> dict:
+    correct = correct_options(item["choices"], item["gold"])
     values: dict[str, float] = {}
-    flags = [answer.flag]
-    shown: tuple[list | None, Choice | None] = (None, None)
+    flags = [output.flag]
+    chosen: tuple[list | None, Choice | None] = (None, None)
     for name in SIMILARITIES:
-        scores = measured.get(name)
-        if scores is None or answer.text is None:
+        scores = similarities.get(name)
+        if scores is None or output.text is None:
             continue
         if item["choices"]:
-            choice = _choice(scores, right)
-            values |= _of_options(name, scores, right, choice)
-            shown = shown if shown[1] else (scores, choice)
+            choice = _choice(scores, correct)
+            values |= _option_metrics(name, scores, correct, choice)
+            chosen = chosen if chosen[1] else (scores, choice)
         elif scores and scores[0] is not None:
             values[f"{name}_correct"] = scores[0]
-        if answer.text.strip() and all(score is None for score in scores):
+        if output.text.strip() and all(score is None for score in scores):
             flags.append(f"no {name}")
-    references = _references(item, right)
-    if answer.text is not None and references:
-        values |= textual(compared_part(item, answer.text), references)
-    if answer.text is not None:
-        values |= verbatim.values(item, raw)
-    scores, choice = shown
-    correct = choice.correct if choice else _matched(item, values)
+    references = _references(item, correct)
+    if output.text is not None and references:
+        values |= text_metrics(scored_part(item, output.text), references)
+    if output.text is not None:
+        values |= verbatim.match_values(item, raw_output)
+    scores, choice = chosen
+    is_correct = choice.correct if choice else _matches_target(item, values)
     return {
         "item_id": item["item_id"],
         "cluster_id": item["cluster_id"],
@@ -114,34 +117,34 @@ def _row(item: Item, request: Request, answer: Answer, measured: dict[str, list]
         "choices": list(item["choices"]),
         "gold": list(item["gold"]),
         "option_scores": scores,
-        "prediction": answer.text,
-        "predicted_indices": choice.predicted if choice else None,
-        "correct": correct,
+        "prediction": output.text,
+        "predicted_indices": choice.predicted_indices if choice else None,
+        "correct": is_correct,
         "tie": choice.tie if choice else None,
         "metrics": values,
         "flags": "; ".join(flag for flag in flags if flag) or None,
     }
 
 
-def _choice(scores: list[float | None], right: list[int]) -> Choice:
+def _choice(scores: list[float | None], correct: list[int]) -> Choice:
     """Choose the most similar option; without similarities none is chosen, which is incorrect if the gold is known."""
     if all(score is None for score in scores):
-        return Choice([], False if right else None)
-    return choose([float("-inf") if score is None else score for score in scores], right)
+        return Choice([], False if correct else None)
+    return choose_option([float("-inf") if score is None else score for score in scores], correct)
 
 
-def _of_options(name: str, scores: list[float | None], right: list[int], choice: Choice) -> dict[str, float]:
-    known = {i: score for i, score in enumerate(scores) if score is not None}
+def _option_metrics(name: str, scores: list[float | None], correct: list[int], choice: Choice) -> dict[str, float]:
+    known_scores = {i: score for i, score in enumerate(scores) if score is not None}
     values = {}
-    if known:
-        values[f"{name}_mean"] = sum(known.values()) / len(known)
-    if right:
+    if known_scores:
+        values[f"{name}_mean"] = sum(known_scores.values()) / len(known_scores)
+    if correct:
         sides = {
-            "correct": [s for i, s in known.items() if i in right],
-            "incorrect": [s for i, s in known.items() if i not in right],
+            "correct": [score for i, score in known_scores.items() if i in correct],
+            "incorrect": [score for i, score in known_scores.items() if i not in correct],
         }
-        values |= {f"{name}_{side}": max(found) for side, found in sides.items() if found}
-        gap = margin(list(known.values()), [k for k, i in enumerate(known) if i in right])
+        values |= {f"{name}_{side}": max(side_scores) for side, side_scores in sides.items() if side_scores}
+        gap = margin(list(known_scores.values()), [k for k, i in enumerate(known_scores) if i in correct])
         values |= {} if gap is None else {f"{name}_margin": gap}
     if choice.correct is not None:
         values[f"{name}_accuracy"] = float(choice.correct)
@@ -150,60 +153,60 @@ def _of_options(name: str, scores: list[float | None], right: list[int], choice:
     return values
 
 
-def _references(item: Item, right: list[int]) -> list[str]:
+def _references(item: Item, correct: list[int]) -> list[str]:
     """Return the correct texts: the correct options, or the target if there are no options."""
     if item["choices"]:
-        return [item["choices"][i] for i in right]
+        return [item["choices"][i] for i in correct]
     return [item["target"]] if item["target"] else []
 
 
-def _matched(item: Item, values: dict[str, float]) -> bool | None:
+def _matches_target(item: Item, values: dict[str, float]) -> bool | None:
     """Return whether the response to an item without options matches its target; None if unknown."""
     return None if item["choices"] or "exact_match" not in values else values["exact_match"] == 1.0
 
 
-def compared_part(item: Item, answer: str) -> str:
+def scored_part(item: Item, response: str) -> str:
     """Return the part of a response that is compared with the references as text.
 
     If the last word of a sentence is requested (no options, a target of one word; CALAME, Lopes et al. 2024), it is the
     first word, because the model may continue after it.
     """
     if item["choices"] or len(item["target"].split()) != 1:
-        return answer
-    return next((word for word in answer.split() if normalised(word)), "")
+        return response
+    return next((word for word in response.split() if normalize(word)), "")
 
 
-def textual(answer: str, references: list[str]) -> dict[str, float]:
+def text_metrics(response: str, references: list[str]) -> dict[str, float]:
     """Compute exact_match (0 or 1), token_f1 (0 to 1) and chrf (0 to 100), each for its most similar reference.
 
-    >>> textual("Unha  mazá!", ["a casa", "unha mazá"])["exact_match"]
+    >>> text_metrics("Unha  mazá!", ["a casa", "unha mazá"])["exact_match"]
     1.0
     """
     return {
-        "exact_match": float(any(matches(answer, reference) for reference in references)),
-        "token_f1": max(token_f1(answer, reference) for reference in references),
-        "chrf": _CHRF.sentence_score(answer, references).score,
+        "exact_match": float(any(matches(response, reference) for reference in references)),
+        "token_f1": max(token_f1(response, reference) for reference in references),
+        "chrf": _CHRF.sentence_score(response, references).score,
     }
 
 
-def matches(answer: str, reference: str) -> bool:
-    """Return whether texts are equal after `normalised`; texts that contain only punctuation are compared unchanged."""
-    one, other = normalised(answer), normalised(reference)
-    return one == other if one else answer.strip() == reference.strip()
+def matches(response: str, reference: str) -> bool:
+    """Return whether texts are equal after `normalize`; texts that contain only punctuation are compared unchanged."""
+    normalized, normalized_reference = normalize(response), normalize(reference)
+    return normalized == normalized_reference if normalized else response.strip() == reference.strip()
 
 
-def token_f1(answer: str, reference: str) -> float:
+def token_f1(response: str, reference: str) -> float:
     """Compute the harmonic mean of precision and recall of the normalized words, as in SQuAD's evaluation.
 
     >>> token_f1("a mazá vermella", "unha mazá")  # 1 of 3 and 1 of 2
     0.4
     """
-    one, other = normalised(answer).split(), normalised(reference).split()
-    shared = sum((Counter(one) & Counter(other)).values())
-    return 2 * shared / (len(one) + len(other)) if shared else 0.0
+    words, reference_words = normalize(response).split(), normalize(reference).split()
+    n_shared = sum((Counter(words) & Counter(reference_words)).values())
+    return 2 * n_shared / (len(words) + len(reference_words)) if n_shared else 0.0
 
 
-def normalised(text: str) -> str:
+def normalize(text: str) -> str:
     """Apply NFKC and case folding, remove punctuation, and collapse whitespace.
 
     This is SQuAD's normalization with Unicode punctuation, without the removal of English articles.

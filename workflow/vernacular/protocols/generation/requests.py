@@ -4,13 +4,13 @@ Styles: `default` shows the options, `open` does not. Decoding is greedy and end
 length of the longest option. All other styles have the prompts and decoding of a tool in `interop/`.
 """
 
-from vernacular.core.fingerprint import import_each
-from vernacular.protocols.prompts import answer, example_text, query, shown_order
-from vernacular.protocols.request_rows import Setting, continue_with, generated, skipped, turn
+from vernacular.core.fingerprint import import_modules
+from vernacular.protocols.prompts import display_order, example_text, gold_text, query
+from vernacular.protocols.request_rows import Setting, continue_with, generation_request, skipped_request, turn
 from vernacular.types import Item, Request
 
 # style: the module of another tool that has STYLES, `check`, `few_shot_example` and `requests`
-_TOOLS = {style: tool for tool in import_each("vernacular/interop/*/prompts.py").values() for style in tool.STYLES}
+_TOOLS = {style: tool for tool in import_modules("vernacular/interop/*/prompts.py").values() for style in tool.STYLES}
 
 
 def check(task: dict, *, style: str) -> None:
@@ -22,31 +22,31 @@ def check(task: dict, *, style: str) -> None:
 def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     if tool := _TOOLS.get(setting.style):
-        return tool.few_shot_example(item, setting, _shown(item, setting))
-    text = query(item, setting.layout, setting.labels, _shown(item, setting))
-    messages = [turn("user", _instructed(text, setting)), turn("assistant", answer(item))]
-    return example_text(text, answer(item), setting.language), messages
+        return tool.few_shot_example(item, setting, _displayed_options(item, setting))
+    text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
+    messages = [turn("user", _chat_message(text, setting)), turn("assistant", gold_text(item))]
+    return example_text(text, gold_text(item), setting.language), messages
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
     """Return one generate request, role "response"."""
     if not (item["context"] or item["question"]):
-        return [skipped(item, "neither context nor question")]
+        return [skipped_request(item, "neither context nor question")]
     if tool := _TOOLS.get(setting.style):
-        return tool.requests(item, setting, _shown(item, setting))
-    text = query(item, setting.layout, setting.labels, _shown(item, setting))
-    messages = [*setting.messages, turn("user", _instructed(text, setting))]
-    answers = [*item["choices"], *([item["target"]] if item["target"] else [])]
-    longest = max((continue_with(text, each, setting.language)[1] for each in answers), key=len, default=None)
-    return [generated(item, text, setting=setting, messages=messages, stop=["\n"], longest_target=longest)]
+        return tool.requests(item, setting, _displayed_options(item, setting))
+    text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
+    messages = [*setting.messages, turn("user", _chat_message(text, setting))]
+    targets = [*item["choices"], *([item["target"]] if item["target"] else [])]
+    longest = max((continue_with(text, target, setting.language)[1] for target in targets), key=len, default=None)
+    return [generation_request(item, text, setting=setting, messages=messages, stop=["\n"], longest_target=longest)]
 
 
-def _shown(item: Item, setting: Setting) -> list[str] | None:
-    if setting.style.endswith("open") or setting.layout == "summary":
+def _displayed_options(item: Item, setting: Setting) -> list[str] | None:
+    if setting.style.endswith("open") or setting.item_type == "summary":
         return None
-    return [item["choices"][i] for i in shown_order(item, setting.layout, setting.seed)] or None
+    return [item["choices"][i] for i in display_order(item, setting.item_type, setting.seed)] or None
 
 
-def _instructed(text: str, setting: Setting) -> str:
+def _chat_message(text: str, setting: Setting) -> str:
     """Return the chat message of a prompt; a text to be continued requires an instruction for a chat model."""
-    return f"{setting.labels['complete']}\n{text}" if setting.layout == "continuation" else text
+    return f"{setting.labels['complete']}\n{text}" if setting.item_type == "continuation" else text

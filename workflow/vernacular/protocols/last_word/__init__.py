@@ -5,7 +5,7 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     options={"bow_correction": bool},  # the beginning-of-word correction (Pimentel & Meister 2024)
-    own_wording=True,
+    custom_prompts=True,
     external="word",
-    drawn=("word",),
+    displayed_roles=("word",),
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import Span, asked, result
+from vernacular.metrics.spans import Span, items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
 
 
@@ -25,7 +25,7 @@ METRICS = [
            about="surprisal with the beginning-of-word correction (Pimentel & Meister 2024)"),
     Metric("greedy", "share", True, "surprisal", proportion=True,
            about="each subword token of the word is the most probable one (LAMBADA's accuracy, lm-eval's acc)"),
-    Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorised=True,
+    Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorized=True,
            about="exp of the mean surprisal of the last word (lm-eval's perplexity of LAMBADA)"),
     Metric("coverage", "share", True, "surprisal", proportion=True, about="share of items that could be scored"),
 ]  # fmt: skip
@@ -34,22 +34,22 @@ METRICS = [
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """Return a row per item, with values in nats."""
     rows = []
-    for item, spans in asked(items, requests, scores):
+    for item, spans in items_with_spans(items, requests, scores):
         word = spans.get("word")
-        scored = word is not None and word.loglik is not None
-        values = {"coverage": float(scored)}
-        if scored:
+        is_scored = word is not None and word.loglik is not None
+        values = {"coverage": float(is_scored)}
+        if is_scored:
             values |= {
                 "surprisal": -word.loglik,
                 "surprisal_max": -min(word.logprobs),
-                "surprisal_corrected": corrected(word),
+                "surprisal_corrected": corrected_surprisal(word),
                 "greedy": float(all(word.score["is_greedy"])) if word.score.get("is_greedy") else None,
             }
-        rows.append(result(item, spans, values=values, prompt=word.before if word else None))
+        rows.append(result(item, spans, values=values, prompt=word.context if word else None))
     return rows
 
 
-def corrected(word: Span) -> float | None:
+def corrected_surprisal(word: Span) -> float | None:
     """Compute the surprisal (nats) of the complete word, given that a word begins; None without `word_end_logprobs`.
 
     Pimentel & Meister (2024), Oh & Schuler (2024). The leading space of a word's first subword token implies that the
@@ -57,7 +57,7 @@ def corrected(word: Span) -> float | None:
     subtracted before it:
     -(sum of log-probabilities + ln P(a word begins | word) - ln P(a word begins | context)).
     """
-    ends = word.score.get("word_end_logprobs")
-    if not ends or ends[0] is None or ends[-1] is None:
+    word_end_logprobs = word.score.get("word_end_logprobs")
+    if not word_end_logprobs or word_end_logprobs[0] is None or word_end_logprobs[-1] is None:
         return None
-    return -(word.loglik + ends[-1] - ends[0])
+    return -(word.loglik + word_end_logprobs[-1] - word_end_logprobs[0])

@@ -9,5 +9,5 @@ PROTOCOL = Protocol(
     majority="position",
     external="options",
     letters=True,
-    drawn=("choice",),
+    displayed_roles=("choice",),
 )

@@ -4,10 +4,10 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from vernacular.metrics.choice import best, choose, correct_options, margin, probabilities
+from vernacular.metrics.choice import best_indices, choose_option, correct_options, margin, probabilities
 from vernacular.metrics.corpus import expected_calibration_error, most_common_share
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, logliks, result
+from vernacular.metrics.spans import items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Role, Score, skipped_reason
 
 METRICS = [
@@ -16,15 +16,15 @@ METRICS = [
     Metric("probability", "share", True, "surprisal", about="probability of the correct letters among those offered"),
     Metric("brier", "score", False, "surprisal", about="sum over letters of (probability - truth)^2 (Brier 1950)"),
     Metric("ece", "share", False, "surprisal", corpus=expected_calibration_error, needs=("confidence", "accuracy"),
-           vectorised=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
+           vectorized=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
     Metric("accuracy_orders", "share", True, "surprisal", about="mean accuracy over the rotations of the options"),
-    Metric("right_in_every_order", "share", True, "surprisal", proportion=True, about="correct in all rotations"),
+    Metric("correct_in_every_order", "share", True, "surprisal", proportion=True, about="correct in all rotations"),
     Metric("same_in_every_order", "share", True, "surprisal", proportion=True,
            about="the same option is chosen in all rotations"),
     Metric("most_chosen_letter", "share", None, "surprisal", corpus=most_common_share, needs=("chosen_position",),
-           vectorised=True, about="share of the letter chosen most often: 1/n without position bias"),
+           vectorized=True, about="share of the letter chosen most often: 1/n without position bias"),
     Metric("baseline_letter", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
-           vectorised=True, about="accuracy of always choosing the most common correct letter"),
+           vectorized=True, about="accuracy of always choosing the most common correct letter"),
 ]  # fmt: skip
 
 
@@ -33,39 +33,39 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
 
     `option_scores` are log-likelihoods (nats) of the letters A, B, …
     """
-    return [_row(item, spans) for item, spans in asked(items, requests, scores)]
+    return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
 
 
 def _row(item: Item, spans: dict) -> dict:
-    letters = {role: span.text for text, span in spans.items() if (role := _choice(text))}
+    letters = {role: span.text for name, span in spans.items() if (role := _parse_choice(name))}
     order = sorted((letter, role.index) for role, letter in letters.items() if not role.rotation)
-    item = _shown(item, [option for _, option in order] or list(range(len(item["choices"]))))
-    prompt = spans["choice:0"].before if "choice:0" in spans else None
-    n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
+    item = _reordered(item, [option for _, option in order] or list(range(len(item["choices"]))))
+    prompt = spans["choice:0"].context if "choice:0" in spans else None
+    n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
     scores = logliks(spans, "choice", n)
     if scores is None:
-        return result(item, spans, values={}, choice=choose(None, right), prompt=prompt)
+        return result(item, spans, values={}, choice=choose_option(None, correct), prompt=prompt)
     scores = [scores[option] for _, option in order]
-    choice = choose(scores, right)
+    choice = choose_option(scores, correct)
     probability = probabilities(scores)
     values = {
         **choice.outcome(),
         "confidence": probability.max(),
-        "margin": margin(scores, right),
-        **_orders(spans, order, right),
+        "margin": margin(scores, correct),
+        **_order_metrics(spans, order, correct),
     }
-    if len(choice.predicted) == 1:
-        values["chosen_position"] = choice.predicted[0]
-    if right:
-        truth = np.isin(np.arange(n), right) / len(right)
-        values["probability"] = probability[right].sum()
+    if len(choice.predicted_indices) == 1:
+        values["chosen_position"] = choice.predicted_indices[0]
+    if correct:
+        truth = np.isin(np.arange(n), correct) / len(correct)
+        values["probability"] = probability[correct].sum()
         values["brier"] = ((probability - truth) ** 2).sum()
         values["gold_position"] = min(item["gold"])
-    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted)
+    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted_indices)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=prompt)
 
 
-def _shown(item: Item, order: list[int]) -> dict:
+def _reordered(item: Item, order: list[int]) -> dict:
     """Return the item with its options in the order of their letters."""
     return item | {
         "choices": [item["choices"][i] for i in order],
@@ -73,23 +73,23 @@ def _shown(item: Item, order: list[int]) -> dict:
     }
 
 
-def _choice(role: str) -> Role | None:
+def _parse_choice(role: str) -> Role | None:
     """Parse the role of an option's letter; None for any other role, and for a skipped item."""
     parsed = None if skipped_reason(role) is not None else Role.parse(role)
     return parsed if parsed and parsed.kind == "choice" else None
 
 
-def _orders(spans: dict, order: list[tuple[str, int]], right: list[int]) -> dict[str, float]:
+def _order_metrics(spans: dict, order: list[tuple[str, int]], correct: list[int]) -> dict[str, float]:
     """Return the values of order sensitivity; {} if there is one order only, or an order could not be scored."""
-    rotations = sorted({role.rotation for text in spans if (role := _choice(text))})
+    rotations = sorted({role.rotation for name in spans if (role := _parse_choice(name))})
     if len(rotations) < 2:
         return {}
-    asked_as = [[spans[str(Role("choice", option, r))].loglik for _, option in order] for r in rotations]
-    if any(loglik is None for each in asked_as for loglik in each):
+    rotation_logliks = [[spans[str(Role("choice", option, r))].loglik for _, option in order] for r in rotations]
+    if any(loglik is None for logliks_by_letter in rotation_logliks for loglik in logliks_by_letter):
         return {}
-    chosen = [best(each) for each in asked_as]
-    values = {"same_in_every_order": all(len(c) == 1 and c == chosen[0] for c in chosen)}
-    if right:
-        correct = [set(c) <= set(right) for c in chosen]
-        values |= {"accuracy_orders": sum(correct) / len(correct), "right_in_every_order": all(correct)}
+    chosen = [best_indices(logliks_by_letter) for logliks_by_letter in rotation_logliks]
+    values = {"same_in_every_order": all(len(indices) == 1 and indices == chosen[0] for indices in chosen)}
+    if correct:
+        is_correct = [set(indices) <= set(correct) for indices in chosen]
+        values |= {"accuracy_orders": sum(is_correct) / len(is_correct), "correct_in_every_order": all(is_correct)}
     return values

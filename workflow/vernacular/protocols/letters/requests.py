@@ -8,36 +8,36 @@ they share their context, which is therefore computed once. `option_rotations: n
 
 import string
 
-from vernacular.protocols.prompts import answer_index, example_text, shown_order
-from vernacular.protocols.request_rows import Setting, continue_with, scored, skipped, turn
+from vernacular.protocols.prompts import display_order, example_text, gold_index
+from vernacular.protocols.request_rows import Setting, continue_with, score_request, skipped_request, turn
 from vernacular.types import Item, Request, Role
 
 
 def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    order = shown_order(item, setting.layout, setting.seed)
+    order = display_order(item, setting.item_type, setting.seed)
     text = prompt(item, [item["choices"][i] for i in order], setting.labels["letter"])
-    letter = string.ascii_uppercase[order.index(answer_index(item))]
+    letter = string.ascii_uppercase[order.index(gold_index(item))]
     return example_text(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0."""
-    order = shown_order(item, setting.layout, setting.seed)
+    order = display_order(item, setting.item_type, setting.seed)
     if len(order) < 2:
-        return [skipped(item, "fewer than two options")]
+        return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
-        return [skipped(item, "neither context nor question")]
+        return [skipped_request(item, "neither context nor question")]
     if len(order) > 26:
-        return [skipped(item, f"expected at most 26 options, got {len(order)}")]
+        return [skipped_request(item, f"expected at most 26 options, got {len(order)}")]
     rows = []
     for rotation in range(min(max(int(setting.options.get("option_rotations", 1)), 1), len(order))):
-        shown = order[rotation:] + order[:rotation]
-        text = prompt(item, [item["choices"][i] for i in shown], setting.labels["letter"])
-        for letter, choice in zip(string.ascii_uppercase, shown, strict=False):
+        rotated = order[rotation:] + order[:rotation]
+        text = prompt(item, [item["choices"][i] for i in rotated], setting.labels["letter"])
+        for letter, choice in zip(string.ascii_uppercase, rotated, strict=False):
             role = str(Role("choice", choice, rotation))
-            before, span = continue_with(text, letter, setting.language)
-            rows.append(scored(item, role, before, span, setting=setting, user=text))
+            left, span = continue_with(text, letter, setting.language)
+            rows.append(score_request(item, role, left, span, setting=setting, user=text))
     return rows
 
 

@@ -6,5 +6,5 @@ PROTOCOL = Protocol(
     options=PLL,
     external="options",
     by_length=True,
-    drawn=("choice",),
+    displayed_roles=("choice",),
 )

@@ -3,7 +3,7 @@
 If the item has a context, the texts are scored after it and also without it ("bare"), as Simil-Eval scores Global PIQA.
 """
 
-from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, scored, skipped
+from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, score_request, skipped_request
 from vernacular.types import Item, Request
 
 
@@ -11,11 +11,11 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests "choice:i" and, with a context, "bare:i"; the span is the text with its leading space."""
     context = "\n".join(part for part in (item["context"], item["question"]) if part.strip())
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
-        return [skipped(item, "fewer than two texts to compare")]
+        return [skipped_request(item, "fewer than two texts to compare")]
     rows = []
     for i, choice in enumerate(item["choices"]):
-        before, span = continue_with(context, choice, setting.language)
-        rows.append(scored(item, f"choice:{i}", before, span, extras=pll_extra(setting)))
+        left, span = continue_with(context, choice, setting.language)
+        rows.append(score_request(item, f"choice:{i}", left, span, extras=pll_extra(setting)))
         if context:
-            rows.append(scored(item, f"bare:{i}", "", choice, extras=pll_extra(setting)))
+            rows.append(score_request(item, f"bare:{i}", "", choice, extras=pll_extra(setting)))
     return rows

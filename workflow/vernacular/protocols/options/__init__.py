@@ -5,9 +5,9 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
-    own_wording=True,
+    custom_prompts=True,
     majority="position",
     external="options",
     by_length=True,
-    drawn=("choice",),
+    displayed_roles=("choice",),
 )

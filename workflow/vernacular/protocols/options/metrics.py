@@ -1,8 +1,8 @@
 """options: log-likelihood of each option's text after the question: plain, normalized, and as mutual information."""
 
-from vernacular.metrics.choice import choose, correct_options, margin, probabilities
+from vernacular.metrics.choice import choose_option, correct_options, margin, probabilities
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import asked, by_unit, logliks, result
+from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
@@ -23,23 +23,23 @@ METRICS = [
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """Return a row per item; `option_scores` are plain log-likelihoods (nats), which decide the choice."""
-    return [_row(item, spans) for item, spans in asked(items, requests, scores)]
+    return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
 
 
 def _row(item: Item, spans: dict) -> dict:
-    n, right = len(item["choices"]), correct_options(item["choices"], item["gold"])
-    scores, alone = logliks(spans, "choice", n), logliks(spans, "uncond", n)
-    choice = choose(scores, right)
-    prompt = spans["choice:0"].before if "choice:0" in spans else None
+    n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
+    scores, cue_scores = logliks(spans, "choice", n), logliks(spans, "uncond", n)
+    choice = choose_option(scores, correct)
+    prompt = spans["choice:0"].context if "choice:0" in spans else None
     if scores is None:
         return result(item, spans, values={}, choice=choice, prompt=prompt)
     # lengths of the options as written in the dataset, as in lm-eval: without the space before an option
-    values = by_unit(spans, "choice", n, right, texts=item["choices"])
-    if alone:
-        pmi = [after - before for after, before in zip(scores, alone, strict=True)]
-        values |= choose(pmi, right).outcome("accuracy_pmi")
-    if right:
-        values["probability"] = probabilities(scores)[right].sum()
-        values["surprisal_correct"] = -max(scores[i] for i in right)
-        values["margin"] = margin(scores, right)
+    values = accuracy_by_unit(spans, "choice", n, correct, texts=item["choices"])
+    if cue_scores:
+        pmi = [score - cue_score for score, cue_score in zip(scores, cue_scores, strict=True)]
+        values |= choose_option(pmi, correct).outcome("accuracy_pmi")
+    if correct:
+        values["probability"] = probabilities(scores)[correct].sum()
+        values["surprisal_correct"] = -max(scores[i] for i in correct)
+        values["margin"] = margin(scores, correct)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)

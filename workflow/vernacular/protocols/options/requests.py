@@ -3,29 +3,32 @@
 Each option is also scored after the answer cue alone, for pointwise mutual information (Holtzman et al. 2021).
 """
 
-from vernacular.protocols.prompts import answer, cue, example_text, query
-from vernacular.protocols.request_rows import Setting, continue_with, scored, skipped, turn
+from vernacular.protocols.prompts import cue, example_text, gold_text, query
+from vernacular.protocols.request_rows import Setting, continue_with, score_request, skipped_request, turn
 from vernacular.types import Item, Request
 
 
 def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text = query(item, setting.layout, setting.labels, None)
-    return example_text(text, answer(item), setting.language), [turn("user", text), turn("assistant", answer(item))]
+    text = query(item, setting.item_type, setting.labels, None)
+    answer = gold_text(item)
+    return example_text(text, answer, setting.language), [turn("user", text), turn("assistant", answer)]
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests: "choice:i" (option i after the question), "uncond:i" (after the cue only, without examples)."""
     if len(item["choices"]) < 2:
-        return [skipped(item, "fewer than two options")]
+        return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
-        return [skipped(item, "neither context nor question")]
-    text = query(item, setting.layout, setting.labels, None)
-    alone = cue(setting.layout, setting.labels)
+        return [skipped_request(item, "neither context nor question")]
+    text = query(item, setting.item_type, setting.labels, None)
+    cue_text = cue(setting.item_type, setting.labels)
     rows = []
     for i, option in enumerate(item["choices"]):
         rows.append(
-            scored(item, f"choice:{i}", *continue_with(text, option, setting.language), setting=setting, user=text)
+            score_request(
+                item, f"choice:{i}", *continue_with(text, option, setting.language), setting=setting, user=text
+            )
         )
-        rows.append(scored(item, f"uncond:{i}", *continue_with(alone, option, setting.language)))
+        rows.append(score_request(item, f"uncond:{i}", *continue_with(cue_text, option, setting.language)))
     return rows

@@ -10,5 +10,5 @@ PROTOCOL = Protocol(
         **PLL,
     },
     external="options",
-    drawn=("token", "sentence"),
+    displayed_roles=("token", "sentence"),
 )

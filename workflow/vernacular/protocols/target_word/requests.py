@@ -6,7 +6,15 @@ The model reads the complete filled sentence. `token` scores the form in it, `se
 
 import re
 
-from vernacular.protocols.request_rows import MASK, Setting, fill, one, pll_extra, scored, skipped
+from vernacular.protocols.request_rows import (
+    MASK,
+    Setting,
+    fill,
+    pll_extra,
+    score_request,
+    single_match,
+    skipped_request,
+)
 from vernacular.types import Item, Request
 
 
@@ -14,18 +22,20 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests "token:i" (with entropies and ranks) and "sentence:i" for form i, by `scored_span`."""
     mask = setting.options.get("mask_token")
     pattern = re.compile(re.escape(mask)) if mask else MASK
-    place = one(pattern, item["context"])
-    if place is None:
-        return [skipped(item, f"expected one masked word in the text, got {len(pattern.findall(item['context']))}")]
+    match = single_match(pattern, item["context"])
+    if match is None:
+        return [
+            skipped_request(item, f"expected one masked word in the text, got {len(pattern.findall(item['context']))}")
+        ]
     if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
-        return [skipped(item, "fewer than two forms, or an empty one")]
+        return [skipped_request(item, "fewer than two forms, or an empty one")]
     level = setting.options.get("scored_span", "both")
-    masked = [] if setting.options.get("task_type") == "ntp" else pll_extra(setting, "within_word_l2r")
+    pll_extras = [] if setting.options.get("task_type") == "ntp" else pll_extra(setting, "within_word_l2r")
     rows = []
     for i, form in enumerate(item["choices"]):
-        before, word, after = fill(item["context"], place, form, capital=False)
+        left, word, right = fill(item["context"], match, form, capitalize=False)
         if level != "sentence":
-            rows.append(scored(item, f"token:{i}", before, word, after, extras=["entropy", "rank", *masked]))
+            rows.append(score_request(item, f"token:{i}", left, word, right, extras=["entropy", "rank", *pll_extras]))
         if level != "token":
-            rows.append(scored(item, f"sentence:{i}", "", before + word + after, extras=masked))
+            rows.append(score_request(item, f"sentence:{i}", "", left + word + right, extras=pll_extras))
     return rows

@@ -20,43 +20,42 @@ METRICS = [
 _FILTERS = {"remove_whitespace": str.lstrip, "lowercase": str.lower, "uppercase": str.upper}
 
 
-def values(item: Item, raw: str | None) -> dict[str, float]:
+def match_values(item: Item, raw_output: str | None) -> dict[str, float]:
     """Return {"verbatim_match": 0 or 1} for an item with lm-eval's prompt text and a known answer, else {}."""
-    known = extra(item)
-    if raw is None or "ask" not in known or "targets" not in known:
+    fields = extra(item)
+    if raw_output is None or "ask" not in fields or "targets" not in fields:
         return {}
-    ask = json.loads(known["ask"])
-    given = cut(raw, ask["until"])
-    for name in ask["filters"]:
-        given = _FILTERS[name](given)
-    given = compared(given, ask["exact"])
-    return {
-        "verbatim_match": float(any(given == compared(right, ask["exact"]) for right in json.loads(known["targets"])))
-    }
+    settings = json.loads(fields["ask"])
+    text = truncate_at_stop(raw_output, settings["until"])
+    for name in settings["filters"]:
+        text = _FILTERS[name](text)
+    text = remove_ignored(text, settings["exact"])
+    targets = json.loads(fields["targets"])
+    return {"verbatim_match": float(any(text == remove_ignored(target, settings["exact"]) for target in targets))}
 
 
-def cut(raw: str, until: list[str]) -> str:
+def truncate_at_stop(text: str, stops: list[str]) -> str:
     """Return the text before the first stop string.
 
-    >>> cut(" 42\\nQ: next", ["\\n"])
+    >>> truncate_at_stop(" 42\\nQ: next", ["\\n"])
     ' 42'
     """
-    for stop in until:
-        raw = raw.split(stop)[0]
-    return raw
+    for stop in stops:
+        text = text.split(stop)[0]
+    return text
 
 
-def compared(text: str, options: dict) -> str:
+def remove_ignored(text: str, options: dict) -> str:
     """Return `text` without the parts that the options of exact_match ignore (as in Hugging Face's `evaluate`).
 
-    >>> compared("Yes, 2!", {"ignore_case": True, "ignore_punctuation": True, "ignore_numbers": True})
+    >>> remove_ignored("Yes, 2!", {"ignore_case": True, "ignore_punctuation": True, "ignore_numbers": True})
     'yes '
     """
     for pattern in options.get("regexes_to_ignore") or ():
         text = re.sub(pattern, "", text)
     if options.get("ignore_case"):
         text = text.lower()
-    for name, letters in (("ignore_punctuation", string.punctuation), ("ignore_numbers", string.digits)):
+    for name, characters in (("ignore_punctuation", string.punctuation), ("ignore_numbers", string.digits)):
         if options.get(name):
-            text = text.translate(str.maketrans("", "", letters))
+            text = text.translate(str.maketrans("", "", characters))
     return text

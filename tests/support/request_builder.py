@@ -1,12 +1,12 @@
-"""Making items and asking them, for the tests of this folder."""
+"""Items and their requests, for protocol tests."""
 
 from vernacular.protocols.build import build
 
 from support.sample_items import item as item
 
 
-def ask(items, layout, protocol, *, language="gl", shots=0, seed=0, style="default", **options):
-    task = {"task": "t", "item_type": layout, "protocols": [protocol]}
+def build_requests(items, item_type, protocol, *, language="gl", shots=0, seed=0, style="default", **options):
+    task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
     return build(
         items, task, language=language, protocol=protocol, shots=shots, seed=seed, style=style, options=options
     )
