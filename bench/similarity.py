@@ -52,7 +52,7 @@ class PairByPair:
     def __init__(self, directory: str, layer: int):
         self.directory, self.layer = directory, layer
         self.sentence_encoder = SentenceTransformer(directory)
-        self.token_encoder = TokenEncoder({"name": directory, "folder": directory})
+        self.token_encoder = TokenEncoder({"name": directory, "directory": directory})
         self.tokenizer, self.model = AutoTokenizer.from_pretrained(directory), AutoModel.from_pretrained(directory)
 
     def cosine(self, option: str, output: str) -> float:
@@ -87,7 +87,7 @@ def main() -> None:
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
-    encoders = {"default": {"name": args.directory, "folder": args.directory, "layer": args.layer}}
+    encoders = {"default": {"name": args.directory, "directory": args.directory, "layer": args.layer}}
     reference = PairByPair(args.directory, args.layer)
     ratios = []
     for turn in range(args.repeats):

@@ -254,3 +254,39 @@ def test_hub_download_fetches_exactly_the_pattern_files(hub, tmp_path):
     default_files, all_files = (set(line.split()) for line in process.stdout.splitlines())
     assert all_files == set(names.values())
     assert default_files == all_files - {"pytorch_model.bin", "modeling.py"}
+
+
+def test_changed_single_file_is_stale(tmp_path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    record = inputs.record_of(path)
+    assert record["root"] == str(path.resolve())
+    assert inputs.differences(record) == []
+    identity = inputs.identity(record)
+    flip_byte(path)
+    assert inputs.stale({"contents": record}) == [str(path)]
+    assert inputs.identity(inputs.record_of(path)) != identity
+    path.unlink()
+    assert inputs.differences(record) == ["."]
+
+
+@pytest.mark.parametrize(
+    ("listing", "name"), [({"code": True}, "modeling_custom.py"), ({"allow_pickle": True}, "pytorch_model.bin")]
+)
+def test_record_includes_code_and_pickled_weights_if_allowed(checkpoint, listing, name):
+    (checkpoint / name).write_text("first")
+    assert name not in inputs.record_of(checkpoint)["files"]
+    record = inputs.record_of(checkpoint, **listing)
+    assert name in record["files"]
+    assert inputs.differences(record) == []
+    (checkpoint / name).write_text("other")
+    assert inputs.differences(record) == [name]
+
+
+def test_source_of_a_converted_checkpoint_is_stale_if_it_changed(checkpoint, tmp_path):
+    source = tmp_path / "source.e5s1"
+    source.write_bytes(b"source")
+    record = {"contents": inputs.record_of(checkpoint), "source_contents": inputs.record_of(source)}
+    assert inputs.stale(record) == []
+    source.write_bytes(b"Source")
+    assert inputs.stale(record) == [str(source)]

@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.core.errors import ModelError
-base = {"name": "b", "source": "./b", "folder": sys.argv[1], "fingerprint": "b"}
+base = {"name": "b", "source": "./b", "directory": sys.argv[1], "fingerprint": "b"}
 for adapter in sys.argv[2:]:
     try:
         resolve_adapter("m", adapter, base)
@@ -60,9 +60,9 @@ from pathlib import Path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
-for folder in sys.argv[2:]:
+for directory in sys.argv[2:]:
     try:
-        record = resolve("m", folder, Path(sys.argv[1]), kind="causal")
+        record = resolve("m", directory, Path(sys.argv[1]), kind="causal")
         load(record | {"dtype": "float32", "device": "cpu"})
     except ModelError as error:
         print(error)

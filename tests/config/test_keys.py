@@ -78,7 +78,7 @@ def test_items_spec_contains_task_language_files_and_limit(load_config):
     spec = items_spec_of(cfg, LETTERS)
     assert set(spec) == {"task", "language", "data", "limit", "files"}
     assert (spec["language"], spec["data"], spec["limit"]) == ("gl", "hub", 5)
-    assert spec["task"] == {**cfg.tasks["mine"], "folder": "."}
+    assert spec["task"] == {**cfg.tasks["mine"], "directory": "."}
     assert spec["files"] == {name: file_fingerprint(name) for name in ("rows.jsonl", "shots.jsonl")}
     samples = items_spec_of(cfg, CLOZE)
     assert samples["data"] == "samples"
@@ -310,7 +310,9 @@ def test_store_key_changes_with_settings_that_change_outputs(setting, kind):
     )
 
 
-@pytest.mark.parametrize("setting", [{"device": "cuda"}, {"max_batch_tokens": 8}, {"name": "other"}, {"folder": "/x"}])
+@pytest.mark.parametrize(
+    "setting", [{"device": "cuda"}, {"max_batch_tokens": 8}, {"name": "other"}, {"directory": "/x"}]
+)
 def test_store_key_is_independent_of_machine_and_name(setting):
     record = tiny.record("llama")
     assert evaluation_key(record | setting, REQUESTS, SCORES) == evaluation_key(record, REQUESTS, SCORES)
@@ -384,8 +386,8 @@ def test_scores_and_generations_have_different_keys_with_same_engine(monkeypatch
     ("library", "kind", "setting"),
     [
         ("vllm", GENERATIONS, {"generation_engine": "vllm"}),
-        ("peft", SCORES, {"adapter": {"folder": "a"}}),
-        ("peft", GENERATIONS, {"adapter": {"folder": "a"}}),
+        ("peft", SCORES, {"adapter": {"directory": "a"}}),
+        ("peft", GENERATIONS, {"adapter": {"directory": "a"}}),
         ("bitsandbytes", SCORES, {"quantization": {"load_in_8bit": True}}),
     ],
 )

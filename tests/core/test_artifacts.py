@@ -193,6 +193,6 @@ def test_file_without_digests_is_rejected(tmp_path):
 
 def test_fifo_and_directory_are_rejected_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "pipe.parquet")
-    (tmp_path / "folder.parquet").mkdir()
-    for name in ("pipe.parquet", "folder.parquet"):
+    (tmp_path / "directory.parquet").mkdir()
+    for name in ("pipe.parquet", "directory.parquet"):
         assert "is not a file" in read_error(lambda name=name: artifacts.metadata(tmp_path / name), tmp_path / name)

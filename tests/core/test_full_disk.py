@@ -115,7 +115,7 @@ def contents() -> dict[str, bytes]:
 
 
 def check_write_error(run, command: str, capsys, reason: str, limit) -> None:
-    run.forget(command)
+    run.remove_outputs(command)
     contents_before = contents()
     capsys.readouterr()
     with limit:

@@ -4,7 +4,7 @@ import pytest
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import failures, read_record, write_record, write_status
 
-RECORD = {"name": "ñandú", "folder": "/models/1", "max_length": None, "bytes": 10**12, "scale": 0.1, "chat": False}
+RECORD = {"name": "ñandú", "directory": "/models/1", "max_length": None, "bytes": 10**12, "scale": 0.1, "chat": False}
 
 
 def test_write_and_read_round_trip(tmp_path):

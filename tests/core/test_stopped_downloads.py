@@ -35,7 +35,7 @@ def items_spec(source: dict) -> dict:
         "task": "t",
         "item_type": "sentence",
         "protocols": ["acceptability"],
-        "folder": ".",
+        "directory": ".",
         "languages": {"gl": entry},
     }
     return {"items": {"t.gl": {"task": task, "language": "gl", "data": "hub", "limit": None}}}

@@ -180,18 +180,18 @@ def test_repeated_includes_are_read_once_and_depth_is_limited(tmp_path):
     ],
 )
 def test_unavailable_or_failing_trusted_function_raises_error(tmp_path, name, expected):
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     (tmp_path / "up.py").write_text("raise SystemExit('outside')\n")
-    (tmp_path / "folder" / "here.py").write_text("nothing = 5\n")
-    (tmp_path / "folder" / "broken.py").write_text("def\n")
-    (tmp_path / "folder" / "slip.py").write_text("undefined\n")
+    (tmp_path / "directory" / "here.py").write_text("nothing = 5\n")
+    (tmp_path / "directory" / "broken.py").write_text("def\n")
+    (tmp_path / "directory" / "slip.py").write_text("undefined\n")
     bodies = {"none": "return None", "numbers": "return [1, 2]", "nothing": "return []", "slip": "return undefined"}
     bodies |= {"strict": "assert len(rows) == 3, 'two rows'", "gone": "return [{'g': 0}]"}
-    (tmp_path / "folder" / "rows.py").write_text(
+    (tmp_path / "directory" / "rows.py").write_text(
         "".join(f"def {function}(rows): {body}\n" for function, body in bodies.items())
     )
     text = json.dumps(MULTIPLE_CHOICE)[:-1] + f", process_docs: !function {name}}}"
-    assert expected in error_message(tmp_path / "folder", text, trust_functions=True)
+    assert expected in error_message(tmp_path / "directory", text, trust_functions=True)
 
 
 # ----- templates -----------------------------------------------------------------------------------------------------

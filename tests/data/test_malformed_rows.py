@@ -94,11 +94,11 @@ def test_damaged_gzip_raises_data_error(tmp_path):
 
 
 def test_path_that_is_not_a_readable_file_raises_data_error(tmp_path):
-    (tmp_path / "folder.parquet").mkdir()
+    (tmp_path / "directory.parquet").mkdir()
     os.symlink(tmp_path / "loop.csv", tmp_path / "loop.csv")
     os.mkfifo(tmp_path / "pipe.csv")
     for name, expected in (
-        ("folder.parquet", "expected a file, got a directory; give the path of a file in it."),
+        ("directory.parquet", "expected a file, got a directory; give the path of a file in it."),
         ("loop.csv", "cannot be read (Too many levels of symbolic links)."),
         ("pipe.csv", "is not a regular file."),
         ("x" * 300 + ".csv", "cannot be read (File name too long)."),

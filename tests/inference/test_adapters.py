@@ -263,7 +263,7 @@ def test_packed_weights_of_quantized_base_are_not_compared(workspace, tmp_path):
     weights = load_file(tmp_path / "base" / "model.safetensors")
     packed = {k: torch.zeros(v.numel() // 2, 1, dtype=torch.uint8) if "proj" in k else v for k, v in weights.items()}
     save_file(packed, tmp_path / "base" / "model.safetensors", metadata={"format": "pt"})
-    assert resolve_adapter("one", str(directory / "one"), base | {"folder": str(tmp_path / "base")})
+    assert resolve_adapter("one", str(directory / "one"), base | {"directory": str(tmp_path / "base")})
 
 
 @pytest.mark.parametrize("arch", ["bert", "roberta"])

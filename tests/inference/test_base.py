@@ -76,7 +76,7 @@ def test_outputs_are_independent_of_model_order(models_and_outputs):
 
 def test_random_state_is_neither_used_nor_changed(models_and_outputs, tmp_path):
     base = Base(models_and_outputs[0]["base"])
-    model = AutoModelForCausalLM.from_pretrained(base.record["folder"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(base.record["directory"], dtype=torch.float32)
     tuners.save(tuners.CASES["lora pissa_niter_4"], "qwen2", model, tmp_path / "one")  # its SVD is initialized randomly
     record = resolve_adapter("one", str(tmp_path / "one"), base.record)
     outputs_by_seed = []
@@ -151,7 +151,7 @@ def test_base_changed_by_evaluation_is_reloaded(models_and_outputs):
 
 def test_partially_applied_adapter_does_not_affect_others(models_and_outputs, tmp_path):
     records, expected_outputs = models_and_outputs
-    shutil.copytree(records["lora bias all"]["adapter"]["folder"], tmp_path / "half")
+    shutil.copytree(records["lora bias all"]["adapter"]["directory"], tmp_path / "half")
     weights = load_file(tmp_path / "half" / "adapter_model.safetensors")
     weights["base_model.model.model.layers.0.self_attn.zz.lora_A.weight"] = torch.zeros(4, 32)
     save_file(weights, tmp_path / "half" / "adapter_model.safetensors")
@@ -165,8 +165,8 @@ def test_partially_applied_adapter_does_not_affect_others(models_and_outputs, tm
 
 def test_files_changed_during_job_fail_later_models(models_and_outputs, tmp_path):
     records, expected_outputs = models_and_outputs
-    shutil.copytree(records["base"]["folder"], tmp_path / "base")
-    moved_records = {name: {**record, "folder": str(tmp_path / "base")} for name, record in records.items()}
+    shutil.copytree(records["base"]["directory"], tmp_path / "base")
+    moved_records = {name: {**record, "directory": str(tmp_path / "base")} for name, record in records.items()}
     base = Base(moved_records["base"])
     assert model_outputs(base, moved_records["lora pissa"]) == expected_outputs["lora pissa"]
     weights = load_file(tmp_path / "base" / "model.safetensors")
@@ -195,8 +195,8 @@ def test_generated_texts_match_peft_generate(models_and_outputs, name):
     records, _ = models_and_outputs
     prompts = ["A casa é grande e", "O neno come", "Question: What is"]
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(records["base"]["folder"], dtype=torch.float32)
-    model = peft.PeftModel.from_pretrained(model, records[name]["adapter"]["folder"]).eval()
+    model = AutoModelForCausalLM.from_pretrained(records["base"]["directory"], dtype=torch.float32)
+    model = peft.PeftModel.from_pretrained(model, records[name]["adapter"]["directory"]).eval()
     base = Base(records["base"])
     model_outputs(base, records["lora bias all"])
     with base.model(records[name]) as loaded:

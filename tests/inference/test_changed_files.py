@@ -30,7 +30,7 @@ TEMPLATES = "additional_chat_templates/rag.jinja"
 def checkpoint(tmp_path_factory):
     """A Llama model larger than the first and last 64 KiB, and an adapter of it."""
     directory = tmp_path_factory.mktemp("whole")
-    tokenizer = tf.AutoTokenizer.from_pretrained(tiny.save("llama", directory / "tokenizer")["folder"])
+    tokenizer = tf.AutoTokenizer.from_pretrained(tiny.save("llama", directory / "tokenizer")["directory"])
     config = tiny.CONFIGS["llama"](len(tokenizer))
     config.update({"hidden_size": 64, "intermediate_size": 128})
     tf.LlamaForCausalLM(config).save_pretrained(directory / "llama")

@@ -24,7 +24,7 @@ def test_unwritable_store_stops_job_before_inference(tmp_path, monkeypatch):
         metadata = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
         paths[name] = artifacts.write(tmp_path / f"{name}.parquet", REQUESTS, requests, metadata)
     (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "journal").write_text("a file where a folder should be")
+    (tmp_path / "store" / "journal").write_text("a file where a directory should be")
     opened_keys = []
     journal = Store.journal
     monkeypatch.setattr(

@@ -40,7 +40,7 @@ def test_roberta_max_length_excludes_padding_positions(tmp_path):
 @pytest.mark.parametrize(
     ("record_change", "message"),
     [
-        ({"folder": "/does/not/exist"}, "directory not found: /does/not/exist"),
+        ({"directory": "/does/not/exist"}, "directory not found: /does/not/exist"),
         ({"dtype": "float23"}, 'dtype has the invalid value "float23". Did you mean "float32"'),
         ({"kind": "casual"}, 'Did you mean "causal"'),
         ({"kind": "masked"}, "cannot be loaded: Unrecognized configuration class"),
@@ -62,7 +62,7 @@ def test_checkpoint_without_head_raises(bert, tmp_path):
     loaded.model.bert.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"\d+ of the weights of a BertForMaskedLM not found"):
-        load({**bert, "folder": str(tmp_path)})
+        load({**bert, "directory": str(tmp_path)})
 
 
 def test_pickled_weights_require_allow_pickle(llama, tmp_path):
@@ -70,7 +70,7 @@ def test_pickled_weights_require_allow_pickle(llama, tmp_path):
     loaded.model.config.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
     torch.save(loaded.model.state_dict(), tmp_path / "pytorch_model.bin")
-    record = {**llama, "folder": str(tmp_path)}
+    record = {**llama, "directory": str(tmp_path)}
     with pytest.raises(ModelError, match="allow_pickle: true"):
         load(record)
     assert load({**record, "allow_pickle": True}).kind == "causal"
@@ -79,4 +79,4 @@ def test_pickled_weights_require_allow_pickle(llama, tmp_path):
 def test_directory_without_tokenizer_raises(llama, tmp_path):
     load(llama).model.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"tokenizer in .* cannot be loaded"):
-        load({**llama, "folder": str(tmp_path)})
+        load({**llama, "directory": str(tmp_path)})

@@ -218,11 +218,11 @@ def test_invalid_checkpoint_raises_in_model_step(evaluate, spoil, settings, mess
 HEAD, MIDDLE, UP = "lm_head.weight", "model.layers.1.mlp.down_proj.weight", "model.layers.1.mlp.up_proj.weight"
 
 UNLOADABLE_MODELS = [
-    (edit_weights(lambda w: w.pop(HEAD)), {}, "1 of the weights of a LlamaForCausalLM not found in {folder} (lm_head"),
+    (edit_weights(lambda w: w.pop(HEAD)), {}, "1 of the weights of a LlamaForCausalLM not found in {directory} (lm_head"),
     (edit_weights(lambda w: w.pop(UP)), {}, "1 of the weights of a LlamaForCausalLM"),
     (set_json_keys("config.json", num_hidden_layers=9), {}, "54 of the weights"),
     (set_json_keys("config.json", model_type="gpt2"), {}, "40 of the weights of a GPT2LMHeadModel"),
-    (set_json_keys("config.json", vocab_size=100), {}, "2 of the weights in {folder} do not match its config.json (lm"),
+    (set_json_keys("config.json", vocab_size=100), {}, "2 of the weights in {directory} do not match its config.json (lm"),
     (set_json_keys("config.json", model_type="llamma"), {}, "model type `llamma`"),
     (set_json_keys("config.json", model_type=None), {}, "Should have a `model_type` key in its config.json"),
     (set_json_keys("config.json", hidden_size="32"), {}, "Validation error for field 'hidden_size'"),
@@ -230,10 +230,10 @@ UNLOADABLE_MODELS = [
     (replace_model(headless_base), {"arch": "bert", "kind": "masked"}, "6 of the weights of a BertForMaskedLM"),
     (lambda directory: None, {"arch": "bert", "kind": "causal"}, 'is a masked language model (BertForMaskedLM). Set kind: masked'),
     (lambda directory: None, {"kind": "masked"}, "Unrecognized configuration class"),
-    (set_json_keys("tokenizer_config.json", model_max_length="512"), {}, "the tokenizer in {folder} cannot be loaded"),
-    (replace_file("tokenizer_config.json", "[]"), {}, "the tokenizer in {folder} cannot be loaded"),
-    (tokenizer_with(normalizer=NO_MAP), {}, f"the tokenizer in {{folder}} cannot be loaded: {PANIC}: Precompiled"),
-    (split_pattern("("), {}, "the tokenizer in {folder} cannot be loaded: Oniguruma error"),
+    (set_json_keys("tokenizer_config.json", model_max_length="512"), {}, "the tokenizer in {directory} cannot be loaded"),
+    (replace_file("tokenizer_config.json", "[]"), {}, "the tokenizer in {directory} cannot be loaded"),
+    (tokenizer_with(normalizer=NO_MAP), {}, f"the tokenizer in {{directory}} cannot be loaded: {PANIC}: Precompiled"),
+    (split_pattern("("), {}, "the tokenizer in {directory} cannot be loaded: Oniguruma error"),
     (lambda directory: None, {"chat": True}, "chat is true, but its tokenizer has no chat template"),
 ]  # fmt: skip
 
@@ -244,7 +244,7 @@ UNLOADABLE_MODELS = [
 def test_unloadable_model_is_unavailable_for_every_evaluation(evaluate, tmp_path, spoil, settings, message):
     outputs = evaluate(spoil, **settings)
     for reason in {outputs[evaluation] for evaluation in outputs if isinstance(outputs[evaluation], str)}:
-        assert message.replace("{folder}", str(tmp_path / "model")) in reason or "requires a causal model" in reason
+        assert message.replace("{directory}", str(tmp_path / "model")) in reason or "requires a causal model" in reason
         assert "\n" not in reason
     assert isinstance(outputs["s"], str)
 
@@ -326,7 +326,7 @@ def tiny_scores(checkpoints) -> list[dict]:
     from vernacular.inference.model.load import load
     from vernacular.inference.scoring.score import score
 
-    record = tiny.record("llama", folder=str(checkpoints / "llama"))
+    record = tiny.record("llama", directory=str(checkpoints / "llama"))
     return score(load(record), tiny.score_requests(TEXTS))[0].to_pylist()
 
 

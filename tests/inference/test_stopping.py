@@ -184,7 +184,7 @@ def test_store_error_takes_precedence_over_signal(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             journal.add("b1", [])
 
-    (tmp_path / "journal").write_text("a file where a folder should be")
+    (tmp_path / "journal").write_text("a file where a directory should be")
     with pytest.raises(ArtifactError, match="the store cannot be"):
         run_until_stopped(action)
 
@@ -217,7 +217,7 @@ def test_signal_during_torch_import_stops_job(job, signum, tmp_path):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("import time\nopen('held', 'w').close()\ntime.sleep(300)\n")
     record = {key: value for key, value in record.items() if key not in ("dtype", "device", "chat")}
-    write_record(tmp_path / "m.json", record | {"contents": record_of(Path(record["folder"]))})
+    write_record(tmp_path / "m.json", record | {"contents": record_of(Path(record["directory"]))})
     command = [sys.executable, "-m", "vernacular", "infer", "--spec", '{"models": {"m": {}}}', "--models", "m.json"]
     command += ["--requests", str(paths["a"]), "--out", "asked.json", "--store", "store"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}

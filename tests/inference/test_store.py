@@ -128,7 +128,7 @@ def test_second_signal_is_ignored_unless_sigint(tmp_path):
 
 
 def test_unwritable_store_raises_artifact_error(tmp_path):
-    (tmp_path / "store").write_text("a file where a folder should be")
+    (tmp_path / "store").write_text("a file where a directory should be")
     with pytest.raises(ArtifactError, match="the store cannot be written"):
         Store(tmp_path / "store").put("k" * 40, SCORES, finished_table(), {})
     with pytest.raises(ArtifactError, match="the store cannot be written"):

@@ -62,7 +62,7 @@ def models(request, tmp_path_factory):
 def peft_logprobs(models, adapter: dict) -> list[list[float]]:
     """Return the log-probabilities of the requests by PEFT's own model, one text at a time."""
     torch.manual_seed(0)
-    model = peft.PeftModel.from_pretrained(models.load_base(), adapter["adapter"]["folder"]).eval()
+    model = peft.PeftModel.from_pretrained(models.load_base(), adapter["adapter"]["directory"]).eval()
     rows = []
     for row in REQUESTS.to_pylist():
         request = prepare(models.base.loaded, row)

@@ -88,7 +88,7 @@ def test_rows_match_transformers_engine(loaded, engines):
     assert (metadata["counters"]["requests"], metadata["counters"]["distinct"]) == (6, 4)
     [(options, submitted)] = engines
     assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
-    assert (options["dtype"], options["model"]) == ("float32", str(loaded.record["folder"]))
+    assert (options["dtype"], options["model"]) == ("float32", str(loaded.record["directory"]))
     assert len(submitted) == 3  # equal requests once, empty prompts never
 
 

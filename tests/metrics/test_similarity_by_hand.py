@@ -202,10 +202,13 @@ def test_metrics_are_grouped_by_encoder_and_variant():
 
     cosine, mover, bert = spec("cosine"), spec("moverscore", variant="default"), spec("bertscore")
     other_mover = spec("moverscore", variant="other")
-    records = {name: {"folder": "f"} for name in ("cosine", "moverscore", "bertscore")}
+    records = {name: {"directory": "f"} for name in ("cosine", "moverscore", "bertscore")}
     assert token_metrics.group_by_encoder([mover, cosine, bert], records) == [[mover, bert], [cosine]]
     assert token_metrics.group_by_encoder([other_mover, bert], records) == [[other_mover], [bert]]
-    assert token_metrics.group_by_encoder([mover, bert], records | {"bertscore": {"folder": "g"}}) == [[mover], [bert]]
+    assert token_metrics.group_by_encoder([mover, bert], records | {"bertscore": {"directory": "g"}}) == [
+        [mover],
+        [bert],
+    ]
 
 
 # cosine

@@ -1,6 +1,6 @@
 """Lines of a results file, and the notes that joining it produces."""
 
-from vernacular.comparison.external.join import load_external_results
+from vernacular.comparison.external.load import load_external_results
 from vernacular.core.errors import DataError
 
 from support.external_results import by_id, item, reference, write_jsonl

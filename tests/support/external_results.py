@@ -2,7 +2,7 @@
 
 import json
 
-from vernacular.comparison.external.join import Reference
+from vernacular.comparison.external.load import Reference
 from vernacular.metrics.schema import as_table
 
 from support.result_rows import row

@@ -193,7 +193,7 @@ def _write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> N
     dataset = {
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
-        "source": {"kind": "samples", "folder": "<b>set</b>", "sha256": "f" * 64, "split": "test"},
+        "source": {"kind": "samples", "directory": "<b>set</b>", "sha256": "f" * 64, "split": "test"},
         "rows": {"read": len(rows), "taken": len(rows), "dropped": {}, "repaired": {}},
     }
     inference = {

@@ -25,7 +25,13 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "i
 
 def record(directory, name="tiny", **fields) -> dict:
     """Return an encoder record as the `encoder` command writes it."""
-    return {"name": name, "folder": str(directory), "fingerprint": "f" * 64, "revision": None, "layer": None} | fields
+    return {
+        "name": name,
+        "directory": str(directory),
+        "fingerprint": "f" * 64,
+        "revision": None,
+        "layer": None,
+    } | fields
 
 
 def requests(generations: list[dict]) -> list[dict]:

@@ -170,7 +170,7 @@ def default_tokenizer(arch: str) -> str:
 def record(arch: str, **options) -> dict:
     """Return the record that the `model` command would write for a tiny model."""
     return {
-        "name": f"tiny-{arch}", "folder": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
+        "name": f"tiny-{arch}", "directory": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
         "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
         "bos": "auto", "max_length": None, "max_batch_tokens": None, "strategy": "auto", "chat": False,
         "allow_pickle": False, "trust_remote_code": False, **options,

@@ -54,7 +54,7 @@ def workspace(hub, tmp_path_factory):
             {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "shots": 2}
         ],
     }
-    workspace.config["similarity"]["metrics"] = ["cosine"]  # the others are in test_whole_runs
+    workspace.config["similarity"]["metrics"] = ["cosine"]  # the others are in test_complete_runs
     workspace.outputs, run = [], workspace.run
     monitor = CommandLineMonitor(hub.token)
 

@@ -172,7 +172,7 @@ class ModelRecord(TypedDict, total=False):
     name: str
     source: str
     kind: str  # "causal", "masked", "encoder"
-    folder: str
+    directory: str
     fingerprint: str
     revision: str | None
     contents: dict

@@ -42,7 +42,7 @@ def patch_journal(store):
         with LOG.open("a") as file:
             file.write(f"{os.getpid()} {time.time()} {self.key}/{batch}\n")
         time.sleep(PAUSE)
-        if getattr(self, "has_written", False) and self._unwritten:
+        if getattr(self, "has_flushed", False) and self._unwritten:
             if HOG.exists():
                 megabytes = int(HOG.read_text())
                 HOG.unlink()

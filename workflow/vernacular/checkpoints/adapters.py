@@ -28,7 +28,7 @@ def resolve_adapter(
 ) -> dict:
     """Return the record of `base` with the adapter of `source` added.
 
-    The keys name and fingerprint are replaced, base and adapter {source, folder, revision, type, rank, …} are added.
+    The keys name and fingerprint are replaced, base and adapter {source, directory, revision, type, rank, …} are added.
 
     Args:
         allow_base_mismatch: Whether the adapter may have been trained on another base than the given one.
@@ -64,7 +64,7 @@ def resolve_adapter(
         "fingerprint": fingerprint([base["fingerprint"], revision, inputs.identity(contents)]),
         "adapter": {
             "source": source,
-            "folder": str(directory.resolve()),
+            "directory": str(directory.resolve()),
             "revision": revision,
             "type": str(config["peft_type"]),
             "rank": config.get("r"),
@@ -127,7 +127,7 @@ def _check_vocabulary(name: str, source: str, directory: Path, base: dict) -> bo
 
     Raises ModelError if its vocabulary differs.
     """
-    adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base["folder"]))
+    adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base["directory"]))
     if not adapter_tokenizer.exists():
         return False
     if not base_tokenizer.exists():
@@ -157,7 +157,7 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
     shapes = shapes_in(name, weights, _UNPACKED_DTYPES)
     adapter_shapes = {key.removeprefix("base_model.model."): shape for key, shape in shapes.items()}
     base_shapes = {}
-    for file in sorted(Path(base["folder"]).glob("*.safetensors")):
+    for file in sorted(Path(base["directory"]).glob("*.safetensors")):
         base_shapes |= shapes_in(name, file, _UNPACKED_DTYPES)
     mismatch = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
     for key, shape in adapter_shapes.items():

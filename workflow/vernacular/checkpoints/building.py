@@ -52,7 +52,7 @@ def bounded_build(record: ModelRecord):
     """Raise ModelError if what is built inside exceeds what the weights of a model's record justify."""
     from torch.nn.modules import module as torch_modules
 
-    directory, max_parameters = Path(record["folder"]), _max_parameters(record)
+    directory, max_parameters = Path(record["directory"]), _max_parameters(record)
     n_modules, parameters, n_parameters = 0, set(), 0
 
     def add_module(parent, name, child) -> None:
@@ -90,7 +90,7 @@ def bounded_build(record: ModelRecord):
 
 def _max_parameters(record: ModelRecord) -> int | None:
     """Return the maximum number of parameters that the weights can represent; None if nothing is known of them."""
-    path = Path(record["folder"]) / "config.json"
+    path = Path(record["directory"]) / "config.json"
     if count := record.get("parameters"):
         config = read_json(record["name"], path) if path.exists() else {}
         packed = isinstance(config, dict) and config.get("quantization_config")

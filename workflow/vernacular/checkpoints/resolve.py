@@ -58,7 +58,7 @@ def resolve(
 ) -> dict:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    The record: name, source, folder (absolute), revision (commit, package version, or null), fingerprint (of what is
+    The record: name, source, directory (absolute), revision (commit, package version, or null), fingerprint (of what is
     loaded), contents (the files that are loaded, see `inputs.record_of`), source_contents (the file that was converted,
     or null), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). `known` is an
     earlier record, whose hashes are reused for unchanged files.
@@ -88,7 +88,7 @@ def resolve(
     return {
         "name": name,
         "source": source,
-        "folder": str(path.resolve()),
+        "directory": str(path.resolve()),
         "revision": revision or _package_version(source),
         "fingerprint": fingerprint([revision, source_fingerprint or _identity(contents), config]),
         "contents": contents,
@@ -233,7 +233,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
 
     try:
         # the conversion's progress bar ignores transformers' setting for progress bars
-        file_record = {"name": file.name, "folder": str(file), "bytes": file.stat().st_size}
+        file_record = {"name": file.name, "directory": str(file), "bytes": file.stat().st_size}
         with contextlib.redirect_stderr(sys.stdout), wrap_library_errors(), bounded_build(file_record):
             load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **load_kwargs)

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from vernacular.commands.common import items_in
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
-from vernacular.comparison.external.join import Reference, load_external_results
+from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing

@@ -11,8 +11,8 @@ from vernacular.core.errors import UserError, first_line, format_count, is_conta
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity.answers import TOOLS
 from vernacular.metrics.similarity.compute import similarities
+from vernacular.metrics.similarity.outputs import TOOLS
 from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")

@@ -18,7 +18,7 @@ from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.similarity.answers import TOOLS
+from vernacular.metrics.similarity.outputs import TOOLS
 from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import SETTING
 
@@ -39,7 +39,7 @@ def _dataset_spec(config: Config, evaluation: Evaluation) -> dict:
     language = {evaluation.language: task["languages"][evaluation.language]}
     return {
         # relative: the same task in another clone
-        "task": {**task, "folder": os.path.relpath(task["folder"]), "languages": language},
+        "task": {**task, "directory": os.path.relpath(task["directory"]), "languages": language},
         "language": evaluation.language,
         "data": evaluation.data,
         "limit": evaluation.limit,
@@ -169,7 +169,7 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     """
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
-    task_dir = Path(config.tasks[evaluation.task]["folder"])
+    task_dir = Path(config.tasks[evaluation.task]["directory"])
     if evaluation.data != "samples" or not samples.is_dir():
         sources = [source for source in language["source"] if "treebank" in source]
         treebanks = [file for source in sources for file in treebank_files(source, task_dir)]

@@ -62,7 +62,7 @@ def wrap_tokenizer_panics(record: dict):
             yield
     except PanicError as error:
         adapter = record.get("adapter") or {}
-        directory = adapter["folder"] if adapter.get("own_tokenizer") else record.get("folder")
+        directory = adapter["directory"] if adapter.get("own_tokenizer") else record.get("directory")
         raise ModelError(f"model {record['name']}: the tokenizer in {directory} cannot be used: {error}.") from error
 
 

@@ -77,7 +77,7 @@ def _build_items(
 ) -> tuple[list[dict], dict, list[dict], dict]:
     """Return (items, counts of their rows, few-shot examples, counts of their rows)."""
     if "lm_eval" in entry:
-        return build_lm_eval_items(rows, few_shot_rows, entry["lm_eval"], Path(task["folder"]), provenance)
+        return build_lm_eval_items(rows, few_shot_rows, entry["lm_eval"], Path(task["directory"]), provenance)
     examples = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
     return (*make_items(rows, task["item_type"], entry["columns"]), *examples)
 
@@ -93,7 +93,7 @@ def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tu
     errors: list[DataError] = []
     for index, spec in enumerate(entry["source"]):
         try:
-            rows, few_shot_rows, provenance = _fetch(spec, Path(task["folder"]))
+            rows, few_shot_rows, provenance = _fetch(spec, Path(task["directory"]))
             check_columns(rows, entry["columns"], _source_label(spec))
             return rows, few_shot_rows, provenance | ({"layout": index + 1} if len(entry["source"]) > 1 else {})
         except DataError as error:
@@ -159,7 +159,7 @@ def _load_samples(
     if not directory.is_dir():
         return None
     return _load_directory(
-        task, directory, entry, {"kind": "samples", "folder": directory.relative_to(samples_dir).as_posix()}
+        task, directory, entry, {"kind": "samples", "directory": directory.relative_to(samples_dir).as_posix()}
     )
 
 

@@ -33,7 +33,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
     The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
     together with `expected_rows` (None if not given): `source` is a list of sources to try in order, with {language}
-    replaced. `folder` is the directory of the file. If given, `protocols` are the allowed names.
+    replaced. `directory` is the directory of the file. If given, `protocols` are the allowed names.
 
     Raises:
         ConfigError: One or two lines with file, line, key, found and allowed values.
@@ -48,7 +48,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
         location = validate.error_location(path, lines, ("task",))
         raise ConfigError(f'{location}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
     task = {k: v for k, v in content.items() if k not in ("columns", "source", "license")}
-    task["folder"] = str(path.parent)
+    task["directory"] = str(path.parent)
     task["languages"] = {
         code: _language(content, code, entry or {}, path, lines) for code, entry in content["languages"].items()
     }

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
+from vernacular.report.data_files import round_all, round_significant, write_data_file
 from vernacular.report.leaderboard import ReportIndex
-from vernacular.report.pieces import round_all, round_significant, write_data_file
 
 _FLOAT_COLUMNS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
             "minimum_detectable_difference")  # fmt: skip

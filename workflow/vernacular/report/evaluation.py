@@ -17,8 +17,8 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
+from vernacular.report.data_files import round_all, round_significant, write_data_file
 from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
-from vernacular.report.pieces import round_all, round_significant, write_data_file
 
 ITEMS_PER_FILE = 250  # items per data file
 N_BINS = 24

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.report.pieces import round_significant
+from vernacular.report.data_files import round_significant
 from vernacular.types import SETTING
 
 BEST, SHARED = 2, 1

@@ -22,9 +22,9 @@ from vernacular.core.processes import pool
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
+from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
-from vernacular.report.pieces import write_data_file
 from vernacular.report.plots import specifications
 from vernacular.types import SETTING
 

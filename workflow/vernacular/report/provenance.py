@@ -22,7 +22,7 @@ def dataset_info(metadata: dict | None) -> dict | None:
     if not metadata:
         return None
     source, rows = metadata["source"], metadata["rows"]
-    location_keys = ("repository", "url", "file", "folder")
+    location_keys = ("repository", "url", "file", "directory")
     return {
         "task": metadata["task"],
         "language": metadata["language"],

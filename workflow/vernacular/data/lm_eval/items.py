@@ -26,7 +26,8 @@ import pyarrow as pa
 from vernacular.core.errors import DataError
 from vernacular.core.processes import TimeLimitExceeded
 from vernacular.data.columns import replace_surrogates
-from vernacular.data.lm_eval import functions, templates, wording
+from vernacular.data.lm_eval import functions, prompt_template, templates
+from vernacular.data.lm_eval.prompt_template import PromptTemplate
 from vernacular.data.lm_eval.templates import ROW_ERRORS, RenderError
 from vernacular.data.readers import detect_format
 
@@ -61,7 +62,7 @@ def build_items(
         example_rows = _process_docs(few_shot_rows, few_shot_process_docs, directory, tabular)
     try:
         with _render_limits(settings):
-            template = wording.build_template(settings, directory, evaluated_rows)
+            template = prompt_template.build_template(settings, directory, evaluated_rows)
         items, counts = _evaluated_items(evaluated_rows, template)
         examples, example_counts = _few_shot_items(example_rows, template)
     except RenderError as reason:
@@ -73,7 +74,7 @@ def build_items(
     return items, counts | {"read": len(rows)}, examples, example_counts | {"read": len(few_shot_rows)}
 
 
-def _evaluated_items(rows: list[dict], template: wording.PromptTemplate) -> tuple[list[dict], dict]:
+def _evaluated_items(rows: list[dict], template: PromptTemplate) -> tuple[list[dict], dict]:
     settings = template.settings
     keys = ("exclude", "pmi", "until", "max_gen_toks", "exact", "filters", "num_fewshot")
     request_settings = {key: settings[key] for key in keys if key in settings}
@@ -81,7 +82,7 @@ def _evaluated_items(rows: list[dict], template: wording.PromptTemplate) -> tupl
     request_settings = json.dumps(request_settings, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
     first_dropped: dict[str, int] = {}
-    for row_index, (row, rendered) in enumerate(_render_rows(wording.render_item, rows, template)):
+    for row_index, (row, rendered) in enumerate(_render_rows(prompt_template.render_item, rows, template)):
         if isinstance(rendered, RenderError):
             dropped[str(rendered)] += 1
             first_dropped.setdefault(str(rendered), row_index)
@@ -103,10 +104,10 @@ def _evaluated_items(rows: list[dict], template: wording.PromptTemplate) -> tupl
     return items, counts | {"first_dropped": first_dropped}
 
 
-def _few_shot_items(rows: list[dict], template: wording.PromptTemplate) -> tuple[list[dict], dict]:
+def _few_shot_items(rows: list[dict], template: PromptTemplate) -> tuple[list[dict], dict]:
     """Return all rows as few-shot examples, even unusable ones: their number determines which are drawn."""
     repaired, items = Counter(), []
-    for row_index, (row, text) in enumerate(_render_rows(wording.render_few_shot_example, rows, template)):
+    for row_index, (row, text) in enumerate(_render_rows(prompt_template.render_few_shot_example, rows, template)):
         extra = {"row": _hash(row)}
         if isinstance(text, RenderError):
             extra["cannot"], text = str(text), ""
@@ -116,7 +117,7 @@ def _few_shot_items(rows: list[dict], template: wording.PromptTemplate) -> tuple
     return _unique(items, Counter(), repaired)
 
 
-def _render_rows(render: Callable, rows: list[dict], template: wording.PromptTemplate) -> Iterator[tuple[dict, object]]:
+def _render_rows(render: Callable, rows: list[dict], template: PromptTemplate) -> Iterator[tuple[dict, object]]:
     """Yield (row, result of `render` for it, or the RenderError that it raises)."""
     for start in range(0, len(rows), _BATCH_SIZE):
         batch, results = rows[start : start + _BATCH_SIZE], []

@@ -71,7 +71,7 @@ def _engine(loaded: LoadedModel):
     if key not in _engines:
         free, total = torch.cuda.mem_get_info(loaded.device)
         _engines[key] = vllm.LLM(
-            model=str(loaded.record["folder"]),
+            model=str(loaded.record["directory"]),
             dtype=str(loaded.dtype).removeprefix("torch."),
             max_model_len=loaded.max_length,
             gpu_memory_utilization=0.9 * free / total,

@@ -79,7 +79,7 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
     try:
         with wrap_library_errors():
             peft, unexpected, missing = apply_adapter(
-                loaded.model, adapter["folder"], allow_pickle=adapter["allow_pickle"]
+                loaded.model, adapter["directory"], allow_pickle=adapter["allow_pickle"]
             )
             # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
@@ -112,7 +112,7 @@ def _load_tokenizer(record: ModelRecord):
 
     Raises ModelError if it cannot be loaded.
     """
-    directory = record["adapter"]["folder"]
+    directory = record["adapter"]["directory"]
     try:
         with wrap_library_errors():
             tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)

@@ -83,8 +83,9 @@ class Base:
             # tensors without a checksum cannot be compared and are taken as loaded
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
-                    f"model {self.record['name']}: {self.record['folder']} changed while the job ran: {len(changed)} "
-                    f"of its tensors ({changed[0]}, …) differ from those loaded before. Run snakemake again."
+                    f"model {self.record['name']}: {self.record['directory']} changed while the job ran: "
+                    f"{len(changed)} of its tensors ({changed[0]}, …) differ from those loaded before. "
+                    "Run snakemake again."
                 )
             self._state = self._state or state
         if self.reloads:

@@ -49,7 +49,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     _check_options(name, record)
     if threads is not None:
         torch.set_num_threads(threads)
-    directory = Path(record["folder"])
+    directory = Path(record["directory"])
     if not directory.is_dir():
         raise ModelError(
             f"model {name}: directory not found: {directory}. If it was deleted, delete resources/models/{name}.json "

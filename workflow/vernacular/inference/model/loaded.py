@@ -35,7 +35,7 @@ class LoadedModel:
     eos_id: int | None
     adds_bos: bool  # whether the tokenizer itself begins a text with bos_id
     n_embeddings: int  # rows of the input embeddings; token IDs are smaller
-    record: ModelRecord  # of the model step: name, folder, fingerprint, revision, options
+    record: ModelRecord  # of the model step: name, directory, fingerprint, revision, options
     seconds: float = 0.0  # loading time
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded

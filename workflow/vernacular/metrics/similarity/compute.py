@@ -13,7 +13,8 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
-from vernacular.metrics.similarity import answers, cosine, moverscore
+from vernacular.metrics.similarity import cosine, moverscore
+from vernacular.metrics.similarity.outputs import TOOLS, parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
 from vernacular.types import Generation, Item, ModelRecord, Request
 
@@ -54,8 +55,8 @@ def similarities(
     """
     torch.set_num_threads(threads)
     specs = [_resolve(metric) for metric in metrics]
-    outputs = answers.parse_outputs(requests, generations)
-    tool = answers.TOOLS.get(style)
+    outputs = parse_outputs(requests, generations)
+    tool = TOOLS.get(style)
     strip = tool.strip if tool else str.strip
     options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in outputs}
     pairs = {  # a dict: ordered and unique

@@ -33,8 +33,8 @@ def load(record: ModelRecord) -> SentenceTransformer:
 
     Raises ModelError if its directory cannot be loaded or lacks weights, MachineError if memory does not suffice.
     """
-    adapter = (record.get("adapter") or {}).get("folder")
-    return _load(record["folder"], record["name"], bool(record.get("allow_pickle")), adapter)
+    adapter = (record.get("adapter") or {}).get("directory")
+    return _load(record["directory"], record["name"], bool(record.get("allow_pickle")), adapter)
 
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one

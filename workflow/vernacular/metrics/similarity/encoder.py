@@ -40,18 +40,18 @@ class Tokens:
 class TokenEncoder:
     """A local encoder that returns the hidden states of requested layers.
 
-    `record` is written by the command `encoder`: name, folder, revision, layer, allow_pickle. Raises ModelError if the
-    directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if memory does
-    not suffice.
+    `record` is written by the command `encoder`: name, directory, revision, layer, allow_pickle. Raises ModelError if
+    the directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if memory
+    does not suffice.
     """
 
     def __init__(self, record: ModelRecord):
         self.name = record["name"]
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(record["folder"], trust_remote_code=False)
+            self.tokenizer = AutoTokenizer.from_pretrained(record["directory"], trust_remote_code=False)
             model, report = AutoModel.from_pretrained(
-                record["folder"],
+                record["directory"],
                 dtype=torch.float32,
                 use_safetensors=not record.get("allow_pickle", False),
                 trust_remote_code=False,

@@ -29,7 +29,7 @@ def group_by_encoder(specs: list[dict], records: dict) -> list[list[dict]]:
     """Group `specs` by encoder and variant, so that one pass serves a group; cosine uses another encoder class."""
     groups: dict[tuple, list[dict]] = {}
     for spec in specs:
-        directory = records[spec["metric"]].get("folder")
+        directory = records[spec["metric"]].get("directory")
         groups.setdefault((spec["metric"] == "cosine", directory, _variant(spec)), []).append(spec)
     return list(groups.values())
 
@@ -46,7 +46,7 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
         records: Record of the encoder by metric name.
     """
     record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
-    encoder = _encoder(record["folder"], record["name"], bool(record.get("allow_pickle")))
+    encoder = _encoder(record["directory"], record["name"], bool(record.get("allow_pickle")))
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
     tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
     plans = [_plan(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
@@ -62,7 +62,7 @@ def _variant(spec: dict) -> str:
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
 def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
-    return TokenEncoder({"folder": directory, "name": name, "allow_pickle": allow_pickle})
+    return TokenEncoder({"directory": directory, "name": name, "allow_pickle": allow_pickle})
 
 
 def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant) -> _Plan:

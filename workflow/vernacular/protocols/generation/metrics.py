@@ -22,7 +22,7 @@ from sacrebleu.metrics import CHRF
 
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.similarity.answers import ParsedOutput, parse_outputs
+from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 from vernacular.protocols.verbatim import metrics as verbatim
 from vernacular.types import Generation, Item, Request, Result
 

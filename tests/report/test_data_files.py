@@ -3,7 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from vernacular.report.pieces import round_significant, script_json, write_data_file
+from vernacular.report.data_files import round_significant, script_json, write_data_file
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "]]>", "&lt;", "\u2028\u2029", "\ud800", '"\\', "__proto__"])

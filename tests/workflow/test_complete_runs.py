@@ -123,7 +123,7 @@ def test_second_run_has_nothing_to_do(workspace):
 
 
 def test_touching_a_model_reruns_nothing(workspace):
-    """Touching the files of the workflow is tested in test_what_reruns, with a clone."""
+    """Touching the files of the workflow is tested in test_reruns, with a clone."""
     for path in workspace.directory.glob("causal/*"):
         path.touch()
     assert workspace.planned_jobs() == {}

@@ -7,9 +7,9 @@ from support.external_notes import REFERENCES, join_results, line
 from support.external_results import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from support.result_rows import EVALUATION
 from vernacular.commands import compare as compare_command
-from vernacular.comparison.external.join import load_external_results
-from vernacular.comparison.external.judge import MatchResult, normalize_unicode
+from vernacular.comparison.external.classify import MatchResult, normalize_unicode
 from vernacular.comparison.external.lm_eval_samples import read_samples
+from vernacular.comparison.external.load import load_external_results
 from vernacular.comparison.external.results import ExternalResult, read_results
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts

@@ -5,16 +5,18 @@ import gc
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import args, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import tiny
 from support.simulated_crash import SimulatedKill, crashing_journal
 from support.soak import examples
+from vernacular.inference.job import work
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.scoring import prepare as prepare_module
 from vernacular.inference.scoring.prepare import PreparedRequest, merge_chunks, split_into_chunks
 from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
 CHOICES = (" the cat", " the dog", " the bird on the table", " 🐦", " القطة")
@@ -112,7 +114,7 @@ TEXTS = st.sampled_from(["", "a", "ab", "b", "é", "🐦🐦", "x" * 3000, "א"]
 
 
 @settings(max_examples=examples(40), deadline=None)
-@args(st.lists(st.tuples(TEXTS, TEXTS), max_size=30), st.integers(1, 60_000), st.booleans(), st.booleans())
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=30), st.integers(1, 60_000), st.booleans(), st.booleans())
 def test_equal_texts_share_a_chunk_within_the_size_limit(texts, chunk_characters, masked, dictionary_encoded):
     table = tiny.score_requests([(*text, 0, 1) for text in texts])
     if dictionary_encoded:  # as when read from a file
@@ -134,3 +136,9 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(texts, chunk_characters
         distinct_texts = {(len(texts[row][0]), texts[row][1]) for row in rows}
         assert sum(sizes[row] for row in rows) <= chunk_characters or len(distinct_texts) == 1
     assert merge_chunks([table.take(rows) for rows in chunks], chunks).to_pylist() == table.to_pylist()
+
+
+def test_dictionary_encoded_columns_are_columns_of_requests():
+    arrays = [field.name + ".list.element" for field in REQUESTS.schema if pa.types.is_list(field.type)]
+    columns = {name.removesuffix(".role").removesuffix(".content") for name in work._REPEATED_COLUMNS}
+    assert columns <= {*REQUESTS.schema.names, *arrays}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.soak import examples
 from vernacular.inference.generation.prepare import truncate_output
-from vernacular.metrics.similarity.answers import parse_outputs
+from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.protocols.generation import metrics as generation
 from vernacular.protocols.verbatim import metrics as verbatim
 

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from support import similarity_encoders as tiny
 from support.soak import examples
 from vernacular.interop.simil_eval import answers as simil_eval
-from vernacular.metrics.similarity import answers, compute, cosine
+from vernacular.metrics.similarity.outputs import ParsedOutput, compute, cosine, parse_outputs
 
 FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
                              "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
@@ -80,17 +80,13 @@ def test_label_stem(text, stem):
 
 
 def test_empty_parsed_answer_is_flagged():
-    parsed_answers = answers.parse_outputs(
-        [request()], [generation("A:\nfoo", flag="truncated: 1 few-shot example dropped")]
-    )
-    assert parsed_answers["a"] == answers.ParsedOutput("", "truncated: 1 few-shot example dropped; empty answer")
+    parsed_answers = parse_outputs([request()], [generation("A:\nfoo", flag="truncated: 1 few-shot example dropped")])
+    assert parsed_answers["a"] == ParsedOutput("", "truncated: 1 few-shot example dropped; empty answer")
 
 
 def test_outputs_are_parsed_by_request_style():
-    parsed_answers = answers.parse_outputs(
-        [*PLAIN, request(name="b")], [generation("3:1"), generation("A: 3:1", name="b")]
-    )
-    assert parsed_answers == {"a": answers.ParsedOutput("3:1", None), "b": answers.ParsedOutput("1", None)}
+    parsed_answers = parse_outputs([*PLAIN, request(name="b")], [generation("3:1"), generation("A: 3:1", name="b")])
+    assert parsed_answers == {"a": ParsedOutput("3:1", None), "b": ParsedOutput("1", None)}
 
 
 def test_parse_requires_label_at_line_start():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.external.judge import (
+from vernacular.comparison.external.classify import (
     MIN_MATCHED_SHARE,
     SUPPORTED_PROTOCOLS,
     MatchResult,

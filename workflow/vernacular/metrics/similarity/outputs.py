@@ -6,7 +6,7 @@ from vernacular.core.fingerprint import import_modules
 from vernacular.types import Generation, Request
 
 # style: the module of another tool that has STYLES, METRIC_OPTIONS, SELF_ENCODED, `strip`, `is_prompt` and `parse`
-TOOLS = {style: tool for tool in import_modules("vernacular/interop/*/answers.py").values() for style in tool.STYLES}
+TOOLS = {style: tool for tool in import_modules("vernacular/interop/*/outputs.py").values() for style in tool.STYLES}
 
 
 @dataclass(frozen=True)

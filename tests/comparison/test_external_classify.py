@@ -4,8 +4,8 @@ import math
 
 import pytest
 from support.result_rows import row
-from vernacular.comparison.external.join import Reference, load_external_results
-from vernacular.comparison.external.judge import build_row
+from vernacular.comparison.external.classify import build_row
+from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.results import ExternalResult
 from vernacular.metrics.schema import as_table
 

@@ -13,8 +13,8 @@ from support.external_results import (
     sample,
     write_jsonl,
 )
-from vernacular.comparison.external.join import load_external_results
-from vernacular.comparison.external.judge import match_items
+from vernacular.comparison.external.classify import match_items
+from vernacular.comparison.external.load import load_external_results
 from vernacular.comparison.external.results import ExternalResult
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError

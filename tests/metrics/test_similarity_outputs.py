@@ -1,7 +1,7 @@
 """Output parsing in the default prompt styles."""
 
 import pytest
-from vernacular.metrics.similarity import answers
+from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 
 
 def request(text="Pregunta: x\nResposta:", name="a", role="response"):
@@ -28,8 +28,8 @@ def generation(raw_output, rendered=None, flag=None, name="a", role="response"):
 
 
 def test_default_style_uses_output_unchanged():
-    outputs = answers.parse_outputs(REQUESTS, [generation("razón 3:1\nmore")])
-    assert outputs == {"a": answers.ParsedOutput("razón 3:1", None)}
+    outputs = parse_outputs(REQUESTS, [generation("razón 3:1\nmore")])
+    assert outputs == {"a": ParsedOutput("razón 3:1", None)}
 
 
 @pytest.mark.parametrize(
@@ -44,24 +44,24 @@ def test_default_style_uses_output_unchanged():
 )
 def test_failed_generation_has_no_text_and_does_not_affect_others(raw_output, flag, expected_flag):
     requests = [request(), request(name="b")]
-    outputs = answers.parse_outputs(requests, [generation(raw_output, flag=flag), generation(" si", name="b")])
-    assert outputs == {"a": answers.ParsedOutput(None, expected_flag), "b": answers.ParsedOutput("si", None)}
+    outputs = parse_outputs(requests, [generation(raw_output, flag=flag), generation(" si", name="b")])
+    assert outputs == {"a": ParsedOutput(None, expected_flag), "b": ParsedOutput("si", None)}
 
 
 def test_empty_output_is_flagged():
     empty = generation("") | {"output": None}
-    assert answers.parse_outputs(REQUESTS, [empty]) == {"a": answers.ParsedOutput("", "empty answer")}
-    assert answers.parse_outputs(REQUESTS, [generation(" \n")]) == {"a": answers.ParsedOutput("", "empty answer")}
+    assert parse_outputs(REQUESTS, [empty]) == {"a": ParsedOutput("", "empty answer")}
+    assert parse_outputs(REQUESTS, [generation(" \n")]) == {"a": ParsedOutput("", "empty answer")}
 
 
 def test_other_roles_do_not_replace_the_response():
     roles = [generation("sí"), generation("non", role="check")]
     for order in (roles, roles[::-1]):
-        assert answers.parse_outputs([*REQUESTS, request(name="b")], [*order, generation("A: b", name="b")]) == {
-            "a": answers.ParsedOutput("sí", None),
-            "b": answers.ParsedOutput("A: b", None),
+        assert parse_outputs([*REQUESTS, request(name="b")], [*order, generation("A: b", name="b")]) == {
+            "a": ParsedOutput("sí", None),
+            "b": ParsedOutput("A: b", None),
         }
 
 
 def test_single_generation_is_used_for_any_role():
-    assert answers.parse_outputs(REQUESTS, [generation("sí", role="check")])["a"].text == "sí"
+    assert parse_outputs(REQUESTS, [generation("sí", role="check")])["a"].text == "sí"
