@@ -216,7 +216,7 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     assert {key: report[key] for key in ("models", "evaluations", "pairs")} == {
         "models": ["base", "tuned"], "evaluations": names, "pairs": [("base", "tuned")]
     }  # fmt: skip
-    assert set(report) == {"models", "evaluations", "pairs", "look"}
+    assert set(report) == {"models", "evaluations", "pairs", "templates"}
 
 
 # ----- dependence on content only -----------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_report_spec_changes_with_its_assets(load_config, monkeypatch, tmp_path)
     cfg = load_config(lambda c, task: c["evaluations"].pop())
 
     def look() -> str:
-        return specs.report_spec(cfg)["look"]
+        return specs.report_spec(cfg)["templates"]
 
     original = look()
     (assets / "notes.md").write_text("2")

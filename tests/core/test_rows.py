@@ -6,7 +6,7 @@ from vernacular.metrics.schema import TASK_RESULTS
 
 RESULT = {"item_id": "a", "prompt": "😀\u202e", "choices": ["x", None], "gold": [], "option_scores": [-1.5, None]}
 RESULT |= {"metrics": [("accuracy", 1.0), ("margin", None)], "correct": None, "tie": False, "predicted_indices": [0, 1]}
-SCORE = {"item_id": "a", "role": "whole", "request_id": "r", "offsets": [[0, 2], [2, 5]], "logprobs": [None, -0.5]}
+SCORE = {"item_id": "a", "role": "filled", "request_id": "r", "offsets": [[0, 2], [2, 5]], "logprobs": [None, -0.5]}
 
 
 @pytest.mark.parametrize(

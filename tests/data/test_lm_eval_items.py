@@ -144,4 +144,4 @@ def test_all_targets_of_a_generation_task_are_stored(tmp_path):
     yaml = task_yaml(output_type="generate_until", doc_to_text="q", doc_to_target="answers")
     items, _, _, _ = translate_and_build(tmp_path, yaml, [{"q": "?", "answers": ["un", "1"]}])
     assert json.loads(items[0]["extra"]["targets"]) == ["un", "1"]
-    assert json.loads(items[0]["extra"]["ask"])["until"] == ["\n\n"]  # lm-eval's default
+    assert json.loads(items[0]["extra"]["settings"])["until"] == ["\n\n"]  # lm-eval's default

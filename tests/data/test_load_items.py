@@ -63,7 +63,7 @@ def test_samples_of_the_few_shot_split_become_few_shot_examples():
     rows, metadata = load_items(TASKS["openbookqa"], "gl", source="samples", limit=3)
     examples = [row for row in rows if row["few_shot"]]
     assert len(examples) == metadata["few_shot_examples"]["kept"] > 0
-    assert len(rows) - len(examples) == metadata["rows"]["taken"] == 3
+    assert len(rows) - len(examples) == metadata["rows"]["evaluated"] == 3
 
 
 def test_task_without_samples_raises_data_error():

@@ -51,8 +51,8 @@ def test_chunked_scores_equal_single_pass(arch, monkeypatch):
     expected_table, expected_metadata = score(loaded, requests)
     set_chunk_size(monkeypatch, requests, 4.5)
     table, metadata = score(loaded, requests)
-    assert metadata["counters"].pop("portions") >= 5
-    assert expected_metadata["counters"].pop("portions") == 1
+    assert metadata["counters"].pop("chunks") >= 5
+    assert expected_metadata["counters"].pop("chunks") == 1
     for name in table.column_names:
         expected, values = expected_table[name].to_pylist(), table[name].to_pylist()
         if name in ("logprobs", "entropy", "topk_entropy"):

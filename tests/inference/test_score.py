@@ -289,7 +289,7 @@ def test_inseparable_head_runs_with_full_model(monkeypatch):
     )
     assert patched
     _, metadata = run_score(loaded, few_shot(2, [" A"]))
-    assert metadata["engine"]["head"] == "whole"
+    assert metadata["engine"]["head"] == "full"
 
 
 def test_unknown_strategy_and_invalid_requests_raise():

@@ -67,7 +67,7 @@ def test_request_exceeding_memory_is_flagged(monkeypatch):
     assert short_row["flags"] is None
     assert long_row["flags"] == "error: out of memory"
     assert long_row["logprobs"] is None
-    assert metadata["counters"]["given_up"] == 1
+    assert metadata["counters"]["out_of_memory"] == 1
 
 
 def test_other_model_errors_are_not_treated_as_out_of_memory(monkeypatch):

@@ -73,7 +73,7 @@ def test_sharded_scores_equal_single_job_and_are_stored_merged(job, tmp_path):
     for shard in range(2):
         run_group([record], paths, tmp_path / "store", shard=(shard, 2))
     assert write_outputs(record, paths, tmp_path / "two", tmp_path / "store", shards=2) == (
-        {"answered": 2, "not possible": 0},
+        {"collected": 2, "not possible": 0},
         {},
     )
     for evaluation in paths:
@@ -91,8 +91,8 @@ def test_complete_evaluation_is_not_recomputed_in_shards(job, tmp_path):
     run_group([record], paths, tmp_path / "store")
     for shard in range(3):
         statuses, _ = run_group([record], paths, tmp_path / "store", shard=(shard, 3))
-        assert set(statuses["m"].values()) <= {"found in the store", "nothing to ask"}
-    assert write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=3)[0]["answered"] == 2
+        assert set(statuses["m"].values()) <= {"found in the store", "without requests"}
+    assert write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=3)[0]["collected"] == 2
 
 
 def test_missing_shard_makes_evaluation_unavailable(job, tmp_path):
@@ -100,7 +100,7 @@ def test_missing_shard_makes_evaluation_unavailable(job, tmp_path):
     run_group([record], paths, tmp_path / "store", shard=(0, 2))
     counts, missing = write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=2)
     assert missing
-    assert counts["answered"] == len(paths) - len(missing)
+    assert counts["collected"] == len(paths) - len(missing)
     for evaluation, reason in missing.items():
         assert f"outputs not found in {tmp_path / 'store'}" in reason
         assert artifacts.metadata(tmp_path / "out" / "scores" / f"{evaluation}.parquet")["unavailable"] == reason
@@ -113,7 +113,7 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
     for shard in range(2):
         run_group([record], paths, tmp_path / "store", shard=(shard, 2))
     counts, _ = write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
-    assert counts == {"answered": 1, "not possible": 0, "failed": 1}
+    assert counts == {"collected": 1, "not possible": 0, "failed": 1}
     assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["unavailable"] == "no memory"
     run_group([record], {"a": paths["a"]}, tmp_path / "alone")
     write_outputs(record, {"a": paths["a"]}, tmp_path / "a", tmp_path / "alone")

@@ -87,7 +87,7 @@ def test_serbian_lines(tmp_path):
         item("i2", context="On je __.", choices=["a", "b"], gold=[1], source_row=1),
     ]
     requests = build_requests(items, "cloze", "cloze", score_unfilled_gap=True)
-    rows = cloze.per_item(items, requests, score_rows(requests, {"whole:1": -1.0}))
+    rows = cloze.per_item(items, requests, score_rows(requests, {"filled:1": -1.0}))
     paths = write(tmp_path, "cloze", items, rows)
     assert {path.name for path in paths} == {"results.jsonl", "results_legacy.jsonl", "README.txt"}
     first, second = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text("utf-8").splitlines())

@@ -99,8 +99,8 @@ def test_damaged_encoder_is_reported_for_each_metric(encoder_dir, tmp_path, case
     corrupt(tmp_path)
     values, metadata = measure({"default": tiny.record(tmp_path)})
     assert values == {}
-    assert set(metadata["without"]) == set(ALL)
-    for reason in metadata["without"].values():
+    assert set(metadata["missing_metrics"]) == set(ALL)
+    for reason in metadata["missing_metrics"].values():
         assert reason.startswith("tiny: ")
         assert message in reason
         assert "\n" not in reason
@@ -110,11 +110,13 @@ def test_damaged_encoder_is_reported_for_each_metric(encoder_dir, tmp_path, case
 def test_files_changed_after_the_record_disable_metric_despite_cache(encoder_dir, tmp_path, metric):
     directory = Path(shutil.copytree(encoder_dir, tmp_path / "tiny"))
     record = resolve("tiny", str(directory), tmp_path, kind="encoder")
-    assert measure({"default": record}, [metric])[1]["without"] == {}
+    assert measure({"default": record}, [metric])[1]["missing_metrics"] == {}
     edit_weights(lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})(directory)
     values, metadata = measure({"default": record}, [metric])
     assert values == {}
-    assert f"{directory / 'model.safetensors'} changed since the model was recorded" in metadata["without"][metric]
+    assert (
+        f"{directory / 'model.safetensors'} changed since the model was recorded" in metadata["missing_metrics"][metric]
+    )
 
 
 def panicking_regex(regex: str):
@@ -141,8 +143,8 @@ def test_panic_of_tokenizer_library_disables_metric(encoder_dir, tmp_path, corru
     corrupt(tmp_path)
     values, metadata = measure({"default": tiny.record(tmp_path)}, [metric], answer="a" * 40 + "!")
     assert values == {}
-    assert f"the tokenizer in {tmp_path} cannot be used: panic in a Rust library" in metadata["without"][metric]
-    assert "\n" not in metadata["without"][metric]
+    assert f"the tokenizer in {tmp_path} cannot be used: panic in a Rust library" in metadata["missing_metrics"][metric]
+    assert "\n" not in metadata["missing_metrics"][metric]
 
 
 def test_pooler_weights_may_be_missing(encoder_dir, tmp_path):
@@ -155,14 +157,16 @@ def test_unavailable_encoder_disables_its_metric_only(encoder_dir):
     unavailable = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
     values, metadata = measure({"cosine": unavailable, "default": tiny.record(encoder_dir)})
     assert set(values) == {"moverscore", "bertscore"}
-    assert metadata["without"] == {"cosine": "gone: encoder unavailable: nobody/gone: there is no such repository."}
+    assert metadata["missing_metrics"] == {
+        "cosine": "gone: encoder unavailable: nobody/gone: there is no such repository."
+    }
     assert values == measure({"default": tiny.record(encoder_dir)}, ALL[1:])[0]
 
 
 def test_missing_layer_disables_its_metric_only(encoder_dir):
     values, metadata = measure({"default": tiny.record(encoder_dir, layer=11)})
     assert set(values) == {"cosine", "moverscore"}
-    assert metadata["without"] == {"bertscore": "tiny: expected a layer from 0 to 3, got 11."}
+    assert metadata["missing_metrics"] == {"bertscore": "tiny: expected a layer from 0 to 3, got 11."}
 
 
 def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
@@ -172,7 +176,7 @@ def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
     )
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
     assert {"it requires custom code, which is not run" in reason for reason in
-            measure({"default": tiny.record(tmp_path)})[1]["without"].values()} == {True}  # fmt: skip
+            measure({"default": tiny.record(tmp_path)})[1]["missing_metrics"].values()} == {True}  # fmt: skip
     assert not (tmp_path / "ran").exists()
 
 

@@ -106,7 +106,7 @@ def test_cloze():
     row = cloze.per_item(
         [test_item],
         requests,
-        score_rows(requests, {"whole:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "unfilled:0": -1.0}),
+        score_rows(requests, {"filled:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "unfilled:0": -1.0}),
     )[0]
     sentence_values = dict.fromkeys(("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte"), 1)
     # fill: " aa x." and " b x.": -2 and -3 by token, -2/5 and -3/4 by character

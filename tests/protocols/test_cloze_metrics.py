@@ -14,11 +14,11 @@ def row_of(cloze_item, by_role, **options):
 def test_accuracy_by_sentence_and_by_fill():
     row = row_of(
         CLOZE,
-        {"whole:0": [-6.0, -6.0], "whole:1": [-13.0], "fill:0": [-5.0, -1.0], "fill:1": [-5.0]}
-        | {f"{role}:{i}": -50.0 for role in ("whole", "fill") for i in (2, 3)},
+        {"filled:0": [-6.0, -6.0], "filled:1": [-13.0], "fill:0": [-5.0, -1.0], "fill:1": [-5.0]}
+        | {f"{role}:{i}": -50.0 for role in ("filled", "fill") for i in (2, 3)},
     )
     values = row["metrics"]
-    # whole: sums -12, -13; per token -6, -13. fill: sums -6, -5; per token -3, -5
+    # filled: sums -12, -13; per token -6, -13. fill: sums -6, -5; per token -3, -5
     assert (values["accuracy"], values["accuracy_token"]) == (1.0, 1.0)
     assert (values["accuracy_fill"], values["accuracy_fill_token"]) == (0.0, 1.0)
     assert "accuracy_unfilled" not in values
@@ -26,19 +26,19 @@ def test_accuracy_by_sentence_and_by_fill():
 
 
 def test_unfilled_score_is_reported_in_addition():
-    row = row_of(CLOZE, {"whole:0": -1.0, "unfilled:3": -1.0}, score_unfilled_gap=True)
+    row = row_of(CLOZE, {"filled:0": -1.0, "unfilled:3": -1.0}, score_unfilled_gap=True)
     assert (row["metrics"]["accuracy"], row["metrics"]["accuracy_unfilled"]) == (1.0, 0.0)
 
 
 def test_duplicates_of_gold_are_flagged_and_correct():
     duplicates = CLOZE | {"choices": ["voz", "voza", "vozu", "voza"], "gold": [1]}
-    row = row_of(duplicates, {"whole:1": -1.0, "whole:3": -1.0})
+    row = row_of(duplicates, {"filled:1": -1.0, "filled:3": -1.0})
     assert row["flags"] == "duplicate candidates"
     assert (row["correct"], row["tie"], row["predicted_indices"]) == (True, True, [1, 3])
 
 
 def test_missing_gold_yields_prediction_without_baseline():
-    row = row_of(CLOZE | {"gold": []}, {"whole:1": -1.0})
+    row = row_of(CLOZE | {"gold": []}, {"filled:1": -1.0})
     ties = {"tie:accuracy_fill": 1.0, "tie:accuracy_fill_token": 1.0}
     assert (row["prediction"], row["correct"], row["metrics"]) == ("nova", None, ties)
 

@@ -31,7 +31,7 @@ def differences(loaded, contexts=CONTEXTS) -> tuple[list[list[float]], list[dict
     spans = by_item(requests, scores)
     item_differences = []
     for cloze_item in items:
-        sentence, fill = (logliks(spans[cloze_item["item_id"]], role, len(CHOICES)) for role in ("whole", "fill"))
+        sentence, fill = (logliks(spans[cloze_item["item_id"]], role, len(CHOICES)) for role in ("filled", "fill"))
         item_differences.append([a - b for a, b in zip(sentence, fill, strict=True)])
     return item_differences, per_item(items, requests, scores)
 

@@ -101,7 +101,7 @@ def test_failed_generation_has_no_values():
 
 
 def test_partial_text_of_failed_generation_is_ignored():
-    extra = {"ask": '{"until": [], "filters": [], "exact": {}}', "targets": '["unha mazá"]'}
+    extra = {"settings": '{"until": [], "filters": [], "exact": {}}', "targets": '["unha mazá"]'}
     partial = generation_row(None, flag="error: out of memory", raw_output="unha mazá")
     (row,) = generation.per_item([item() | {"extra": extra}], [request()], [partial], [])
     assert row["metrics"] == {}

@@ -38,8 +38,8 @@ def test_last_word_span_includes_preceding_space():
 def test_cloze_spans_of_filled_and_unfilled_gap():
     cloze_item = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova"], gold=[0])
     rows, _ = build_requests([cloze_item], "cloze", "cloze", language="sr", score_unfilled_gap=True)
-    assert texts(rows)["whole:0"] == "Ana je kupila novu knjigu."
-    assert spans(rows)["whole:0"] == "Ana je kupila novu knjigu."
+    assert texts(rows)["filled:0"] == "Ana je kupila novu knjigu."
+    assert spans(rows)["filled:0"] == "Ana je kupila novu knjigu."
     assert spans(rows)["fill:0"] == " novu knjigu."
     assert texts(rows)["unfilled:0"] == "Ana je kupila __ knjigu.novu"
     assert spans(rows)["unfilled:0"] == "novu"

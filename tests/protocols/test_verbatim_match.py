@@ -9,7 +9,7 @@ from vernacular.protocols.verbatim.metrics import match_values
 
 def verbatim_match(raw_output, targets, *, until=("\n",), filters=(), **exact):
     settings = {"until": list(until), "filters": list(filters), "exact": exact}
-    extra = {"ask": json.dumps(settings), "targets": json.dumps(targets)}
+    extra = {"settings": json.dumps(settings), "targets": json.dumps(targets)}
     return match_values(item(extra=extra), raw_output).get("verbatim_match")
 
 
@@ -48,5 +48,5 @@ def test_any_target_may_match():
 def test_missing_generation_or_settings_yield_no_value():
     assert verbatim_match(None, ["2"]) is None
     assert match_values(item(target="2"), "2") == {}
-    assert match_values(item(extra={"ask": '{"until": [], "filters": [], "exact": {}}'}), "2") == {}
+    assert match_values(item(extra={"settings": '{"until": [], "filters": [], "exact": {}}'}), "2") == {}
     assert match_values(item(extra={"targets": '["2"]'}), "2") == {}

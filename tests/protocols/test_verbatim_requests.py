@@ -18,7 +18,7 @@ SETTINGS = {
 
 
 def evaluated(name, row, *, extra=(), **content):
-    fields = {"row": f"hash{row}", "ask": json.dumps(SETTINGS), "delimiter": " ", **dict(extra)}
+    fields = {"row": f"hash{row}", "settings": json.dumps(SETTINGS), "delimiter": " ", **dict(extra)}
     return item(name, source_row=row, extra=fields, **content)
 
 
@@ -33,7 +33,11 @@ def test_trailing_whitespace_of_context_is_scored_with_option():
 
 
 def test_span_of_empty_query_begins_in_the_prefix():
-    items = [evaluated("i", 0, choices=["A."], extra={"before": "D\n"}), example(0, "Un.\n\n"), example(1, "Dous.\n\n")]
+    items = [
+        evaluated("i", 0, choices=["A."], extra={"description": "D\n"}),
+        example(0, "Un.\n\n"),
+        example(1, "Dous.\n\n"),
+    ]
     (row,), _ = build_requests(items, "lm_eval", "options", shots=1)
     assert row["prefix"] in ("D\nUn.\n\n", "D\nDous.\n\n")
     assert spans([row]) == {"choice:0": "\n\n A."}
@@ -48,7 +52,7 @@ def test_choices_as_contexts_are_scored_by_shared_continuation():
 
 
 def test_unconditional_requests_only_with_pmi():
-    extra = {"ask": json.dumps(SETTINGS | {"pmi": True})}
+    extra = {"settings": json.dumps(SETTINGS | {"pmi": True})}
     rows, _ = build_requests([evaluated("i", 0, context="Q", choices=["a"], extra=extra)], "lm_eval", "options")
     assert spans(rows) == {"choice:0": " a", "uncond:0": " a"}
     assert [row["text"] for row in rows] == ["Q a", " a"]

@@ -16,7 +16,7 @@ DATASET = {
         "sha256": "5a",
         "license": "x",
     },
-    "rows": {"read": 12, "taken": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
+    "rows": {"read": 12, "evaluated": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
     "warnings": ["cola (gl): 12 rows, expected 14"],
 }
 METADATA = {
@@ -27,7 +27,7 @@ METADATA = {
             "skipped": {"i1": "no gap", "i2": "no gap"},
             "flags": {"truncated": 2},
             "inference": {"engine": {"fallback": ["tree: disagrees with plain by 0.3"]}},
-            "without": {"cosine": "e5: gone."},
+            "missing_metrics": {"cosine": "e5: gone."},
         },
         "lost.gl.cloze.0shot": {"unavailable": "lost: gated."},
         "openbookqa.gl.letters.0shot": {"not_applicable": "letters needs a causal model"},

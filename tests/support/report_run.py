@@ -194,7 +194,7 @@ def _write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> N
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
         "source": {"kind": "samples", "directory": "<b>set</b>", "sha256": "f" * 64, "split": "test"},
-        "rows": {"read": len(rows), "taken": len(rows), "dropped": {}, "repaired": {}},
+        "rows": {"read": len(rows), "evaluated": len(rows), "dropped": {}, "repaired": {}},
     }
     inference = {
         "engine": {"strategy": "tree", "strategy_requested": "auto", "fallback": []},

@@ -47,7 +47,7 @@
           label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
         }));
         figure.append(el("h3", null, unit === "share" ? "percentage points" : format.unit(unit) ?? ""));
-        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, { height: 22 * points.length, field: "verdict", colours: VERDICTS }));
+        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, { height: 22 * points.length, field: "verdict", colors: VERDICTS }));
       }
     };
     return { title: `${candidate} against ${baseline}`, element, after };

@@ -57,7 +57,7 @@
   // As sent: the few-shot prefix, collapsed, then the item's text text; or both as rendered by a chat template.
   function prompt({ item }, detail, details, shots, setting) {
     const text = item[5] ?? item[2];
-    const wrap = detail[7] === null || detail[7] === undefined ? null : details.wraps[detail[7]];
+    const wrap = detail[7] === null || detail[7] === undefined ? null : details.wrappers[detail[7]];
     const count = (text) => format.counted(Array.from(text).length, "character");
     if (wrap && wrap[1] === null) return section("Prompt as sent, with chat template", sent(wrap[0], setting));
     if (wrap) {

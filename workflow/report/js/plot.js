@@ -5,13 +5,13 @@ vernacular.plot = (() => {
   const { el, load, script } = vernacular;
   let library = null;
 
-  function colour(name) {
+  function color(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   }
 
   function config() {
-    const ink = colour("plot-ink");
-    const faint = colour("plot-faint");
+    const ink = color("plot-ink");
+    const faint = color("plot-faint");
     const text = { labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" };
     return {
       background: "transparent",
@@ -20,10 +20,10 @@ vernacular.plot = (() => {
       axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
       axisX: { tickCount: 8, labelFlush: false },
       legend: { ...text, symbolStrokeWidth: 2 },
-      point: { color: colour("accent") },
+      point: { color: color("accent") },
       rule: { color: ink },
-      bar: { color: colour("accent") },
-      range: { category: [1, 2, 3, 4, 5, 6].map((i) => colour(`series-${i}`)) },
+      bar: { color: color("accent") },
+      range: { category: [1, 2, 3, 4, 5, 6].map((i) => color(`series-${i}`)) },
     };
   }
 
@@ -54,7 +54,7 @@ vernacular.plot = (() => {
 
   // sets: {rows: […], lines: […]}. The description is read by screen readers. scale: {height, counts:
   // the tallest bar, field: name of a field of the rows,
-  // colours: [[value, name of a color in the style sheet], …]}.
+  // colors: [[value, name of a color in the style sheet], …]}.
   async function draw(name, sets, description, scale) {
     library ??= script("lib/vega.js");
     const container = el("div", { class: "plot", role: "img", "aria-label": description });
@@ -67,11 +67,11 @@ vernacular.plot = (() => {
     if (scale?.counts < 6) specification.layer[0].encoding.y.axis.values = Array.from({ length: scale.counts + 1 }, (_, i) => i);
     if (scale?.height) specification.height = Math.max(scale.height, 40);
     const settings = config();
-    if (scale?.colours) {
+    if (scale?.colors) {
       const present = new Set(sets.rows.map((row) => row[scale.field]));
-      const shown = scale.colours.filter(([value]) => present.has(value));
+      const shown = scale.colors.filter(([value]) => present.has(value));
       narrow(specification, shown.map(([value]) => harmless(value)));
-      settings.range.category = shown.map(([, named]) => colour(named));
+      settings.range.category = shown.map(([, named]) => color(named));
     }
     container.render = async () => {
       fit(specification, container.clientWidth);

@@ -3,7 +3,7 @@
 (() => {
   const { el, data, load, names, format, table, plot, views } = vernacular;
   const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
-  const OUTCOME_COLOURS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replaceAll(" ", "-")}`]);
+  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replaceAll(" ", "-")}`]);
 
   views.set("task", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
@@ -56,19 +56,19 @@
     const first = figure(`${names.metric(info)}, ${format.unit(info.unit)}`, [info.about ? `${info.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
     const figures = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: modelName(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], info.unit), n: r[5] })), lines }, `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, { height: 24 * rows.length })]];
     const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: modelName(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
-    if (outcomes.some((row) => row.order < 3)) figures.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colours: OUTCOME_COLOURS })]);
+    if (outcomes.some((row) => row.order < 3)) figures.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colors: OUTCOME_COLORS })]);
     const distribution = task.distributions.find((row) => row[0] === model);
     if (distribution) {
       const [, measure, edges, counts] = distribution;
       const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
-      figures.push([figure(["Distribution over items: ", data(modelName(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { counts: Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0))), field: "outcome", colours: OUTCOME_COLOURS })]);
+      figures.push([figure(["Distribution over items: ", data(modelName(model))], ABOUT[measure] ?? measure.replaceAll("_", " ")), plot.draw("distribution", { rows: bars, lines: measure === "margin" ? [{ value: 0 }] : [] }, `Histogram of ${measure} over items.`, { counts: Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0))), field: "outcome", colors: OUTCOME_COLORS })]);
     }
     const selected = [...new Set([model, ...rows.map((row) => row[0])])].slice(0, 4);
     const inCategories = task.categories.rows.filter((row) => row[1] === metric && selected.includes(row[0]) && row[3] !== null);
     if (inCategories.length) {
       const order = [...new Set(inCategories.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
       const points = order.flatMap((category) => inCategories.filter((row) => row[2] === category)).map((r) => ({ model: modelName(r[0]), category: task.categories.names[r[2]], value: times(r[3]), low: times(r[4]), high: times(r[5]), label: format.value(r[3], info.unit), n: r[6] }));
-      figures.push([figure("By category", selected.length < task.models.length ? "The selected model and the first other models." : "Intervals are wide for categories with few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below contains the same values.", { height: order.length * Math.max(20, 10 * selected.length + 6), field: "model", colours: selected.map((m, i) => [modelName(m), `series-${i + 1}`]) })]);
+      figures.push([figure("By category", selected.length < task.models.length ? "The selected model and the first other models." : "Intervals are wide for categories with few items."), plot.draw("categories", { rows: points, lines: lines.slice(0, 1) }, "Values by category; the table below contains the same values.", { height: order.length * Math.max(20, 10 * selected.length + 6), field: "model", colors: selected.map((m, i) => [modelName(m), `series-${i + 1}`]) })]);
     }
     container.append(...figures.map(([holder]) => holder)); // append all first: a plot measures its column when it is added
     for (const [holder, drawing] of figures) await plot.put(holder, drawing);

@@ -9,7 +9,7 @@ from vernacular.inference.job.collect import write_outputs
 
 log = logging.getLogger("vernacular")
 
-_STATUS_TEXT = {"answered": "collected", "not possible": "not applicable"}  # status: text of the result line
+_STATUS_TEXT = {"not possible": "not applicable"}  # status: text of the result line
 
 
 def collect(args) -> str:

@@ -12,8 +12,6 @@ from vernacular.inference.job.run import run_group
 
 log = logging.getLogger("vernacular")
 
-_STATUS_TEXT = {"nothing to ask": "without requests"}  # status: text of the result line
-
 
 def infer(args) -> str:
     """Evaluate a base and its adapters on all requests, or a shard of them, and write the outputs to the store.
@@ -46,11 +44,7 @@ def infer(args) -> str:
         log.error(line)
     counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
     counts["failed"] = sum(map(len, failed.values()))
-    parts = [
-        f"{format_count(n, 'evaluation')} {_STATUS_TEXT.get(status, status)}"
-        for status, n in sorted(counts.items())
-        if n
-    ]
+    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
     return "\n".join([*messages, f"infer: {', '.join(statuses)}: {', '.join(parts) or 'no evaluations'}"])
 
 

@@ -100,7 +100,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], di
     )
     note = {
         **_evaluation_metadata(request_metadata, inputs.output_metadata, rows),
-        "without": similarity_metadata.get("without", {}),
+        "missing_metrics": similarity_metadata.get("missing_metrics", {}),
         "fingerprint": inputs.input_fingerprint,
     }
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})

@@ -93,7 +93,7 @@ class _Job:
             artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
             return
         missing_metrics = {metric["metric"]: reason for metric in self.spec["metrics"]}
-        self._write([], {"signatures": {}, "encoders": {}, "without": missing_metrics})
+        self._write([], {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics})
 
     def _write(self, rows: list[dict], similarity_metadata: dict) -> None:
         file_metadata = {

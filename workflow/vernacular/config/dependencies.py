@@ -159,7 +159,7 @@ def report_spec(config: Config) -> dict:
     """Return the models, evaluations and pairs in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {**summary_spec(config), "pairs": config.comparisons, "look": template_hash}
+    return {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

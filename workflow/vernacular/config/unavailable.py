@@ -59,7 +59,7 @@ def _records(resources: Path, results: Path) -> Iterator[Path]:
 def _similarities(results: Path) -> Iterator[Path]:
     for path in sorted(results.glob("*/similarity/*.parquet")):
         try:
-            has_missing_metrics = artifacts.metadata(path).get("without")
+            has_missing_metrics = artifacts.metadata(path).get("missing_metrics")
         except ArtifactError:
             has_missing_metrics = True
         if has_missing_metrics:

@@ -46,7 +46,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
         ArtifactError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
         WriteError: The file system rejects the file.
     """
-    file_metadata = {**metadata, "kind": kind.name, "place": _path_suffix(path, kind.path_depth)}
+    file_metadata = {**metadata, "kind": kind.name, "path_suffix": _path_suffix(path, kind.path_depth)}
     encoded = json.dumps(file_metadata, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
     keys = []
     with replacing(path) as temporary:
@@ -208,7 +208,7 @@ def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
     if text is None:
         raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
     stored = json.loads(text)
-    recorded_path = stored.pop("place")
+    recorded_path = stored.pop("path_suffix")
     if not allow_moved and recorded_path != _path_suffix(path, len(Path(recorded_path).parts)):
         raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
     return stored

@@ -28,7 +28,7 @@ def load_items(
     Returns:
         (rows per ITEMS, metadata). Metadata: task, language, citation (None if the task file has none), source (origin,
         revision, sha256 of the raw rows, license), rows (read, kept, dropped and repaired with counts per reason,
-        duplicates, taken), few_shot_examples (the same counts for the few-shot examples), expected_rows, limit, seed,
+        duplicates, evaluated), few_shot_examples (the same counts for these), expected_rows, limit, seed,
         warnings (sentences).
 
     Raises:
@@ -42,7 +42,7 @@ def load_items(
         )
     rows, few_shot_rows, provenance = _load_rows(task, language, entry, source, Path(root))
     items, counts, examples, example_counts = _build_items(task, entry, rows, few_shot_rows, provenance)
-    for reason, count in provenance.pop("left_out", {}).items():  # matches in a treebank without a minimal pair
+    for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
         counts["read"] += count
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + count
     if not items:
@@ -60,7 +60,7 @@ def load_items(
         "language": language,
         "citation": task.get("citation"),
         "source": provenance | {"sha256": _digest(rows, few_shot_rows)},
-        "rows": counts | {"taken": sum(not item["few_shot"] for item in sampled_items)},
+        "rows": counts | {"evaluated": sum(not item["few_shot"] for item in sampled_items)},
         "few_shot_examples": example_counts,
         "expected_rows": expected,
         "limit": limit,
@@ -180,7 +180,7 @@ def _load_directory(task: dict, directory: Path, entry: dict, provenance: dict) 
     Of a treebank, read all CoNLL-U files in the directory.
     """
     if "treebank" in entry["source"][0]:
-        settings = {key: entry["source"][0][key] for key in ("pattern", "each")}
+        settings = {key: entry["source"][0][key] for key in ("pattern", "unit")}
         rows, few_shot_rows, metadata = _fetch({**settings, "treebank": "*.conllu*"}, directory)
         return rows, few_shot_rows, metadata | provenance
     files: dict[str, Path] = {}

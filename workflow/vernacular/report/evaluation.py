@@ -103,7 +103,7 @@ def _write_details(
                 if entry[-1] not in wrappers:
                     wrappers.append(entry[-1])
                 entry[-1] = wrappers.index(entry[-1])
-        write_data_file(out, f"{name}b{block}", {"values": metric_names, "wraps": wrappers, "rows": content})
+        write_data_file(out, f"{name}b{block}", {"values": metric_names, "wrappers": wrappers, "rows": content})
 
 
 def _read_outputs(model_dir: Path, evaluation: str, items: EvaluationItems) -> tuple[dict, dict, dict]:

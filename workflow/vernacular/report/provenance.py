@@ -36,7 +36,7 @@ def dataset_info(metadata: dict | None) -> dict | None:
         "license": source.get("license"),
         "citation": metadata.get("citation"),
         "read": rows["read"],
-        "items": rows["taken"],
+        "items": rows["evaluated"],
         "dropped": sum(rows["dropped"].values()),
         "repaired": sum(rows["repaired"].values()),
     }

@@ -113,7 +113,7 @@ def collect_notes(metadata: dict) -> list[dict]:
         for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
             if key in evaluation_metadata:
                 add_note(evaluation, kind, evaluation_metadata[key])
-        for metric, reason in evaluation_metadata.get("without", {}).items():
+        for metric, reason in evaluation_metadata.get("missing_metrics", {}).items():
             add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
         dataset = evaluation_metadata.get("dataset", {})
         for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
@@ -196,7 +196,7 @@ def dataset_sources(metadata: dict) -> list[dict]:
                 "license": source.get("license"),
                 "citation": dataset.get("citation"),
                 "rows read": rows["read"],
-                "items": rows["taken"],
+                "items": rows["evaluated"],
             }
     return list(sources.values())
 

@@ -1,13 +1,13 @@
 """Conversion of rows to items with lm-eval's prompt text: every evaluated row, and every candidate few-shot example.
 
 The field `extra` of an item is read only by protocols/verbatim/requests.py:
-  before        the description, before the few-shot examples
+  description   the text before the few-shot examples
   continuation  the text after every option, if the options are contexts (lm-eval's "multiple inputs")
   prefix        the text between such an option and the continuation
   delimiter     the text between query and option
   targets       JSON list: the texts that a generated output may equal
   row           hash of the row, to exclude a row from its own few-shot examples
-  ask           JSON: further settings of the task's file for its requests
+  settings      JSON: further settings of the task's file for its requests
 A few-shot example has its complete text in `context`, and in `extra` its `row`, and `cannot` if it cannot be used (the
 reason). `source_row` is the index in the split after `process_docs`, which determines the examples that lm-eval draws.
 """
@@ -45,15 +45,15 @@ def build_items(
     Raises:
         DataError: `process_docs` fails or leaves no row, the first row does not fit the file, or time runs out.
     """
-    if settings["few"]["samples"] and settings["few_split"] is None:
-        few_shot_rows = settings["few"]["samples"]
+    if settings["fewshot_config"]["samples"] and settings["few_split"] is None:
+        few_shot_rows = settings["fewshot_config"]["samples"]
     elif not few_shot_rows and settings["few_split"] == settings["split"]:
         few_shot_rows = rows
     tabular = _tabular(provenance)
     evaluated_rows = _process_docs(rows, settings["process_docs"], directory, tabular)
     if not evaluated_rows:
         raise DataError(f"{settings['file']}: process_docs returns no rows.")
-    few_shot_process_docs = settings["few"]["process_docs"]
+    few_shot_process_docs = settings["fewshot_config"]["process_docs"]
     if settings["few_split"] is None:
         example_rows = few_shot_rows
     elif few_shot_rows is rows and few_shot_process_docs == settings["process_docs"]:
@@ -78,7 +78,7 @@ def _evaluated_items(rows: list[dict], template: PromptTemplate) -> tuple[list[d
     settings = template.settings
     keys = ("exclude", "pmi", "until", "max_gen_toks", "exact", "filters", "num_fewshot")
     request_settings = {key: settings[key] for key in keys if key in settings}
-    request_settings |= {"sampler": settings["few"]["sampler"]}
+    request_settings |= {"sampler": settings["fewshot_config"]["sampler"]}
     request_settings = json.dumps(request_settings, ensure_ascii=False, sort_keys=True)
     dropped, repaired, items = Counter(), Counter(), []
     first_dropped: dict[str, int] = {}
@@ -90,10 +90,10 @@ def _evaluated_items(rows: list[dict], template: PromptTemplate) -> tuple[list[d
         if not (rendered.gold or rendered.targets or rendered.target is not None):
             repaired["answer not among the options: treated as unknown"] += 1
         extra = {
-            "before": rendered.description,
+            "description": rendered.description,
             "delimiter": settings["target_delimiter"],
             "row": _hash(row),
-            "ask": request_settings,
+            "settings": request_settings,
         }
         if rendered.continuation is not None:
             extra |= {"continuation": rendered.continuation, "prefix": rendered.prefix}
@@ -132,7 +132,7 @@ def _render_rows(render: Callable, rows: list[dict], template: PromptTemplate) -
 
 def _render_limits(settings: dict):
     """Return a context that limits time and memory of templates; without limits if the task has trusted functions."""
-    fields = [settings[key] for key in FUNCTIONS] + [settings["few"][key] for key in FUNCTIONS]
+    fields = [settings[key] for key in FUNCTIONS] + [settings["fewshot_config"][key] for key in FUNCTIONS]
     if any(functions.is_function(field) for field in (*fields, settings["process_results"])):
         return contextlib.nullcontext()
     return templates.sandbox_limits()

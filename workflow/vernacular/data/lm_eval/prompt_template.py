@@ -36,7 +36,7 @@ def build_template(settings: dict, directory: Path, rows: list[dict]) -> PromptT
     Raises:
         RenderError: The first row, which determines how all are rendered, does not fit the file.
     """
-    first_row, fewshot_config = rows[0], settings["few"]
+    first_row, fewshot_config = rows[0], settings["fewshot_config"]
     template = PromptTemplate(
         settings,
         {name: _load_field(settings[name], directory) for name in _FIELDS},
@@ -116,7 +116,7 @@ def render_item(template: PromptTemplate, row: dict) -> RenderedRow:
 
 def render_few_shot_example(template: PromptTemplate, row: dict) -> str:
     """Render a row as a few-shot example and the delimiter after it; raise RenderError if it does not fit the file."""
-    fewshot_config, columns = template.settings["few"], template.columns
+    fewshot_config, columns = template.settings["fewshot_config"], template.columns
     has_choices = _has_choices(template)
     question = templates.text(template.few_shot_fields["doc_to_text"], row, columns, choices=has_choices)
     choices_field = template.few_shot_fields["doc_to_choice"]

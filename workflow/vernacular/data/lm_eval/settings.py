@@ -77,7 +77,7 @@ def _settings(content: dict, path: Path) -> dict:
         "description": content.get("description") or "",
         "gen_prefix": content.get("gen_prefix"),
         "target_delimiter": content.get("target_delimiter", " "),
-        "few": fewshot_config,
+        "fewshot_config": fewshot_config,
         "split": first_split(content, "test", "validation"),
         "few_split": few_split,
         # lm-eval compares the two names, and two missing names are equal

@@ -159,7 +159,7 @@ def resolve(source: dict, directory, item_type: str, location: str) -> dict:
                 raise ConfigError(f"{location}: each entry of {key} requires either url or file.")
     # the features of forms depend on the table of tags
     tags = {"tags": file_fingerprint(TAGS)} if "forms" in source else {}
-    return {**source, **tags, "pattern": patterns, "each": "sentence" if item_type == "sentence" else "pair"}
+    return {**source, **tags, "pattern": patterns, "unit": "sentence" if item_type == "sentence" else "pair"}
 
 
 def local_files(source: dict, directory) -> list[Path]:

@@ -48,7 +48,7 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     for name, reasons in extraction.skipped_lines.items():
         warnings += [f"{name}: {format_count(count, 'line')} dropped ({reason})." for reason, count in reasons.items()]
     return (
-        _sentences(extraction.rows) if source["each"] == "sentence" else extraction.rows,
+        _sentences(extraction.rows) if source["unit"] == "sentence" else extraction.rows,
         [],
         {
             "kind": "treebank",
@@ -59,7 +59,7 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
             "sentences": extraction.sentences,
             "words": extraction.words,
             "text_mismatches": len(extraction.mismatches),
-            "left_out": dict(extraction.rejections),
+            "rejected": dict(extraction.rejections),
             "warnings": warnings,
         },
     )

@@ -60,7 +60,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
         | {
             "truncated": sum(p.n_dropped_examples > 0 for p in valid_prompts),
-            "unaskable": len(prompts) - len(valid_prompts),
+            "invalid_prompts": len(prompts) - len(valid_prompts),
         }
         | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
         | {"seconds": round(time.perf_counter() - started, 3)},

@@ -33,11 +33,11 @@ def write_outputs(
         failed: Reason by evaluation ID, for evaluations that failed.
 
     Returns:
-        The numbers of "answered", "not possible" and "failed" evaluations, and the reason by ID of each evaluation
+        The numbers of "collected", "not possible" and "failed" evaluations, and the reason by ID of each evaluation
         whose outputs are no longer in the store.
     """
     store = Store(store_root)
-    counts, missing = {"answered": 0, "not possible": 0}, {}
+    counts, missing = {"collected": 0, "not possible": 0}, {}
     request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
     for evaluation, path in request_files.items():
         explanation = exclusion_metadata(record, request_metadata[evaluation])
@@ -75,7 +75,7 @@ def write_outputs(
         table, metadata = result
         metadata = {**metadata, "requests": request_metadata[unit.evaluation]["fingerprint"]}
         _write(directory, unit.evaluation, record, unit.kind, table, metadata, unit.key)
-        counts["answered"] += 1
+        counts["collected"] += 1
     return counts, missing
 
 

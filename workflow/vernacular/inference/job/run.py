@@ -19,7 +19,7 @@ from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
-CACHED, COMPUTED, EMPTY = "found in the store", "computed", "nothing to ask"
+CACHED, COMPUTED, EMPTY = "found in the store", "computed", "without requests"
 
 
 def run_group(

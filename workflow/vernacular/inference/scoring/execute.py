@@ -27,17 +27,17 @@ class Counters:
     tokens_trie: int = 0  # minimum that must go through the model
     batches_resumed: int = 0  # read from the journal
     oom_retries: int = 0
-    given_up: list[str] = field(default_factory=list)  # requests that do not fit in memory
+    out_of_memory: list[str] = field(default_factory=list)  # requests that do not fit in memory
 
     def add(self, other: "Counters") -> None:
         """Add the counters of a later computation, and take over its budget."""
         self.budget = other.budget
-        for name in ("forwards", "tokens_computed", "tokens_trie", "batches_resumed", "oom_retries", "given_up"):
+        for name in ("forwards", "tokens_computed", "tokens_trie", "batches_resumed", "oom_retries", "out_of_memory"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def metadata(self) -> dict:
-        """Return the counters for the metadata, with the number of given-up requests."""
-        return {**asdict(self), "given_up": len(self.given_up)}
+        """Return the counters for the metadata, with the number of requests that do not fit in memory."""
+        return {**asdict(self), "out_of_memory": len(self.out_of_memory)}
 
 
 def execute(
@@ -112,7 +112,7 @@ def _shrink(counters: Counters, batch, queries, request_length) -> set[str]:
         return set()
     longest = max(map(request_length, _request_ids(queries)))  # the others can be computed without these
     too_long = {request_id for request_id in _request_ids(queries) if request_length(request_id) == longest}
-    counters.given_up += sorted(too_long)
+    counters.out_of_memory += sorted(too_long)
     log.warning("out of memory at %d tokens; number of requests skipped: %d", batch.tokens, len(too_long))
     return too_long
 

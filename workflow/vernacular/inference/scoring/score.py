@@ -63,7 +63,7 @@ def score(
         "counters": {
             **scorer.counters.metadata(),
             "requests": len(scorer.contents),
-            "portions": len(chunks),
+            "chunks": len(chunks),
             "loads": int(loaded.evaluations == 1),
             "seconds_loading": loaded.seconds if loaded.evaluations == 1 else 0.0,
             "seconds": time.perf_counter() - started,
@@ -93,7 +93,7 @@ class _Scorer:
         for request_id in [request_id for request_id, output in outputs.items() if output.has_nan]:
             prepared[request_id].flags.append("error: the model returned NaN")
             del outputs[request_id]
-        for request_id in self.counters.given_up:
+        for request_id in self.counters.out_of_memory:
             if request_id in prepared:
                 prepared[request_id].flags.append("error: out of memory")
                 outputs.pop(request_id, None)
@@ -153,7 +153,7 @@ class _Scorer:
         self.counters.tokens_trie += tokens
         selected, engine = select_strategy(self.loaded, self.strategy, paths, tokens)
         self.engines.append(engine)
-        kwargs["full_model"] = engine["head"] == "whole"
+        kwargs["full_model"] = engine["head"] == "full"
         self.counters.add(score_causal(self.loaded, paths, strategy=selected, budget=self.counters.budget, **kwargs))
         # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
         if selected != "plain" and (

@@ -40,7 +40,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: dict[str, Path],
         metadata["fallback"].append(f"{strategy}: {reason}")
     # even plain batches differ: the head may not work separately, so try the model as one unit
     result = check(loaded, "plain", path_list, tokens, full_model=True)
-    metadata["self_check"]["plain, whole head"] = result.metadata()
+    metadata["self_check"]["plain, full head"] = result.metadata()
     if not result.agrees and ALL_NAN in (result.reason or ""):
         paths_with_numbers = paths_without_nan(loaded, paths)
         if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
@@ -52,7 +52,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: dict[str, Path],
             f"model {loaded.record['name']}: scores in a batch differ from those of single texts ({result.reason}), "
             "so they would depend on the batch. Try dtype: float32."
         )
-    return "plain", {**metadata, "strategy": "plain", "head": "whole"}
+    return "plain", {**metadata, "strategy": "plain", "head": "full"}
 
 
 def merge_metadata(engines: list[dict]) -> dict:
@@ -66,7 +66,7 @@ def merge_metadata(engines: list[dict]) -> dict:
     merged = {**slowest, "self_check": checks}
     merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
     if "head" in slowest:
-        merged["head"] = "whole" if any(metadata["head"] == "whole" for metadata in engines) else "rows"
+        merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
     if "pll" in slowest:
         merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})
     return merged
@@ -127,7 +127,7 @@ def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *,
     """
     longest = max(len(path.tokens) for path in paths)
     max_tokens = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
-    name = f"{strategy}, whole head" if full_model else strategy
+    name = f"{strategy}, full head" if full_model else strategy
     cached = loaded.checks.get(name)
     is_cached = cached is not None and ALL_NAN not in (cached.reason or "")
     if not is_cached or (cached.agrees and max_tokens > 2 * cached.tokens):

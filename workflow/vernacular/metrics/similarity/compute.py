@@ -85,7 +85,7 @@ def similarities(
 
     for group in group_by_encoder(specs, records):
         compute_all(group)
-    rows, metadata = [], {"signatures": {}, "encoders": {}, "without": unavailable}
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "missing_metrics": unavailable}
     metadata["counts"] = _counts(outputs, options, pairs)
     for name in (spec["metric"] for spec in specs if spec["metric"] in results):
         values, info = results[name]

@@ -9,5 +9,5 @@ PROTOCOL = Protocol(
     },  # score_unfilled_gap: also score as in the scripts of the Serbian cloze task
     majority="position",
     external="options",
-    displayed_roles=("whole",),
+    displayed_roles=("filled",),
 )

@@ -38,8 +38,8 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
     rows = []
     for item, spans in items_with_spans(items, requests, scores):
         n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        sentence_logliks = logliks(spans, "whole", n)
-        values = accuracy_by_unit(spans, "whole", n, correct)
+        sentence_logliks = logliks(spans, "filled", n)
+        values = accuracy_by_unit(spans, "filled", n, correct)
         values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
         unfilled_logliks = logliks(spans, "unfilled", n)
         values |= choose_option(unfilled_logliks, correct).outcome("accuracy_unfilled") | _baselines(item, correct)

@@ -13,7 +13,7 @@ from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
-    """Return requests with roles "whole:i" (filled sentence) and "fill:i" (candidate and right context after the left).
+    """Return requests with roles "filled:i" (filled sentence) and "fill:i" (candidate and right context after left).
 
     With `score_unfilled_gap`, also "unfilled:i": the candidate directly after the unfilled prompt, as in the scripts
     of the Serbian cloze task.
@@ -26,7 +26,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     rows = []
     for i, choice in enumerate(item["choices"]):
         left, word, right = fill(item["context"], gap, choice, capitalize=True)
-        rows.append(score_request(item, f"whole:{i}", "", left + word + right, extras=pll_extra(setting)))
+        rows.append(score_request(item, f"filled:{i}", "", left + word + right, extras=pll_extra(setting)))
         rows.append(score_request(item, f"fill:{i}", left, word + right, extras=pll_extra(setting)))
         if setting.options.get("score_unfilled_gap"):
             rows.append(score_request(item, f"unfilled:{i}", item["context"], choice, extras=pll_extra(setting)))

@@ -1,6 +1,6 @@
 """target_word: the metrics of Grew-TSE's evaluator for any number of forms, of which the first is correct.
 
-Values per item are in nats, metrics in bits, as in Grew-TSE. "Wrong" is the mean over the incorrect forms. Metrics
+Values per item are in nats, metrics in bits, as in Grew-TSE. "Incorrect" is the mean over the incorrect forms. Metrics
 without suffix are those of the form in its sentence (token), those with `_sentence` of the complete sentence.
 Differences from Grew-TSE are listed in `interop/grew_tse.py`.
 """

@@ -23,9 +23,9 @@ _FILTERS = {"remove_whitespace": str.lstrip, "lowercase": str.lower, "uppercase"
 def match_values(item: Item, raw_output: str | None) -> dict[str, float]:
     """Return {"verbatim_match": 0 or 1} for an item with lm-eval's prompt text and a known answer, else {}."""
     fields = extra(item)
-    if raw_output is None or "ask" not in fields or "targets" not in fields:
+    if raw_output is None or "settings" not in fields or "targets" not in fields:
         return {}
-    settings = json.loads(fields["ask"])
+    settings = json.loads(fields["settings"])
     text = truncate_at_stop(raw_output, settings["until"])
     for name in settings["filters"]:
         text = _FILTERS[name](text)

@@ -25,7 +25,7 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
     evaluated = [item for item in items if not item["few_shot"]]
     pool = sorted((item for item in items if item["few_shot"]), key=lambda item: item["source_row"])
     extras = {item["item_id"]: dict(item["extra"] or ()) for item in items}
-    task_settings = json.loads(extras[evaluated[0]["item_id"]]["ask"]) if evaluated else {}
+    task_settings = json.loads(extras[evaluated[0]["item_id"]]["settings"]) if evaluated else {}
     sampled = fewshot.sample_as_lm_eval(
         {item["source_row"]: extras[item["item_id"]]["row"] for item in evaluated},
         [extras[item["item_id"]]["row"] for item in pool],
@@ -42,7 +42,7 @@ def build(items: list[Item], setting: Setting, *, protocol: str, task: str, shot
         if errors:
             rows.append(skipped_request(item, f"one of its few-shot examples is invalid ({errors[0]})"))
             continue
-        description = extras[item["item_id"]].get("before", "")
+        description = extras[item["item_id"]].get("description", "")
         texts = (description, *(example["context"] for example in examples))
         item_setting = replace(setting, few_shot_examples=tuple(filter(None, texts)))
         rows += _requests(item, extras[item["item_id"]], task_settings, item_setting, protocol)
