@@ -117,17 +117,10 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
             "expected a Hub ID (owner/name or owner/name@revision), a path that starts with ./, / or ~, or "
             f'package:NAME as model source, got "{source}".'
         )
-    patterns = (
-        ["/".join(parts[2:])] if len(parts) > 2 else inputs.download_patterns(allow_pickle=allow_pickle, code=code)
-    )
-    directory = snapshot(
-        "/".join(parts[:2]),
-        revision or None,
-        patterns,
-        repo_type="model",
-        error_class=ModelError,
-        missing_file_error=ModelError,
-    )
+    all_patterns = inputs.download_patterns(allow_pickle=allow_pickle, code=code)
+    patterns = ["/".join(parts[2:])] if len(parts) > 2 else all_patterns
+    errors = {"error_class": ModelError, "missing_file_error": ModelError}
+    directory = snapshot("/".join(parts[:2]), revision or None, patterns, repo_type="model", **errors)
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 

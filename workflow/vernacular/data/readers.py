@@ -20,14 +20,13 @@ import pyarrow.parquet as pq
 
 from vernacular.core.errors import DataError, first_line
 
+_LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
+
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 _MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
 
 csv.field_size_limit(1 << 30)  # very long passages are valid
-
-
-_LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 
 
 def read_rows(path, file_format: str | None = None, *, name: str | None = None) -> list[dict]:
@@ -45,17 +44,15 @@ def located_rows(path, file_format: str | None = None, *, name: str | None = Non
     Raises:
         DataError: The file is missing, damaged or of an unknown format.
     """
-    path = Path(path)
-    name = name or str(path)
+    path, name = Path(path), name or str(path)
     file_format = file_format or detect_format(name)
     if file_format is None:
         raise DataError(f"{name}: unknown file name extension; set format: csv, tsv, json, jsonl or parquet.")
     data = _read_bytes(path, name, file_format)
-    yield from (
-        _read_parquet(data, name)
-        if file_format == "parquet"
-        else _READERS[file_format](_decode_text(data, name, file_format), name)
-    )
+    if file_format == "parquet":
+        yield from _read_parquet(data, name)
+    else:
+        yield from _READERS[file_format](_decode_text(data, name, file_format), name)
 
 
 def detect_format(name) -> str | None:
@@ -86,7 +83,7 @@ def _read_bytes(path: Path, name: str, file_format: str) -> bytes:
 def _decode_text(data: bytes, name: str, file_format: str) -> str:
     if data[:4] == b"PK\x03\x04":
         raise DataError(
-            f"{name}: expected {file_format}, got a zip archive or workbook; unpack it, or export a sheet as CSV."
+            f"{name}: expected {file_format}, got a zip archive or workbook; unpack it, or export it as CSV."
         )
     if b"\0" in data[:4]:
         raise DataError(f"{name}: expected UTF-8 text, got UTF-16 or binary data; save it as UTF-8.")
@@ -114,10 +111,9 @@ def _binary_to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert a binary column of UTF-8 to text: old Parquet writers do not mark text as such."""
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         return column
-    try:
+    with contextlib.suppress(pa.ArrowInvalid):  # for example, images
         return column.cast(pa.large_string())
-    except pa.ArrowInvalid:  # for example, images
-        return column
+    return column
 
 
 def _read_csv(text: str, name: str) -> _LocatedRows:
@@ -130,8 +126,7 @@ def _read_csv(text: str, name: str) -> _LocatedRows:
 
 def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
     """Return (number of the last line, fields) of each row."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows: list[tuple[int, list[str]]] = []
+    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), []
     try:
         for fields in reader:
             rows.append((reader.line_num, fields))
@@ -139,8 +134,7 @@ def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[
         # hence strict=True: an unclosed quotation mark would otherwise include the rows after it
         row_start = (rows[-1][0] if rows else 0) + 1
         hint = f"; the row begins in line {row_start}" if row_start < reader.line_num else ""
-        location = f"{name}, line {reader.line_num}"
-        raise DataError(f"{location}: misplaced quotation mark ({error}{hint}).") from None
+        raise DataError(f"{name}, line {reader.line_num}: misplaced quotation mark ({error}{hint}).") from None
     return rows
 
 
