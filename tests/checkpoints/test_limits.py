@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support import lora_training, tiny
+from support.messages import assert_states
 
 SECONDS = 300  # a case takes a few; without the check, it reaches this limit or the memory limit
 MEMORY = 3 << 30  # bytes of data; such a file must not take a multiple of it
@@ -139,38 +140,34 @@ def sparse_file(name: str):
     return damage
 
 
+PIPE = ("regular file", "named pipe")
+
 CASES = {
-    "a FIFO as weights": (
-        replace_by_fifo("model.safetensors"),
-        "model.safetensors: expected a regular file, got a named pipe",
-    ),
-    "a FIFO as config": (replace_by_fifo("config.json"), "config.json: expected a regular file, got a named pipe"),
-    "a FIFO as tokenizer": (
-        replace_by_fifo("tokenizer.json"),
-        "tokenizer.json: expected a regular file, got a named pipe",
-    ),
-    "a FIFO as vocabulary": (replace_by_fifo("vocab.txt"), "vocab.txt: expected a regular file, got a named pipe"),
-    "a FIFO as code": (replace_by_fifo("own.py"), "own.py: expected a regular file, got a named pipe"),
+    "a FIFO as weights": (replace_by_fifo("model.safetensors"), ("/model.safetensors:", *PIPE)),
+    "a FIFO as config": (replace_by_fifo("config.json"), ("/config.json:", *PIPE)),
+    "a FIFO as tokenizer": (replace_by_fifo("tokenizer.json"), ("/tokenizer.json:", *PIPE)),
+    "a FIFO as vocabulary": (replace_by_fifo("vocab.txt"), ("/vocab.txt:", *PIPE)),
+    "a FIFO as code": (replace_by_fifo("own.py"), ("/own.py:", *PIPE)),
     "a FIFO as index": (
         lambda checkpoint: [
             (checkpoint / "model.safetensors").unlink(),
             replace_by_fifo("model.safetensors.index.json")(checkpoint),
         ],
-        "index.json: expected a regular file, got a named pipe",
+        ("/model.safetensors.index.json:", *PIPE),
     ),
-    "an endless config": (link_to_device("config.json"), "config.json: expected a regular file, got a device"),
-    "endless weights": (
-        link_to_device("model.safetensors"),
-        "model.safetensors: expected a regular file, got a device",
+    "an endless config": (link_to_device("config.json"), ("/config.json:", "regular file", "device")),
+    "endless weights": (link_to_device("model.safetensors"), ("/model.safetensors:", "regular file", "device")),
+    "a million layers": (
+        set_config(num_hidden_layers=10**6),
+        ("/config.json", "1000", "num_hidden_layers", "1000000"),
     ),
-    "a million layers": (set_config(num_hidden_layers=10**6), "at most 1000 as num_hidden_layers, got 1000000"),
-    "a billion layers": (set_config(text_config={"n_layer": 10**9}), "n_layer, got 1000000000"),
-    "a million tensors": (many_tensors(10**6, 1), "expected a header of at most 50 MB"),
-    "many tensors": (many_tensors(300_000, 6), "got 300000"),
-    "a long header": (many_tensors(1000, 60_000), "got 60 MB"),
-    "holes as weights": (sparse_weights, "4398 GB, but only 0 MB are on disk"),
-    "a huge config": (sparse_file("config.json"), "config.json: expected at most 500 MB, got 2199023 MB"),
-    "a huge vocabulary": (sparse_file("vocab.txt"), "vocab.txt has a size of 2199 GB"),
+    "a billion layers": (set_config(text_config={"n_layer": 10**9}), ("/config.json", "n_layer", "1000000000")),
+    "a million tensors": (many_tensors(10**6, 1), ("header", "50 MB", "/model.safetensors")),
+    "many tensors": (many_tensors(300_000, 6), ("200000 tensors", "/model.safetensors", "300000")),
+    "a long header": (many_tensors(1000, 60_000), ("header", "50 MB", "/model.safetensors", "60 MB")),
+    "holes as weights": (sparse_weights, ("/model.safetensors", "4398 GB", "0 MB", "disk")),
+    "a huge config": (sparse_file("config.json"), ("/config.json", "500 MB", "2199023 MB")),
+    "a huge vocabulary": (sparse_file("vocab.txt"), ("/vocab.txt", "2199 GB", "disk")),
 }
 
 
@@ -179,7 +176,7 @@ def test_oversized_or_special_files_are_rejected_within_limits(checkpoint, tmp_p
     damage, expected = CASES[case]
     damage(checkpoint)
     message = run_limited(RESOLVE, checkpoint, tmp_path)
-    assert expected in message
+    assert_states(message, *expected)
     assert str(checkpoint) in message
     assert "\n" not in message
 
@@ -187,13 +184,13 @@ def test_oversized_or_special_files_are_rejected_within_limits(checkpoint, tmp_p
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (os.mkfifo, "expected a regular file, got a named pipe"),
-        (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), "0 MB are on disk"),
+        (os.mkfifo, PIPE),
+        (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), ("0 MB", "disk")),
     ],
 )
 def test_invalid_gguf_file_is_rejected_within_limits(tmp_path, make, expected):
     make(tmp_path / "m.gguf")
-    assert expected in run_limited(RESOLVE, tmp_path / "m.gguf", tmp_path)
+    assert_states(run_limited(RESOLVE, tmp_path / "m.gguf", tmp_path), "/m.gguf", *expected)
 
 
 def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
@@ -204,7 +201,7 @@ def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
         replace_by_fifo(name)(tmp_path / f"{name}.d")
     lines = run_limited(ADAPTER, checkpoint, *(tmp_path / f"{name}.d" for name in names)).splitlines()
     for name, line in zip(names, lines, strict=True):
-        assert f"{name}: expected a regular file, got a named pipe" in line
+        assert_states(line, f"{name}.d/{name}:", *PIPE)
 
 
 @pytest.mark.parametrize("code", [LOAD, ENCODE])
@@ -215,9 +212,7 @@ def test_config_sizes_that_exceed_weights_are_rejected_within_limits(checkpoint,
         set_config(**keys)(checkpoints[-1])
     lines = run_limited(code, tmp_path, *checkpoints).splitlines()
     for checkpoint_dir, line in zip(checkpoints, lines, strict=True):
-        assert "expected at most" in line
-        assert "parameters" in line
-        assert str(checkpoint_dir) in line
+        assert_states(line, "at most", "parameters", str(checkpoint_dir))
 
 
 CUSTOM_MODEL = """import torch
@@ -231,7 +226,7 @@ class M(LlamaForCausalLM):
 """
 
 
-@pytest.mark.parametrize(("stages", "expected"), [(10**7, "more than 300000 modules"), (100, "")])
+@pytest.mark.parametrize(("stages", "expected"), [(10**7, "300000 modules"), (100, "")])
 def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
     (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from support.external_notes import REFERENCES, join_results, line
 from support.external_results import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
+from support.messages import assert_states
 from support.result_rows import EVALUATION
 from vernacular.commands import compare as compare_command
 from vernacular.comparison.external.classify import MatchResult, normalize_unicode
@@ -17,7 +18,7 @@ from vernacular.core.errors import DataError
 from vernacular.data import schema
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
-SHOTS_UNKNOWN = "; number of few-shot examples unknown"
+SHOTS_UNKNOWN = ("few-shot", "unknown")
 CORRECT = {"r1": True, "r2": True, "r3": False}  # of SAMPLES
 FIVE_QUESTIONS = {f"i{n}": (f"Pregunta número {n}?", [f"si {n}", f"non {n}"], 0) for n in range(5)}
 FIVE_ITEMS_REFERENCE = reference(items=[item(name, *fields) for name, fields in FIVE_QUESTIONS.items()])
@@ -35,7 +36,8 @@ def test_evaluation_of_moved_parquet_comes_from_metadata_or_file_name(tmp_path):
     assert list(load_external_results(tmp_path / "moved.parquet", REFERENCES)[0]) == ["e"]
     unnamed = artifacts.write(tmp_path / "there" / "e.parquet", TASK_RESULTS, reference().rows, {})
     assert list(load_external_results(unnamed, REFERENCES)[0]) == ["e"]
-    assert join_results(unnamed, {"e2": reference()})[1] == ['e.parquet: unknown evaluation "e". Did you mean "e2"?']
+    (note,) = join_results(unnamed, {"e2": reference()})[1]
+    assert_states(note, "e.parquet", "unknown", '"e"', '"e2"')
 
 
 @pytest.mark.parametrize(("n", "accepted"), [(5, True), (4, True), (3, False)])
@@ -53,21 +55,19 @@ def test_directory_notes_per_file_and_duplicate_evaluations(tmp_path):
     write_jsonl(tmp_path / "e2.jsonl", [line("q1", 0)])
     outcomes, notes = join_results(tmp_path, REFERENCES)
     assert outcomes == {"e": dict.fromkeys(QUESTIONS, True), "e2": {"q1": False}}
-    assert [note.partition("/")[2] for note in notes] == [
-        "e.jsonl: 3 of 3 results match the 3 items of e", "e2.jsonl: 1 of 1 results match the 1 item of e2"
-    ]  # fmt: skip
+    note, note2 = notes
+    assert_states(note, "/e.jsonl", "3 of 3", "3 items of e")
+    assert_states(note2, "/e2.jsonl", "1 of 1", "1 item of e2")
     write_jsonl(tmp_path / "e2.jsonl", [line("zz")])
     write_jsonl(tmp_path / "e.jsonl", [line("zz")])
-    rejected = "(1 unmatched): fewer than 80%; not used."
-    assert [note.partition("/")[2] for note in join_results(tmp_path, REFERENCES)[1]] == [
-        f"e.jsonl: 0 of 1 results match the 3 items of e {rejected}",
-        f"e2.jsonl: 0 of 1 results match the 1 item of e2 {rejected}",
-    ]
+    note, note2 = join_results(tmp_path, REFERENCES)[1]
+    assert_states(note, "/e.jsonl", "0 of 1", "3 items of e", "(1 unmatched)", "80%")
+    assert_states(note2, "/e2.jsonl", "0 of 1", "1 item of e2", "(1 unmatched)", "80%")
     write_jsonl(tmp_path / "e.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     write_jsonl(tmp_path / "e2.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     with pytest.raises(DataError) as error:
         load_external_results(tmp_path, REFERENCES)
-    assert str(error.value) == f"{tmp_path}/e2.jsonl: second file with results of e. Specify one of the files."
+    assert_states(error.value, f"{tmp_path}/e2.jsonl: ", "second file", "of e.")
 
 
 def test_file_named_like_an_evaluation_matches_only_that_one(tmp_path):
@@ -94,13 +94,13 @@ def test_evaluations_of_other_items_are_skipped(tmp_path):
 
 
 def test_results_without_matching_protocol_are_not_used(tmp_path):
-    notes = join_results(tmp_path / "m.jsonl", {"e": reference("last_word")}, [line("r1")])[1]
-    assert notes == ["m.jsonl: no evaluation matches results of this type; 1 result not used."]
+    (note,) = join_results(tmp_path / "m.jsonl", {"e": reference("last_word")}, [line("r1")])[1]
+    assert_states(note, "m.jsonl", "no evaluation", "1 result ")
 
 
 def test_protocols_supported_only_as_parquet(tmp_path):
-    notes = join_results(tmp_path / "e.jsonl", {"e": reference("acceptability")}, [line("r1")])[1]
-    assert notes == ["e.jsonl: e: results of the protocol acceptability are only supported as Parquet."]
+    (note,) = join_results(tmp_path / "e.jsonl", {"e": reference("acceptability")}, [line("r1")])[1]
+    assert_states(note, "e.jsonl: e: ", "acceptability", "Parquet")
 
 
 @pytest.mark.parametrize("protocol", ["cloze", "minimal_pair", "options", "target_word"])
@@ -114,14 +114,12 @@ def test_note_with_all_counts(tmp_path):
     invalid = SAMPLES[0] | {"filtered_resps": [["nan", "False"]] * 3}
     lines = [invalid, SAMPLES[1], SAMPLES[2], SAMPLES[1], sample("Cando?", ["si", "non"], [-1.0, -2.0], 1.0)]
     lines.append(sample("Quen?", ["a", "b"], [-1.0, -2.0], 1.0))
-    notes = join_results(tmp_path / NAME, {"e": reference()}, lines[:4])[1]
-    summary = "; 1 unreadable; 1 classified differently by the file (here, a tie is incorrect)"
-    assert notes == [f"{NAME}: 3 of 4 results match the 3 items of e (1 repeated){summary}{SHOTS_UNKNOWN}"]
-    notes = join_results(tmp_path / NAME, {"e": all_items}, lines)[1]
-    assert notes == [
-        f"{NAME}: 3 of 6 results match the 5 items of e (1 unmatched, 1 ambiguous, 1 repeated): fewer than 80%; not "
-        "used."
-    ]
+    (note,) = join_results(tmp_path / NAME, {"e": reference()}, lines[:4])[1]
+    outcomes = ("(1 repeated)", "1 unreadable", "1 classified differently")
+    assert_states(note, NAME, "3 of 4", "3 items of e", *outcomes, *SHOTS_UNKNOWN)
+    (note,) = join_results(tmp_path / NAME, {"e": all_items}, lines)[1]
+    outcomes = ("(1 unmatched, 1 ambiguous, 1 repeated)", "80%")
+    assert_states(note, NAME, "3 of 6", "5 items of e", *outcomes)
 
 
 def test_share_without_results_or_items_is_0():
@@ -140,9 +138,9 @@ def test_first_filter_is_used(tmp_path):
         ("strict", SAMPLES[0]["filtered_resps"]), ("flexible", [["-1", "False"], ["-2", "False"], ["-3", "False"]])
     )]  # fmt: skip
     lines += [SAMPLES[1] | {"filter": "flexible"}, SAMPLES[1] | {"filter": "strict"}]
-    assert join_results(tmp_path / NAME, {"e": reference()}, lines) == (
-        {"e": {"r1": True, "r2": True}}, [f"{NAME}: 2 of 2 results match the 3 items of e{SHOTS_UNKNOWN}"]
-    )  # fmt: skip
+    outcomes, (note,) = join_results(tmp_path / NAME, {"e": reference()}, lines)
+    assert outcomes == {"e": {"r1": True, "r2": True}}
+    assert_states(note, NAME, "2 of 2", "3 items of e", *SHOTS_UNKNOWN)
 
 
 def test_user_columns_named_like_sample_fields(tmp_path):
@@ -250,16 +248,14 @@ def test_line_ends_in_cells_are_preserved(tmp_path):
 
 
 def test_duplicate_column_is_an_error(tmp_path):
-    assert join_results(tmp_path / "e.csv", REFERENCES, "correct,item_id,prediction,prediction\n1,r1,,\n")[1] == [
-        'e.csv: duplicate column "prediction".'
-    ]
+    (note,) = join_results(tmp_path / "e.csv", REFERENCES, "correct,item_id,prediction,prediction\n1,r1,,\n")[1]
+    assert_states(note, "e.csv", "duplicate", '"prediction"')
 
 
 def test_directory_named_like_a_file_is_an_error(tmp_path):
     (tmp_path / "e.csv").mkdir()
-    assert [note.partition("/")[2] for note in join_results(tmp_path, REFERENCES)[1]] == [
-        "e.csv: expected a file, got a directory; give the path of a file in it."
-    ]
+    (note,) = join_results(tmp_path, REFERENCES)[1]
+    assert_states(note, "/e.csv: ", "file", "directory")
 
 
 @pytest.mark.parametrize("options", [["si", "quizais"], "si | quizais", "quizais|si"])
@@ -363,8 +359,9 @@ def test_earlier_run_with_other_few_shot_examples_is_noted(tmp_path, reference_e
     results = {"m": compare_command.Results(tmp_path / "results" / "m", ["e"])}
     tables, notes = compare_command._load_external_results("old", tmp_path / "old", results, spec, tmp_path / "items")
     assert tables["e"].num_rows == 3
-    suffix = "; different few-shot examples" if noted else ""
-    assert notes == [f"old: {tmp_path}/old/e.parquet: 3 of 3 items match e{suffix}"]
+    (note,) = notes
+    assert_states(note, f"old: {tmp_path}/old/e.parquet: ", "3 of 3", "match e")
+    assert ("different few-shot" in note) == noted
 
 
 def test_compare_command_with_external_results(tmp_path):
@@ -389,11 +386,11 @@ def test_compare_command_with_external_results(tmp_path):
     spec["evaluations"] = {name: EVALUATION | {"items": "t.gl"}}
     directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
     message = compare_command.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **directories))
-    assert message == "compare: 1 pair, 1 difference, 1 item improved or regressed"
+    assert_states(message, "compare", "1 pair,", "1 difference,", "1 item ")
     path = tmp_path / "out" / "comparisons.parquet"
-    assert artifacts.metadata(path)["notes"] == [
-        f"old: {external_path}: 3 of 5 results match the 3 items of {name} (1 unmatched, 1 repeated); 1 unreadable"
-    ]
+    (note,) = artifacts.metadata(path)["notes"]
+    counts = ("3 of 5", f"3 items of {name}", "(1 unmatched, 1 repeated)", "1 unreadable")
+    assert_states(note, f"old: {external_path}: ", *counts)
     (row,) = artifacts.read(path, COMPARISONS).to_pylist()
     assert (row["n"], row["net_gain"], row["n_baseline"], row["n_candidate"]) == (2, 1, 2, 3)
     assert row["note"] == "1 item with a value for the candidate only"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.messages import assert_states
 from support.schema_cases import UNUSUAL_VALUES, mappings, replace_at, schema_keys
 from support.soak import examples, seed
 from vernacular.config import dependencies as specs
@@ -161,14 +162,14 @@ def test_misspelled_and_duplicate_keys_are_rejected(directory, kind):
                     directory
                 ),
             )
-            assert f'{misspelled}: unknown key. Did you mean "{key}' in message, message
+            assert_states(message, f"{misspelled}: ", "unknown", f'"{key}')
             checked += 1
     for key_path, node in mappings(valid):
         for key in node:
             text = json.dumps(replace_at(valid, (*key_path, "AGAIN"), 0)).replace('"AGAIN": 0', f'"{key}": 0')
             (directory / name).write_text(text)
             message = error_message(load, Path(name))
-            assert f'found duplicate key "{key}")' in message, message
+            assert_states(message, "duplicate", f'"{key}"')
             checked += 1
     write(directory / name, valid)
     assert checked > 20
@@ -187,75 +188,87 @@ def load_error(content: bytes | str, tmp_path) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("content", "expected_message"),
+    ("content", "parts"),
     [
         (MINIMAL_CONFIG.replace("\n", "\r\n"), None),
         (b"\xef\xbb\xbf" + MINIMAL_CONFIG.encode(), None),
         (MINIMAL_CONFIG.replace("./mine", "!!str ./5"), None),
         (MINIMAL_CONFIG.replace("./mine", r'"./\ud83d\ude42"'), None),
-        (MINIMAL_CONFIG.replace("./mine", r'"./\ude42\ud83d"'), "line 2: models.mine.source: contains an unprintable character."),
+        (MINIMAL_CONFIG.replace("./mine", r'"./\ude42\ud83d"'), ("line 2: models.mine.source: ", "unprintable")),
         (MINIMAL_CONFIG.replace("mine:", "2024-01-01:"), None),
-        (MINIMAL_CONFIG.replace("./mine", "2024-01-01"), 'line 2: models.mine.source: expected SOURCE, got "2024-01-01".'),
-        (MINIMAL_CONFIG.replace("./mine", "="), 'line 2: models.mine.source: expected SOURCE, got "=".'),
+        (MINIMAL_CONFIG.replace("./mine", "2024-01-01"), ("line 2: models.mine.source: ", "Hub ID", '"2024-01-01"')),
+        (MINIMAL_CONFIG.replace("./mine", "="), ("line 2: models.mine.source: ", "Hub ID", '"="')),
         (MINIMAL_CONFIG.replace("mine:", "007:"), None),
         ("models:\n  a: &a {source: ./a}\n  b: {<<: *a, dtype: float32}\n" + MINIMAL_CONFIG.partition("}\n")[2], None),
-        (MINIMAL_CONFIG.encode("utf-16"), "not UTF-8 text (byte 0); save it as UTF-8."),
-        (MINIMAL_CONFIG.encode("utf-16-le"), "not valid YAML (unacceptable character #x0000: special characters are not allowed)."),
-        (MINIMAL_CONFIG.replace("mine", "miñe").encode("latin-1"), "not UTF-8 text (byte 12); save it as UTF-8."),
-        (MINIMAL_CONFIG.replace("./mine}", "hf_" + "s3cret" * 6 + ", source: x}"), 'line 2: not valid YAML (found duplicate key "source").'),
-        (MINIMAL_CONFIG.replace("./mine", '!!python/object/apply:os.mkdir ["pwned"]'), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.mkdir')."),
-        (MINIMAL_CONFIG.replace("{source: ./mine}", "!!set {source}"), "line 2: not valid YAML (could not determine a constructor for the tag 'tag:yaml.org,2002:set')."),
-        (MINIMAL_CONFIG.replace("mine:", "[a]:"), "line 2: not valid YAML (expected a scalar node, but found sequence)."),
-        (MINIMAL_CONFIG.replace("./mine", "*lost"), "line 2: not valid YAML (found undefined alias 'lost')."),
-        (MINIMAL_CONFIG + "---\n" + MINIMAL_CONFIG, "line 5: not valid YAML (but found another document)."),
-        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: " + "9" * 5000), "line 4: not valid YAML (Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit)."),
-        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: on"), 'line 4: evaluations[0].limit: expected an integer or null, got "on".'),
-        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: 1:30"), 'line 4: evaluations[0].limit: expected an integer or null, got "1:30".'),
-        (MINIMAL_CONFIG.replace("mine:", '"mine\\n":'), "line 2: models.mine\\n: the key contains an unprintable character."),
-        (MINIMAL_CONFIG.replace("mine:", "x" * 300 + ":"), f"line 2: models.{'x' * 59}…: invalid name; NAME."),
-        (MINIMAL_CONFIG.replace("mine:", "né:"), "line 2: models.né: invalid name; NAME."),
-        (MINIMAL_CONFIG.replace("mine:", "CON.v1:"), 'line 2: models.CON.v1: "CON.v1" is not a valid directory name on Windows; choose another name.'),
-        (MINIMAL_CONFIG.replace("mine:", "mine.:"), 'line 2: models.mine.: "mine." is not a valid directory name on Windows; choose another name.'),
-        (MINIMAL_CONFIG.replace("./mine", "gpt2"), 'line 2: models.mine.source: expected SOURCE, got "gpt2".'),
-        (MINIMAL_CONFIG.replace("./mine", "owner/name@../../x"), 'line 2: models.mine.source: expected SOURCE, got "owner/name@../../x".'),
-        (MINIMAL_CONFIG.replace("./mine", "owner/name/in/../../x.gguf"), 'line 2: models.mine.source: expected SOURCE, got "owner/name/in/../../x.gguf".'),
+        (MINIMAL_CONFIG.encode("utf-16"), ("not UTF-8", "byte 0)")),
+        (MINIMAL_CONFIG.encode("utf-16-le"), ("YAML", "#x0000")),
+        (MINIMAL_CONFIG.replace("mine", "miñe").encode("latin-1"), ("not UTF-8", "byte 12)")),
+        (MINIMAL_CONFIG.replace("./mine}", "hf_" + "s3cret" * 6 + ", source: x}"),
+         ("line 2: ", "YAML", "duplicate", '"source"')),
+        (MINIMAL_CONFIG.replace("./mine", '!!python/object/apply:os.mkdir ["pwned"]'),
+         ("line 2: ", "YAML", "'tag:yaml.org,2002:python/object/apply:os.mkdir'")),
+        (MINIMAL_CONFIG.replace("{source: ./mine}", "!!set {source}"), ("line 2: ", "YAML", "'tag:yaml.org,2002:set'")),
+        (MINIMAL_CONFIG.replace("mine:", "[a]:"), ("line 2: ", "YAML", "sequence")),
+        (MINIMAL_CONFIG.replace("./mine", "*lost"), ("line 2: ", "YAML", "alias", "'lost'")),
+        (MINIMAL_CONFIG + "---\n" + MINIMAL_CONFIG, ("line 5: ", "YAML", "another document")),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: " + "9" * 5000),
+         ("line 4: ", "YAML", "4300 digits", "5000 digits")),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: on"),
+         ("line 4: evaluations[0].limit: ", "an integer or null", '"on"')),
+        (MINIMAL_CONFIG.replace("languages: [gl]", "limit: 1:30"),
+         ("line 4: evaluations[0].limit: ", "an integer or null", '"1:30"')),
+        (MINIMAL_CONFIG.replace("mine:", '"mine\\n":'), ("line 2: models.mine\\n: ", "key", "unprintable")),
+        (MINIMAL_CONFIG.replace("mine:", "x" * 300 + ":"), (f"line 2: models.{'x' * 59}…: ", "name", "at most 100")),
+        (MINIMAL_CONFIG.replace("mine:", "né:"), ("line 2: models.né: ", "name", "letters")),
+        (MINIMAL_CONFIG.replace("mine:", "CON.v1:"), ("line 2: models.CON.v1: ", '"CON.v1"', "Windows")),
+        (MINIMAL_CONFIG.replace("mine:", "mine.:"), ("line 2: models.mine.: ", '"mine."', "Windows")),
+        (MINIMAL_CONFIG.replace("./mine", "gpt2"), ("line 2: models.mine.source: ", "Hub ID", '"gpt2"')),
+        (MINIMAL_CONFIG.replace("./mine", "owner/name@../../x"),
+         ("line 2: models.mine.source: ", "Hub ID", '"owner/name@../../x"')),
+        (MINIMAL_CONFIG.replace("./mine", "owner/name/in/../../x.gguf"),
+         ("line 2: models.mine.source: ", "Hub ID", '"owner/name/in/../../x.gguf"')),
         (MINIMAL_CONFIG.replace("./mine", "owner/name/in/x..gguf@main"), None),
-        (MINIMAL_CONFIG.replace("./mine", "https://me:s3cret@h/x"), "line 2: models.mine.source: contains a URL with a user name or password, which would be copied into the results; remove them."),
-        (MINIMAL_CONFIG.replace("./mine", "hf_" + "s3cret" * 6), "line 2: models.mine.source: contains a token, which would be copied into the results; set HF_TOKEN instead."),
-        (MINIMAL_CONFIG + "gpu_memory_gb: .nan\n", "line 5: gpu_memory_gb: expected a finite number, got NaN."),
-        (MINIMAL_CONFIG.replace("data:", "shots: 10000, data:"), "line 4: evaluations[0].shots: expected at most 100, got 10000."),
-        (MINIMAL_CONFIG.replace("data:", "score_unfilled_gap: true, data:"), "line 4: evaluations[0].score_unfilled_gap: not supported by acceptability, only by cloze; remove it."),
+        (MINIMAL_CONFIG.replace("./mine", "https://me:s3cret@h/x"),
+         ("line 2: models.mine.source: ", "URL", "password")),
+        (MINIMAL_CONFIG.replace("./mine", "hf_" + "s3cret" * 6), ("line 2: models.mine.source: ", "token", "HF_TOKEN")),
+        (MINIMAL_CONFIG + "gpu_memory_gb: .nan\n", ("line 5: gpu_memory_gb: ", "finite", "NaN")),
+        (MINIMAL_CONFIG.replace("data:", "shots: 10000, data:"),
+         ("line 4: evaluations[0].shots: ", "at most 100,", "10000")),
+        (MINIMAL_CONFIG.replace("data:", "score_unfilled_gap: true, data:"),
+         ("line 4: evaluations[0].score_unfilled_gap: ", "acceptability", "cloze")),
     ],
 )  # fmt: skip
-def test_malformed_files_are_accepted_or_rejected_with_message(tmp_path, content, expected_message):
-    config_schema = schema(SCHEMAS / "config.schema.yaml")
-    schema_errors = (
-        config_schema["$defs"]["source"]["x-error"],
-        config_schema["properties"]["models"]["propertyNames"]["x-error"],
-    )
-    if expected_message is not None:
-        expected_message = expected_message.replace("expected SOURCE", schema_errors[0]).replace(
-            "NAME.", f"{schema_errors[1]}."
-        )
-    assert load_error(content, tmp_path) == expected_message
+def test_malformed_files_are_accepted_or_rejected_with_message(tmp_path, content, parts):
+    message = load_error(content, tmp_path)
+    if parts is None:
+        assert message is None
+    else:
+        assert message.startswith("line") == parts[0].startswith("line")
+        assert_states(message, *parts)
 
 
 def test_directory_and_too_long_file_name_are_rejected(tmp_path):
-    with pytest.raises(ConfigError, match="expected a YAML file, got a directory"):
+    with pytest.raises(ConfigError) as raised:
         config.load([tmp_path])
-    with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\)"):
+    assert_states(raised.value, f"{tmp_path}: ", "YAML", "directory")
+    with pytest.raises(ConfigError) as raised:
         config.load([tmp_path / ("x" * 300)])
+    assert_states(raised.value, str(tmp_path)[:50], "…", "File name too long")
 
 
 def test_error_names_last_file_that_sets_the_key(tmp_path):
     (tmp_path / "a.yaml").write_text(MINIMAL_CONFIG.replace("gl", "xx"))
     (tmp_path / "b.yaml").write_text("\n\n\ndata: hub\n")
-    with pytest.raises(ConfigError, match=r"a\.yaml, line 4: evaluations\[0\]\.languages: .*cola"):
+    with pytest.raises(ConfigError) as raised:
         config.load([tmp_path / "a.yaml", tmp_path / "b.yaml"])
-    with pytest.raises(ConfigError, match=r'^--config: evaluations\[0\]\.task: task "colla" not found\.'):
+    assert_states(raised.value, "/a.yaml, line 4: ", "evaluations[0].languages: ", "cola")
+    with pytest.raises(ConfigError) as raised:
         config.load([tmp_path / "a.yaml"], {"evaluations": [{"task": "colla"}]})
-    with pytest.raises(ConfigError, match=r'b\.yaml: the key "models" is missing'):
+    assert str(raised.value).startswith("--config: ")
+    assert_states(raised.value, "evaluations[0].task: ", '"colla"', '"cola"')
+    with pytest.raises(ConfigError) as raised:
         config.load([tmp_path / "b.yaml"])
+    assert_states(raised.value, "/b.yaml: ", '"models"', "missing")
 
 
 def test_names_that_share_a_path_are_rejected(tmp_path):
@@ -264,15 +277,12 @@ def test_names_that_share_a_path_are_rejected(tmp_path):
         "models:\n  a--b: {source: ./a}\n  a: {source: ./b}\n  c: {source: ./c}\n  b--c: {source: ./d}\n" + evaluations
     )
     comparisons = "comparisons:\n  - {baseline: a--b, candidate: c}\n  - {baseline: a, candidate: b--c}\n"
-    assert (
-        load_error(models + comparisons, tmp_path)
-        == "line 8: comparisons: a with b--c and a--b with c would share a directory; rename one."
-    )
+    message = load_error(models + comparisons, tmp_path)
+    assert_states(message, "line 8: comparisons: ", "a with b--c", "a--b with c", "directory")
     task = "  - {task: openbookqa, languages: [gl, es], data: samples}\n"
     similarity = "similarity: {encoders: {gl: ./org/bert, es: org/bert}}\n"
-    assert load_error(MINIMAL_CONFIG + task + similarity, tmp_path) == (
-        'line 6: similarity.encoders: "org/bert" and "./org/bert" would share the file org-bert.json; rename one.'
-    )
+    message = load_error(MINIMAL_CONFIG + task + similarity, tmp_path)
+    assert_states(message, "line 6: similarity.encoders: ", '"org/bert"', '"./org/bert"', "org-bert.json")
     assert config.encoder_name({"source": "./模型"}) != config.encoder_name({"source": "./模形"})
     assert len(config.encoder_name({"source": "./" + "x" * 900, "layer": 3, "prefix": "q"})) < 200
 

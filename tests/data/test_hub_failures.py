@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.hub_files import jsonl, parquet, question, task_file
 from support.hub_server import Client
+from support.messages import assert_states
 from support.soak import examples, seed
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns
@@ -42,58 +43,88 @@ def repository_with_path(path, **options) -> dict:
     return repository_with_card(yaml.safe_dump({"configs": [config]}))
 
 
-INVALID_CARD = "its dataset card (README.md) cannot be read ("
-INVALID_CONFIGURATIONS = "the configurations in its dataset card cannot be read ("
-OUTSIDE_REPOSITORY = "lists a file outside of the repository ({}); use a separate source for it."
-NO_DATA_FILES = "readable data files not found (loading scripts are not run); list its raw files under files, or try revision: refs/convert/parquet."
+# parts of the message, in order; SET: name of the repository
+INVALID_CARD = ("SET", "card", "README.md")
+INVALID_CONFIGURATIONS = ("SET", "configurations", "card")
+NO_DATA_FILES = ("SET", "data files", "not found", "refs/convert/parquet")
+
+
+def outside_repository(path: str) -> tuple[str, ...]:
+    return "SET", "outside", f"({path})"
 
 
 @pytest.mark.parametrize(
-    ("files", "source", "expected"),
+    ("files", "source", "parts"),
     [
-        *((({f"test.{form}": POINTER}, {}, f"SET/test.{form}: is a Git LFS pointer, not the file;")) for form in ("csv", "json", "jsonl", "parquet")),
-        ({"test.csv": " <!DOCTYPE html>\n<html>Log in</html>"}, {}, "SET/test.csv: expected csv, got a web page; check whether its URL requires a login."),
-        ({"test-0.parquet": SHARD, "test-1.parquet": SHARD[: len(SHARD) // 2]}, {}, "SET/test-1.parquet: damaged or not parquet ("),
-        ({"test-0.parquet": SHARD, "test-1.parquet": b""}, {}, "SET/test-1.parquet: damaged or not parquet (Parquet file size is 0 bytes)."),
-        ({"test.jsonl": "\n"}, {}, "SET/test.jsonl: the file is empty."),
-        ({"test.json": "[]"}, {}, "SET: contains no rows."),
-        ({"test.parquet": parquet(question(0)), "test.csv": "a\n1\n"}, {}, 'SET: the split "test" has files of several formats (test.csv and test.parquet); list those of one under files.'),
-        (VALID_FILES | {"validation.jsonl": "\n"}, {"few_shot": "validation"}, "SET/validation.jsonl: the file is empty."),
-        ({"set.py": "raise SystemExit", "README.md": ""}, {}, f"SET: {NO_DATA_FILES}"),
-        ({"data.zip": b"PK\x03\x04"}, {}, f"SET: {NO_DATA_FILES}"),
-        ({}, {}, f"SET: {NO_DATA_FILES}"),
-        (repository_with_card("configs: [a: {"), {}, f"SET: {INVALID_CARD}expected the node content, but found '<stream end>')."),
-        (repository_with_card("a:\n\t- b"), {}, f"SET: {INVALID_CARD}found character '\\t' that cannot start any token)."),
-        (repository_with_card("x: !!python/object/apply:os.system [id]"), {}, f"SET: {INVALID_CARD}could not determine a constructor for the tag"),
-        (repository_with_card("- a"), {}, f"SET: {INVALID_CARD}repo card metadata block should be a dict)."),
-        (repository_with_card("x: " + "[" * 700), {}, f"SET: {INVALID_CARD}maximum recursion depth exceeded"),
-        (repository_with_card("configs: all"), {}, f"SET: {INVALID_CONFIGURATIONS}Expected configs to be a list, but got 'all')."),
-        (repository_with_card("configs: [5]"), {}, f"SET: {INVALID_CONFIGURATIONS}"),
-        (repository_with_card("configs: [{data_files: x}]"), {}, f"SET: {INVALID_CONFIGURATIONS}Each config must include `config_name` field"),
-        (repository_with_card("configs: [{config_name: 5, data_files: test.jsonl}]"), {}, f"SET: {INVALID_CONFIGURATIONS}5 is not text; put numbers in quotes)."),
-        (repository_with_path("/etc/passwd"), {}, "SET: " + OUTSIDE_REPOSITORY.format("/etc/passwd")),
-        (repository_with_path(["test.jsonl", "../../x.csv"]), {}, "SET: " + OUTSIDE_REPOSITORY.format("../../x.csv")),
-        (repository_with_path("https://me:s3cret@127.0.0.1/x.csv"), {}, "SET: " + OUTSIDE_REPOSITORY.format("https://…@127.0.0.1/x.csv")),
-        (repository_with_path("hf://datasets/me/other/x.csv"), {}, "SET: " + OUTSIDE_REPOSITORY.format("hf://datasets/me/other/x.csv")),
-        (repository_with_path([5]), {}, "SET: " + OUTSIDE_REPOSITORY.format("5")),
-        (repository_with_card("configs: [{config_name: a, data_dir: ../..}]"), {}, "SET: " + OUTSIDE_REPOSITORY.format("../..")),
-        (repository_with_path("[test.jsonl"), {}, 'SET, configuration a: files of the split "test" not found ([test.jsonl).'),
-        (VALID_FILES, {"files": {"test": "/etc/passwd"}}, "SET: " + OUTSIDE_REPOSITORY.format("/etc/passwd")),
-        (VALID_FILES, {"files": {"test": ["../x.csv"]}}, "SET: " + OUTSIDE_REPOSITORY.format("../x.csv")),
-        (VALID_FILES, {"files": {"test": "https://127.0.0.1:9/x.csv"}}, "SET: " + OUTSIDE_REPOSITORY.format("https://127.0.0.1:9/x.csv")),
-        (VALID_FILES, {"files": {"tset": "test.jsonl"}}, 'SET: split "test" not found. Did you mean "tset"?'),
-        (VALID_FILES | {"x.xyz": "a"}, {"files": {"test": "x.xyz"}}, "SET/x.xyz: unknown file name extension;"),
-        (VALID_FILES, {"config": "gl"}, 'SET: configuration "gl" not found (its dataset card lists none).'),
-        (repository_with_path("test.jsonl"), {"config": ["a", "b*"]}, 'SET: configuration "b*" not found. Allowed: a.'),
-        (VALID_FILES, {"revision": "../../x"}, 'SET: revision "../../x" not found on the Hub.'),
+        *(
+            ({f"test.{form}": POINTER}, {}, (f"SET/test.{form}:", "Git LFS"))
+            for form in ("csv", "json", "jsonl", "parquet")
+        ),
+        ({"test.csv": " <!DOCTYPE html>\n<html>Log in</html>"}, {}, ("SET/test.csv", "expected csv", "web page")),
+        (
+            {"test-0.parquet": SHARD, "test-1.parquet": SHARD[: len(SHARD) // 2]},
+            {},
+            ("SET/test-1.parquet", "not parquet"),
+        ),
+        ({"test-0.parquet": SHARD, "test-1.parquet": b""}, {}, ("SET/test-1.parquet", "not parquet", "0 bytes")),
+        ({"test.jsonl": "\n"}, {}, ("SET/test.jsonl", "empty")),
+        ({"test.json": "[]"}, {}, ("SET:", "no rows")),
+        (
+            {"test.parquet": parquet(question(0)), "test.csv": "a\n1\n"},
+            {},
+            ("SET", '"test"', "formats", "test.csv", "test.parquet"),
+        ),
+        (VALID_FILES | {"validation.jsonl": "\n"}, {"few_shot": "validation"}, ("SET/validation.jsonl", "empty")),
+        ({"set.py": "raise SystemExit", "README.md": ""}, {}, NO_DATA_FILES),
+        ({"data.zip": b"PK\x03\x04"}, {}, NO_DATA_FILES),
+        ({}, {}, NO_DATA_FILES),
+        (repository_with_card("configs: [a: {"), {}, (*INVALID_CARD, "node content")),
+        (repository_with_card("a:\n\t- b"), {}, (*INVALID_CARD, "'\\t'")),
+        (repository_with_card("x: !!python/object/apply:os.system [id]"), {}, (*INVALID_CARD, "constructor")),
+        (repository_with_card("- a"), {}, (*INVALID_CARD, "should be a dict")),
+        (repository_with_card("x: " + "[" * 700), {}, (*INVALID_CARD, "recursion")),
+        (repository_with_card("configs: all"), {}, (*INVALID_CONFIGURATIONS, "'all'")),
+        (repository_with_card("configs: [5]"), {}, INVALID_CONFIGURATIONS),
+        (repository_with_card("configs: [{data_files: x}]"), {}, (*INVALID_CONFIGURATIONS, "config_name")),
+        (
+            repository_with_card("configs: [{config_name: 5, data_files: test.jsonl}]"),
+            {},
+            (*INVALID_CONFIGURATIONS, "5", "not text"),
+        ),
+        (repository_with_path("/etc/passwd"), {}, outside_repository("/etc/passwd")),
+        (repository_with_path(["test.jsonl", "../../x.csv"]), {}, outside_repository("../../x.csv")),
+        (
+            repository_with_path("https://me:s3cret@127.0.0.1/x.csv"),
+            {},
+            outside_repository("https://…@127.0.0.1/x.csv"),
+        ),
+        (repository_with_path("hf://datasets/me/other/x.csv"), {}, outside_repository("hf://datasets/me/other/x.csv")),
+        (repository_with_path([5]), {}, outside_repository("5")),
+        (repository_with_card("configs: [{config_name: a, data_dir: ../..}]"), {}, outside_repository("../..")),
+        (
+            repository_with_path("[test.jsonl"),
+            {},
+            ("SET", "configuration a", 'split "test"', "not found", "[test.jsonl"),
+        ),
+        (VALID_FILES, {"files": {"test": "/etc/passwd"}}, outside_repository("/etc/passwd")),
+        (VALID_FILES, {"files": {"test": ["../x.csv"]}}, outside_repository("../x.csv")),
+        (
+            VALID_FILES,
+            {"files": {"test": "https://127.0.0.1:9/x.csv"}},
+            outside_repository("https://127.0.0.1:9/x.csv"),
+        ),
+        (VALID_FILES, {"files": {"tset": "test.jsonl"}}, ("SET", 'split "test"', "not found", '"tset"')),
+        (VALID_FILES | {"x.xyz": "a"}, {"files": {"test": "x.xyz"}}, ("SET/x.xyz", "unknown", "extension")),
+        (VALID_FILES, {"config": "gl"}, ("SET", 'configuration "gl"', "not found", "none")),
+        (repository_with_path("test.jsonl"), {"config": ["a", "b*"]}, ("SET", 'configuration "b*"', "not found", "a.")),
+        (VALID_FILES, {"revision": "../../x"}, ("SET", 'revision "../../x"', "not found")),
     ],
 )  # fmt: skip
-def test_unreadable_repository_raises_data_error_with_reason(hub, client, tmp_path, files, source, expected):
+def test_unreadable_repository_raises_data_error_with_reason(hub, client, tmp_path, files, source, parts):
     name = f"me/set{len(hub.repositories)}"
     hub.add(name, files)
     message = client.error_message(task_file(tmp_path, "t", {"hub": name, "split": "test", **source}), "gl")
-    assert message.startswith(f"t (gl): {expected}".replace("SET", name))
-    assert len(message.splitlines()) <= 2
+    assert_states(message, "t (gl)", *(part.replace("SET", name) for part in parts))
     assert "s3cret" not in message
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import transformers as tf
 from support import lora_training, tiny
+from support.messages import assert_states
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands import fetch, infer
@@ -90,7 +91,7 @@ FILES = ["model.safetensors", "config.json", "vocab.txt", "merges.txt", "tokeniz
 def test_file_changed_after_recording_raises(workspace, base, name):
     edit(workspace / "llama" / name)
     [message] = run_job(workspace, base)["m"].values()
-    assert f"{workspace / 'llama' / name} changed since the model was recorded. Run snakemake again" in message
+    assert_states(message, "model m", str(workspace / "llama" / name), "changed", "snakemake")
     assert not list(workspace.glob("store/scores/*/*"))
     re_resolved = resolve("m", str(workspace / "llama"), workspace / "c", known=base)
     assert re_resolved["fingerprint"] != base["fingerprint"]
@@ -109,7 +110,7 @@ def test_changed_adapter_fails_without_affecting_base(workspace, base, name):
     edit(workspace / "adapter" / name)
     failed = run_job(workspace, base, adapter)
     assert failed["m"] == {}
-    assert f"{workspace / 'adapter' / name} changed since" in failed["a"]["s.options"]
+    assert_states(failed["a"]["s.options"], "model a", str(workspace / "adapter" / name), "changed")
     assert resolve_adapter("a", str(workspace / "adapter"), base)["fingerprint"] != adapter["fingerprint"]
 
 
@@ -121,8 +122,9 @@ def test_file_changed_during_load_raises(workspace, base, monkeypatch):
 
     read_weights = load_module._read_weights
     monkeypatch.setattr(load_module, "_read_weights", edit_during)
-    with pytest.raises(ModelError, match=r"model\.safetensors changed since the model was recorded"):
+    with pytest.raises(ModelError) as raised:
         load(base)
+    assert_states(raised.value, "model m", str(workspace / "llama" / "model.safetensors"), "changed")
 
 
 def test_adapter_changed_during_load_raises(workspace, base, monkeypatch):
@@ -136,8 +138,9 @@ def test_adapter_changed_during_load_raises(workspace, base, monkeypatch):
         return tokenizer(*args, **kwargs)
 
     monkeypatch.setattr("vernacular.inference.model.adapter.AutoTokenizer.from_pretrained", edit_during)
-    with pytest.raises(ModelError, match=r"chat_template\.jinja changed since"), use_adapter(loaded, record):
+    with pytest.raises(ModelError) as raised, use_adapter(loaded, record):
         pass
+    assert_states(raised.value, "model a", str(template), "changed")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -157,7 +160,7 @@ def test_weights_changed_during_evaluation_discard_outputs(workspace, base, monk
     compute_outputs = run._compute_outputs
     monkeypatch.setattr(run, "_compute_outputs", edit_during)
     [message] = run_job(workspace, base)["m"].values()
-    assert "model.safetensors changed since" in message
+    assert_states(message, "model m", str(workspace / "llama" / "model.safetensors"), "changed")
     assert not [path for path in workspace.glob("store/*/**/*") if path.is_file()], "outputs or journal parts found"
 
 
@@ -189,8 +192,9 @@ def test_record_without_hashes_raises(workspace, base):
     write_record(workspace / "m.json", outdated)
     args = SimpleNamespace(models=[workspace / "m.json"], spec={"models": {"m": SETTINGS}}, shard="1of1", requests=[])
     args.out, args.attempt = workspace / "1of1.json", (1, 1)
-    with pytest.raises(ArtifactError, match=r"m\.json: hashes of the model's files not found"):
+    with pytest.raises(ArtifactError) as raised:
         infer.infer(args)
+    assert_states(raised.value, str(workspace / "m.json"), "hashes", "not found")
 
 
 def test_record_contents_format(workspace, base):
