@@ -79,7 +79,7 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
     if source.startswith((".", "/", "~")):
         directory = Path(source).expanduser()
         if not directory.is_dir():
-            raise ModelError(f"model {name}: adapter directory not found: {source}")
+            raise ModelError(f"model {name}: adapter directory not found: {source}.")
         return directory, None
     repository, _, revision = source.partition("@")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from vernacular.checkpoints.files import read_json
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, format_count
 from vernacular.types import ModelRecord
 
 MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least one
@@ -28,9 +28,10 @@ def check_layers(name: str, path: Path, config: dict, n_tensors: int | None) -> 
     max_layers = max(MAX_LAYERS, n_tensors or 0)
     for key, value in _layer_counts(config):
         if value > max_layers:
+            tensors = "an unknown number of tensors" if n_tensors is None else format_count(n_tensors, "tensor")
             raise ModelError(
                 f"model {name}: {path}: expected at most {max_layers} as {key}, got {value}; the weights contain "
-                f"{'an unknown number of' if n_tensors is None else n_tensors} tensors. Correct the config."
+                f"{tensors}. Correct the config."
             )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from vernacular.core.contents import open_regular
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line, format_count
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # prefixes of the file names
@@ -69,8 +69,8 @@ def _files_of(name: str, index: Path) -> list[str]:
         raise ModelError(
             f"model {name}: {index.parent / missing[0]}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + f" of the {len(weight_files)} files listed in {index.name} not found; the download may be incomplete. "
-            "Download the model again."
+            + f" of the {format_count(len(weight_files), 'file')} listed in {index.name} not found; the download may "
+            "be incomplete. Download the model again."
         )
     return weight_files
 

@@ -108,7 +108,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     if source.startswith((".", "/", "~")):
         path = Path(source).expanduser()
         if not path.exists():
-            raise ModelError(f"model file or directory not found: {source}")
+            raise ModelError(f"model file or directory not found: {source}.")
         return path, None, path.suffix == ".gguf"
     repository, _, revision = source.partition("@")
     parts = repository.split("/")

@@ -57,12 +57,13 @@ def suggest(word: str, allowed) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, which may fill pages; its class name if the message is empty.
+    """Return the first line of an error's message, which may fill pages, without a full stop; else its class name.
 
-    >>> first_line(ValueError("no header\\nsee the docs")), first_line(EOFError())
-    ('no header', 'EOFError')
+    >>> first_line(ValueError("No header.\\nSee the docs.")), first_line(EOFError())
+    ('No header', 'EOFError')
     """
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if line.endswith("..") else line.removesuffix(".")
 
 
 def is_contained(error: BaseException) -> bool:

@@ -84,7 +84,7 @@ def is_lost_device(error: BaseException) -> bool:
 
 
 def describe_error(error: BaseException, record: dict) -> str:
-    """Return the first line of a library's message or, if known, a hint on how the user can resolve the error."""
+    """Return a sentence: the first line of a library's message or, if known, how the user can resolve the error."""
     message, summary = str(error), first_line(error)
     if "custom code" in message and record.get("kind") == "encoder":
         return "it requires custom code, which is not run for encoders."
@@ -93,9 +93,9 @@ def describe_error(error: BaseException, record: dict) -> str:
     if isinstance(error, pickle.UnpicklingError):
         return "its pickle contains more than weights, which is never executed; convert it to safetensors."
     if isinstance(error, ImportError):
-        return f"a required package is not installed: {summary}"
+        return f"a required package is not installed: {summary}."
     if not record.get("allow_pickle") and "safetensors" in message:
-        return f"{summary} Weights in pickle files are read only with allow_pickle: true."
+        return f"{summary}. Weights in pickle files are read only with allow_pickle: true."
     if isinstance(error, LookupError | AssertionError | ArithmeticError):  # uninformative messages
-        return f"{type(error).__name__} {summary}" if message.strip() else summary
-    return summary
+        return f"{type(error).__name__} {summary}." if message.strip() else f"{summary}."
+    return f"{summary}."

@@ -66,7 +66,8 @@ def snapshot(
             )  # fmt: skip
         except GatedRepoError:
             raise error_class(
-                f"{repository}: access is gated. Accept the terms at {page_url}, set HF_TOKEN (or run `hf auth login`)."
+                f"{repository}: access is gated. Accept the terms at {page_url} and set HF_TOKEN "
+                "(or run `hf auth login`)."
             ) from None
         except RevisionNotFoundError:
             raise error_class(f'{repository}: revision "{revision}" not found on the Hub.') from None

@@ -229,7 +229,7 @@ def _reasons(counts: dict) -> str:
 def _warnings(name: str, counts: dict, example_counts: dict, expected: int | None, provenance: dict) -> list[str]:
     warnings = []
     if expected is not None and counts["read"] != expected:
-        mismatch = f"expected {expected} rows as in the task file, got {counts['read']}"
+        mismatch = f"expected {format_count(expected, 'row')} as in the task file, got {counts['read']}"
         warnings.append(f"{name}: {mismatch}; the dataset has changed upstream.")
     for noun, dropped_counts in (("row", counts), ("few-shot example", example_counts)):
         for reason, n in dropped_counts["dropped"].items():

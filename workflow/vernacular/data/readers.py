@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.core.errors import DataError, first_line
+from vernacular.core.errors import DataError, first_line, format_count
 
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 
@@ -168,8 +168,8 @@ def _to_rows(lines: list[tuple[int, list[str]]], name: str) -> _LocatedRows:
     for row_number, (line_number, fields) in enumerate(lines[1:], start=2):
         if len(fields) != len(header):
             raise DataError(
-                f"{name}, line {line_number}: row {row_number}: expected {len(header)} columns as in the header, "
-                f"got {len(fields)}; quote texts that contain the separator."
+                f"{name}, line {line_number}: row {row_number}: expected {format_count(len(header), 'column')} as in "
+                f"the header, got {len(fields)}; quote texts that contain the separator."
             )
         yield f"{name}, line {line_number}", dict(zip(header, fields, strict=True))
 

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from vernacular.comparison.external.results import ExternalResult, as_text, read_rows
-from vernacular.core.errors import DataError
+from vernacular.core.errors import DataError, format_count
 
 
 def is_sample(row: dict) -> bool:
@@ -55,7 +55,8 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
     correct = _binary_metric(row, "acc")
     if len(pairs) > len(requests):
         raise DataError(
-            f"{location}: expected one response per request, got {len(pairs)} for {len(requests)} requests."
+            f"{location}: expected one response per request, got {len(pairs)} for "
+            f"{format_count(len(requests), 'request')}."
         )
     # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
     if len(requests) % 2 == 0 and {context for context, _ in requests[len(requests) // 2 :]} == {""} != {

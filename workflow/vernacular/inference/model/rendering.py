@@ -59,7 +59,7 @@ def render(loaded: LoadedModel, messages: list[dict]) -> str:
     except TimeLimitExceeded:
         raise ModelError(f"model {name}: its chat template did not finish within {_TIME_LIMIT} seconds.") from None
     except _TEMPLATE_ERRORS as error:
-        raise ModelError(f"model {name}: its chat template failed: {first_line(error)}") from error
+        raise ModelError(f"model {name}: its chat template failed: {first_line(error)}.") from error
 
 
 def render_continuation(loaded: LoadedModel, messages: list[dict], continuation: str) -> tuple[str, int]:
