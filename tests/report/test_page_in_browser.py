@@ -40,6 +40,14 @@ def test_heatmap_scale_includes_intervals(browser):
     assert heat == ["25%", "50%", "75%"]  # 10, 11 and 12 with intervals of width 4: from 9 to 13
 
 
+@pytest.mark.parametrize(("rows", "line", "other"), [("models", "column", "row"), ("evaluations", "row", "column")])
+def test_legend_is_true_for_the_orientation(browser, rows, line, other):
+    browser.open(f"#/leaderboard?down={rows}")
+    legend = browser.text(".legend")
+    assert f"best of its {line}" in legend
+    assert other not in legend
+
+
 def test_names_that_look_like_code_are_text(browser):
     browser.open("#/leaderboard?down=models")
     assert sorted(browser.texts(BOARD)) == sorted(MODELS)

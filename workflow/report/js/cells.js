@@ -45,7 +45,7 @@ vernacular.cells = (() => {
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);
     if (cell.ties) parts.push(format.counted(cell.ties, "tie"));
     if (cell.chance !== null) parts.push(`chance ${format.value(cell.chance, info.unit)}`);
-    if (cell.mark === BEST) parts.push("best of its column");
+    if (cell.mark === BEST) parts.push("best model for this metric");
     else if (cell.mark) parts.push("not significantly different from the best");
     if (nearChance(cell) && !display.against) parts.push("not distinguishable from chance");
     return parts.join(", ");

@@ -191,11 +191,12 @@
   }
 
   function legend(chosen, models) {
+    const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? " darker is better: shares from 0 to 100 %, other units from the worst to the best value of the column, or over the width of its intervals" : " teal is better, ochre is worse; the sign of the value states the same"),
+      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? ` darker is better: shares from 0 to 100 %, other units from the worst to the best value of the ${line}, or over the width of its intervals` : " teal is better, ochre is worse; the sign of the value states the same"),
       el("li", null, "Second line: 95 % interval. Third line: number of items, and of ", el("span", { class: "flag" }, "⚑ flagged"), " items."),
       chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Italic and gray"), ": not distinguishable from chance."),
-      models > 1 ? el("li", null, "★ best of its column, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the column).") : null,
+      models > 1 ? el("li", null, `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the ${line}).`) : null,
       chosen.scale === "baseline" ? el("li", null, "Underlined: significant difference. A difference has no interval if config.yaml does not list the pair under comparisons.") : null,
       chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics without a chance level show –.") : null,
       el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
