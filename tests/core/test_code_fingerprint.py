@@ -66,7 +66,8 @@ def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
     for entries in ENTRY_MODULES.values():
-        unrelated = ("metrics", "store", "store_files", "run", "questions", "shards", "answers", "commands", "data")
+        unrelated = ("metrics", "store", "store_files", "run", "work", "collect", "commands", "data")
+        assert set(unrelated) <= {part for name in MODULES for part in name.split(".")}
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 
 
@@ -87,8 +88,8 @@ def test_interop_modules_are_in_keys_of_stages_that_use_them():
     tool = "vernacular.interop.simil_eval"
     expected = {
         "requests": {tool, f"{tool}.prompts"},
-        "similarity": {tool, f"{tool}.answers", f"{tool}.moverscore"},
-        "metrics": {tool, f"{tool}.answers"},
+        "similarity": {tool, f"{tool}.outputs", f"{tool}.moverscore"},
+        "metrics": {tool, f"{tool}.outputs"},
         "infer": set(),
         "collect": set(),
     }

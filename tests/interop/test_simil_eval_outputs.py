@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from support import similarity_encoders as tiny
 from support.soak import examples
-from vernacular.interop.simil_eval import answers as simil_eval
-from vernacular.metrics.similarity.outputs import ParsedOutput, compute, cosine, parse_outputs
+from vernacular.interop.simil_eval import outputs as simil_eval
+from vernacular.metrics.similarity import compute, cosine
+from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 
 FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
                              "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
