@@ -344,17 +344,7 @@ def test_earlier_run_with_other_few_shot_examples_is_noted(tmp_path, reference_e
     for path, few_shot_examples in ((reference_path, reference_examples), (tmp_path / "old" / "e.parquet", examples)):
         metadata = {"evaluation": "e"} | ({} if few_shot_examples is None else {"few_shot_examples": few_shot_examples})
         artifacts.write(path, TASK_RESULTS, table, metadata)
-    item_fields = {
-        "few_shot": False,
-        "target": None,
-        "cluster_id": None,
-        "category": None,
-        "source_row": 0,
-        "extra": [],
-    }
-    artifacts.write(
-        tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [item_row | item_fields for item_row in ITEMS], {}
-    )
+    artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
     spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
     results = {"m": compare_command.Results(tmp_path / "results" / "m", ["e"])}
     tables, notes = compare_command._load_external_results("old", tmp_path / "old", results, spec, tmp_path / "items")
@@ -368,17 +358,7 @@ def test_compare_command_with_external_results(tmp_path):
     name = EVALUATION["evaluation"]
     artifacts.write(tmp_path / "m" / "tasks" / f"{name}.parquet", TASK_RESULTS, reference().rows, {"fingerprint": "f"})
     artifacts.write(tmp_path / "m" / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
-    item_fields = {
-        "few_shot": False,
-        "target": None,
-        "cluster_id": None,
-        "category": None,
-        "source_row": 0,
-        "extra": [],
-    }
-    artifacts.write(
-        tmp_path / "items" / "t.gl.parquet", schema.ITEMS, [item_row | item_fields for item_row in ITEMS], {}
-    )
+    artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
     external_path = write_jsonl(
         tmp_path / "old.jsonl", [line("r1", 0), line("r2"), line("r2", 0), line("r3", None), line("r7")]
     )

@@ -73,7 +73,7 @@ def test_sharded_scores_equal_single_job_and_are_stored_merged(job, tmp_path):
     for shard in range(2):
         run_group([record], paths, tmp_path / "store", shard=(shard, 2))
     assert write_outputs(record, paths, tmp_path / "two", tmp_path / "store", shards=2) == (
-        {"collected": 2, "not possible": 0},
+        {"collected": 2, "not applicable": 0},
         {},
     )
     for evaluation in paths:
@@ -113,7 +113,7 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
     for shard in range(2):
         run_group([record], paths, tmp_path / "store", shard=(shard, 2))
     counts, _ = write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
-    assert counts == {"collected": 1, "not possible": 0, "failed": 1}
+    assert counts == {"collected": 1, "not applicable": 0, "failed": 1}
     assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["unavailable"] == "no memory"
     run_group([record], {"a": paths["a"]}, tmp_path / "alone")
     write_outputs(record, {"a": paths["a"]}, tmp_path / "a", tmp_path / "alone")

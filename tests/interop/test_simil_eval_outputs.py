@@ -4,17 +4,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
 from support import similarity_encoders as tiny
+from support.generated_text import HUGE, REPEATED_FRAGMENTS
 from support.soak import examples
 from vernacular.interop.simil_eval import outputs as simil_eval
-from vernacular.metrics.similarity import compute, cosine
+from vernacular.metrics.similarity import compute
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 
 FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
                              "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
 texts = st.lists(FRAGMENTS | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
-HUGE = 1_000_000
 
 
 def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
@@ -111,26 +110,7 @@ def test_parsed_answer_is_part_of_generation(raw, body, stem, chat):
     assert ":" not in answer
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "x",
-        ":",
-        "RESPOST",
-        "RESPOSTA: ",
-        "\n",
-        " ",
-        " \n",
-        "\t\v",
-        "\u2028",
-        "a b ",
-        "e\u0301",
-        "A:",
-        "👩‍👩‍👧",
-        "...",
-        "١",
-    ],
-)
+@pytest.mark.parametrize("fragment", REPEATED_FRAGMENTS)
 def test_parse_megabyte_generation(fragment):
     """A regular expression with quadratic backtracking would not terminate."""
     for rendered in (None, "…"):
@@ -164,14 +144,7 @@ def test_similarities_use_simil_eval_parser_and_options(encoder_dir, style):
 
 @pytest.mark.parametrize("style", simil_eval.STYLES)
 def test_surrounding_whitespace_is_compared(encoder_dir, monkeypatch, style):
-    cosine._embedding_cache.cache_clear()
-    original_encode, encoded_texts = SentenceTransformer.encode, set()
-
-    def record_texts(self, sentences, **options):
-        encoded_texts.update(sentences)
-        return original_encode(self, sentences, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode", record_texts)
+    encoded_texts = tiny.record_encoded_texts(monkeypatch)
     rows, metadata = similarities(encoder_dir, [" mazá", "casa "], "A: mazá", ["cosine"], style)
     assert encoded_texts == {" mazá", "casa "}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.generated_text import HUGE, REPEATED_FRAGMENTS
 from support.soak import examples
 from vernacular.inference.generation.prepare import truncate_output
 from vernacular.metrics.similarity.outputs import parse_outputs
@@ -12,7 +13,6 @@ from vernacular.protocols.verbatim import metrics as verbatim
 FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a", "\0",
                              "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
 texts = st.lists(FRAGMENTS | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
-HUGE = 1_000_000
 
 
 def request_row() -> dict:
@@ -57,26 +57,7 @@ def test_scored_part_is_part_of_the_output(raw_output, target):
     assert raw_output.startswith(verbatim.truncate_at_stop(raw_output, ["\n", ":"]))
 
 
-@pytest.mark.parametrize(
-    "fragment",
-    [
-        "x",
-        ":",
-        "RESPOST",
-        "RESPOSTA: ",
-        "\n",
-        " ",
-        " \n",
-        "\t\v",
-        "\u2028",
-        "a b ",
-        "e\u0301",
-        "A:",
-        "👩‍👩‍👧",
-        "...",
-        "١",
-    ],
-)
+@pytest.mark.parametrize("fragment", REPEATED_FRAGMENTS)
 def test_output_of_a_megabyte_is_parsed_like_a_short_one(fragment):
     """A pattern with quadratic run time would not terminate on a million characters."""
     raw_output = fragment * (HUGE // len(fragment))

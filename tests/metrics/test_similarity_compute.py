@@ -212,17 +212,7 @@ def test_text_shared_by_evaluations_is_embedded_once(encoder_dir, monkeypatch):
 
 
 def test_surrounding_whitespace_is_ignored(encoder_dir, monkeypatch):
-    from sentence_transformers import SentenceTransformer
-    from vernacular.metrics.similarity import cosine
-
-    cosine._embedding_cache.cache_clear()
-    encode, texts = SentenceTransformer.encode, set()
-
-    def record_texts(self, sentences, **options):
-        texts.update(sentences)
-        return encode(self, sentences, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode", record_texts)
+    texts = tiny.record_encoded_texts(monkeypatch)
     rows, metadata = similarities([item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], encoder_dir)
     assert texts == {"mazá", "casa"}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import sample_items
 from support.soak import examples
 from vernacular.core.artifacts import _as_table
 from vernacular.metrics.schema import TASK_RESULTS
@@ -10,17 +11,7 @@ CHOICES = ["unha mazá", "a casa", "o gato", "a cadela"]
 
 
 def item(name="a", choices=tuple(CHOICES), gold=(0,), target=None):
-    return {
-        "item_id": name,
-        "few_shot": False,
-        "context": "",
-        "question": "Que?",
-        "choices": list(choices),
-        "gold": list(gold),
-        "target": target,
-        "cluster_id": name,
-        "category": None,
-    }
+    return sample_items.item(name, question="Que?", choices=choices, gold=gold, target=target, cluster_id=name)
 
 
 def request(name="a", text="Pregunta: Que?\nResposta:"):

@@ -5,6 +5,7 @@ import json
 from vernacular.comparison.external.load import Reference
 from vernacular.metrics.schema import as_table
 
+from support import sample_items
 from support.result_rows import row
 
 QUESTIONS = {
@@ -15,7 +16,7 @@ QUESTIONS = {
 
 
 def item(item_id, question="", choices=(), gold=0, context=""):
-    return {"item_id": item_id, "context": context, "question": question, "choices": list(choices), "gold": [gold]}
+    return sample_items.item(item_id, context, question, choices, [gold])
 
 
 ITEMS = [item(name, *fields) for name, fields in QUESTIONS.items()]

@@ -1,6 +1,7 @@
 """Tiny random encoders with real tokenizers, saved to directories like user-provided encoders."""
 
 import torch
+from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
@@ -12,6 +13,7 @@ from transformers import (
     RobertaModel,
     RobertaTokenizerFast,
 )
+from vernacular.metrics.similarity import cosine
 
 LINES = [
     "A Coruña é unha cidade de Galicia.",
@@ -32,6 +34,19 @@ def record(directory, name="tiny", **fields) -> dict:
         "revision": None,
         "layer": None,
     } | fields
+
+
+def record_encoded_texts(monkeypatch) -> set[str]:
+    """Return a set that receives all texts that sentence encoders encode; clears the cache of embeddings."""
+    cosine._embedding_cache.cache_clear()
+    original_encode, texts = SentenceTransformer.encode, set()
+
+    def encode(self, sentences, **options):
+        texts.update(sentences)
+        return original_encode(self, sentences, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", encode)
+    return texts
 
 
 def requests(generations: list[dict]) -> list[dict]:

@@ -56,7 +56,7 @@
   // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
-    const measured = names.metric(index.metrics[row.metric]);
+    const measured = index.metrics[row.metric].title;
     return setting ? `${setting.language} ${setting.task} ${names.manner(setting)}: ${measured}` : `${index.names[row.evaluation]}: ${measured}`;
   }
 
@@ -75,7 +75,7 @@
     const changed = (row) => counts.get(row.evaluation);
     const columns = [
       { title: "Evaluation", heading: true, class: "name", key: (r) => index.names[r.evaluation], cell: (r) => data(index.names[r.evaluation]) },
-      { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => `${names.metric(index.metrics[r.metric])} ${names.arrow(index.metrics[r.metric])}` },
+      { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => `${index.metrics[r.metric].title} ${names.arrow(index.metrics[r.metric])}` },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => el("span", { title: r.note }, format.count(r.n), r.note ? el("span", { class: "flag" }, " *") : null) },
       { title: "Baseline", class: "number", key: (r) => r.baseline_value, cell: (r) => format.value(r.baseline_value, unit(r)) },
       { title: "Candidate", class: "number", key: (r) => r.candidate_value, cell: (r) => format.value(r.candidate_value, unit(r)) },
@@ -108,7 +108,7 @@
     const columns = [
       { title: "Evaluation", heading: true, class: "name", key: (r) => index.names[r.evaluation], cell: (r) => data(index.names[r.evaluation]) },
       { title: "Category", key: (r) => r.category, cell: (r) => data(r.category) },
-      { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => names.metric(index.metrics[r.metric]) },
+      { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => index.metrics[r.metric].title },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => format.count(r.n) },
       { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
       { title: "p, uncorrected", class: "number", key: (r) => r.p_value, cell: (r) => format.probability(r.p_value) },

@@ -111,7 +111,7 @@
     return el("span", { class: "heading", title: info.about },
       el("span", { class: "task" }, data(setting.task ?? setting.id)),
       el("span", null, el("abbr", { title: names.language(setting.language) }, setting.language ?? ""), ` ${names.manner(setting)}`),
-      el("span", { class: "metric" }, `${names.metric(info)} `, el("span", { "aria-hidden": "true" }, names.arrow(info)), el("span", { class: "visually-hidden" }, info.higher === null ? "" : info.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
+      el("span", { class: "metric" }, `${info.title} `, el("span", { "aria-hidden": "true" }, names.arrow(info)), el("span", { class: "visually-hidden" }, info.higher === null ? "" : info.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
   }
 
   function measure(index, column, display) {

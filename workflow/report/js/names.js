@@ -29,10 +29,6 @@ vernacular.names = (() => {
     ].filter(Boolean).join(" · ");
   }
 
-  function metric(info) {
-    return info.title;
-  }
-
   function arrow(info) {
     return info.higher === null ? "" : info.higher ? "↑" : "↓";
   }
@@ -45,5 +41,5 @@ vernacular.names = (() => {
     return `#/${path}${search ? `?${search}` : ""}`;
   }
 
-  return { read, language, manner, metric, arrow, address };
+  return { read, language, manner, arrow, address };
 })();

@@ -41,7 +41,7 @@
     const go = (change) => { location.hash = names.address(["task", setting.id, index.models[change.model ?? model]], { metric: change.metric ?? index.metrics[metric].name }); };
     const known = [...new Set(task.cells.map((cell) => cell[1]))].sort((a, b) => index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order);
     return el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
-      el("label", { for: "metric" }, "Metric", el("select", { id: "metric", onchange: (event) => go({ metric: event.target.value }) }, known.map((m) => el("option", { value: index.metrics[m].name, selected: m === metric }, `${names.metric(index.metrics[m])} ${names.arrow(index.metrics[m])}`)))),
+      el("label", { for: "metric" }, "Metric", el("select", { id: "metric", onchange: (event) => go({ metric: event.target.value }) }, known.map((m) => el("option", { value: index.metrics[m].name, selected: m === metric }, `${index.metrics[m].title} ${names.arrow(index.metrics[m])}`)))),
       el("label", { for: "model" }, "Model", el("select", { id: "model", onchange: (event) => go({ model: Number(event.target.value) }) }, task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])))),
       el("a", { class: "button", href: names.address(["items", setting.id, index.models[model]]) }, "Items, worst first"));
   }
@@ -53,7 +53,7 @@
     const lines = reference(rows, scale);
     const modelName = (m) => index.models[m];
     const figure = (title, about) => el("figure", null, el("figcaption", null, el("h2", null, title), about ? el("p", null, about) : null));
-    const first = figure(`${names.metric(info)}, ${format.unit(info.unit)}`, [info.about ? `${info.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
+    const first = figure(`${info.title}, ${format.unit(info.unit)}`, [info.about ? `${info.about}. ` : "", "95 % intervals.", lines.length ? ` Dashed: ${lines.map((line) => line.line).join("; ")}.` : ""]);
     const figures = [[first, plot.draw("values", { rows: rows.map((r) => ({ model: modelName(r[0]), value: times(r[2]), low: times(r[3]), high: times(r[4]), label: format.value(r[2], info.unit), n: r[5] })), lines }, `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, { height: 24 * rows.length })]];
     const outcomes = ranked(task, rows).flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: modelName(m), outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
     if (outcomes.some((row) => row.order < 3)) figures.push([figure("Outcomes", "A tie with an incorrect option is never counted as correct."), plot.draw("outcomes", { rows: outcomes }, "Numbers of correct, tied and incorrect items by model.", { height: 24 * task.outcomes.length, field: "outcome", colors: OUTCOME_COLORS })]);
@@ -102,7 +102,7 @@
     const of = new Map(task.cells.map((cell) => [`${cell[0]} ${cell[1]}`, cell]));
     const columns = [{ title: "Model", heading: true, class: "name", key: (m) => index.models[m], cell: (m) => el("a", { href: names.address(["items", setting.id, index.models[m]]), "aria-current": m === model ? "true" : null }, data(index.models[m])) },
       ...metrics.map((metric) => ({
-        title: el("span", { class: "heading", title: index.metrics[metric].about }, el("span", null, `${names.metric(index.metrics[metric])} ${names.arrow(index.metrics[metric])}`), el("span", { class: "metric" }, format.unit(index.metrics[metric].unit) ?? "")),
+        title: el("span", { class: "heading", title: index.metrics[metric].about }, el("span", null, `${index.metrics[metric].title} ${names.arrow(index.metrics[metric])}`), el("span", { class: "metric" }, format.unit(index.metrics[metric].unit) ?? "")),
         first: index.metrics[metric].higher === false ? "asc" : "desc",
         key: (m) => of.get(`${m} ${metric}`)?.[2] ?? null,
         cell: (m) => valueCell(of.get(`${m} ${metric}`), index.metrics[metric]),
@@ -127,6 +127,6 @@
         const row = of.get(model);
         return row && row[3] !== null ? el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3], info.unit)), el("span", { class: "interval" }, format.interval(row[4], row[5], info.unit))) : format.NONE;
       } }))];
-    return el("details", { open: rows.size <= 12 }, el("summary", null, "Table by category"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${names.metric(info)} by category`) }).element);
+    return el("details", { open: rows.size <= 12 }, el("summary", null, "Table by category"), table.make(columns, [...rows.entries()], { class: "numbers", page: 60, label: "By category", caption: el("span", { class: "visually-hidden" }, `${info.title} by category`) }).element);
   }
 })();

@@ -33,19 +33,16 @@ class Batch(ABC):
 
     A failure (an unavailable dataset, an exception of any class, a process that was killed in every attempt) affects
     its own file only.
-
-    Args:
-        args: Arguments of the command.
-        key: Where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all.
     """
 
+    key: str  # where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all
     noun: str  # of a file's content, for the summary: "dataset"
     done_label, failed_label = "made", "failed"  # its outcome, for the summary
 
-    def __init__(self, args, key: str):
+    def __init__(self, args):
         self.args = args
-        shared = {name: value for name, value in args.spec.items() if name != key}
-        self.specs = {name: {**shared, **spec} for name, spec in args.spec[key].items()}
+        shared = {name: value for name, value in args.spec.items() if name != self.key}
+        self.specs = {name: {**shared, **spec} for name, spec in args.spec[self.key].items()}
 
     @abstractmethod
     def is_current(self, metadata: dict, spec: dict) -> bool:
@@ -97,9 +94,9 @@ class Batch(ABC):
 
     def _is_current(self, path: Path, spec: dict) -> bool:
         try:
-            metadata = artifacts.metadata(path) if path.exists() else {"unavailable": "not made yet"}
+            metadata = artifacts.metadata(path)
             return "unavailable" not in metadata and self.is_current(metadata, spec)
-        except ArtifactError:
+        except ArtifactError:  # missing or damaged
             return False
 
     def _try(self, path: Path, spec: dict) -> str:

@@ -9,8 +9,6 @@ from vernacular.inference.job.collect import write_outputs
 
 log = logging.getLogger("vernacular")
 
-_STATUS_TEXT = {"not possible": "not applicable"}  # status: text of the result line
-
 
 def collect(args) -> str:
     """Write one model's scores and generations from the store; `--status` are the status files of its inference jobs.
@@ -27,5 +25,5 @@ def collect(args) -> str:
     if missing:
         add_failures(args.status[0], record["name"], missing)
     counts |= {"not found in the store": len(missing)}
-    parts = [f"{format_count(n, 'evaluation')} {_STATUS_TEXT.get(status, status)}" for status, n in counts.items() if n]
+    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in counts.items() if n]
     return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])

@@ -21,15 +21,16 @@ def items(args) -> str:
 
     An unavailable dataset gets a file that states the reason; the others are read.
     """
-    return f"items: {_Datasets(args, 'items').run()}"
+    return f"items: {_Datasets(args).run()}"
 
 
 def give_up(args, reason: str) -> str:
     """Write items files without rows that state why the remaining datasets are unavailable."""
-    return _Datasets(args, "items").fail_rest(reason)
+    return _Datasets(args).fail_rest(reason)
 
 
 class _Datasets(Batch):
+    key = "items"
     noun, done_label, failed_label = "dataset", "read", "unavailable"
 
     def is_current(self, metadata: dict, spec: dict) -> bool:
@@ -46,12 +47,12 @@ class _Datasets(Batch):
             print(f"items: {warning}", file=sys.stderr)
         n_examples = sum(row["few_shot"] for row in rows)
         n_dropped = sum(metadata["rows"]["dropped"].values())
-        return (
-            f"items: {path.stem}: {format_count(len(rows) - n_examples, 'item')}"
-            + (f", {format_count(n_examples, 'candidate')} for few-shot examples" if n_examples else "")
-            + (f", {format_count(n_dropped, 'row')} dropped" if n_dropped else "")
-            + (" (reasons in results/summary/notes.csv)" if n_dropped else "")
-        )
+        counts = [format_count(len(rows) - n_examples, "item")]
+        if n_examples:
+            counts.append(f"{format_count(n_examples, 'candidate')} for few-shot examples")
+        if n_dropped:
+            counts.append(f"{format_count(n_dropped, 'row')} dropped (reasons in results/summary/notes.csv)")
+        return f"items: {path.stem}: {', '.join(counts)}"
 
     def fail(self, path: Path, spec: dict, reason: str) -> str:
         metadata = {"task": spec["task"]["task"], "unavailable": reason}

@@ -13,15 +13,16 @@ from vernacular.protocols.schema import REQUESTS, request_size
 
 def requests(args) -> str:
     """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
-    return f"requests: {_Evaluations(args, 'evaluations').run()}"
+    return f"requests: {_Evaluations(args).run()}"
 
 
 def give_up(args, reason: str) -> str:
     """Write requests files without rows that state why the remaining evaluations have none."""
-    return _Evaluations(args, "evaluations").fail_rest(reason)
+    return _Evaluations(args).fail_rest(reason)
 
 
 class _Evaluations(Batch):
+    key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
 
     def is_current(self, metadata: dict, spec: dict) -> bool:

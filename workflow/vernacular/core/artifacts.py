@@ -1,6 +1,6 @@
 """Parquet artifacts: one writer and reader, with schema checks, atomic writes and provenance in the file metadata.
 
-The metadata of every artifact has a JSON object under the key `vernacular`: its `kind`, its `place` (the last
+The metadata of every artifact has a JSON object under the key `vernacular`: its `kind`, its `path_suffix` (the last
 components of its path), the `fingerprint` of its inputs, and the provenance that its stage adds. SHA-256 digests cover
 all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
 artifact, is rejected with an error that names it.

@@ -70,7 +70,7 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
         key = next(k for k in error.instance if k not in known)
-        hint = suggest(error.schema.get("x-renamed", {}).get(key, key), known)
+        hint = _suggest(error.schema, key, known)
         raise ConfigError(f"{error_location(path, lines, (*key_path, key))}: unknown key.{hint}")
     if error.validator == "required":
         key = next(k for k in error.validator_value if k not in error.instance)
@@ -80,8 +80,7 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         raise ConfigError(f"{location}: expected {' or '.join(_TYPES[t] for t in types)}, {actual}")
     if error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
-        renamed = error.schema.get("x-renamed", {}).get(str(error.instance), error.instance)
-        hint = suggest(renamed, [_as_text(a) for a in allowed])
+        hint = _suggest(error.schema, error.instance, [_as_text(a) for a in allowed])
         raise ConfigError(f"{location}: unknown value {_format_value(error.instance)}.{hint}")
     if "propertyNames" in error.absolute_schema_path:
         location = error_location(path, lines, (*key_path, error.instance))
@@ -93,6 +92,11 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit
         raise ConfigError(f"{location}: expected {bound} {error.validator_value}{unit}, {actual}")
     raise ConfigError(f"{location}: {_truncate(error.message, 200)}")
+
+
+def _suggest(schema: dict, name, allowed) -> str:
+    """Return a hint for an unknown key or value: the current name of an earlier one, else the closest."""
+    return suggest(schema.get("x-renamed", {}).get(str(name), name), allowed)
 
 
 def error_location(path, lines: dict[tuple, int], key_path: tuple) -> str:

@@ -56,8 +56,8 @@ def display_name(metric: str) -> str:
         return f"{display_name(name)}, {_SUFFIXES[suffix]}"
     if metric in _TITLES:
         return _TITLES[metric]
-    first, *others = (_WORDS.get(word, word) for word in metric.split("_"))
-    return " ".join([first if first in _WORDS.values() else first.capitalize(), *others])
+    first, *others = metric.split("_")
+    return " ".join([_WORDS.get(first, first.capitalize()), *(_WORDS.get(word, word) for word in others)])
 
 
 CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; independent of the items

@@ -103,6 +103,11 @@ def generation_request(
     )
 
 
+def has_alternatives(item: Item) -> bool:
+    """Return whether an item has at least two choices, none of them empty."""
+    return len(item["choices"]) >= 2 and all(choice.strip() for choice in item["choices"])
+
+
 def skipped_request(item: Item, reason: str) -> dict:
     """Return a row with an empty span, so that a skipped item is counted, and its reason reported."""
     return _row(item, skipped_role(reason), kind="score", prefix="", text="-", span_start=1, span_end=1)

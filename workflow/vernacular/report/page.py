@@ -16,7 +16,7 @@ from tqdm import tqdm
 from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError, writing
+from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.metrics.schema import RESULTS
@@ -114,9 +114,7 @@ def build(
         write_data_file(out, "provenance", provenance_piece)
         write_data_file(out, "index", index | {"metrics": report_index.metric_info})
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    counts = (
-        f"{len(models)} model{'s' * (len(models) != 1)}, {len(evaluations)} evaluation{'s' * (len(evaluations) != 1)}"
-    )
+    counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
     return f"report: {counts}, {size / 1e6:.1f} MB in {out}"
 
 

@@ -17,7 +17,8 @@ from vernacular.summary.grid import RUN, Grid
 _N_FROZEN_COLUMNS = RUN.index("shots") + 1  # run columns that stay in view
 _FONTS = {grid.BEST: cells.BOLD_GREEN, grid.SHARED: cells.GREEN}
 _GRAY_FONTS = {grid.BEST: cells.BOLD_GRAY}
-_FLOATS = ("value", "ci_low", "ci_high", "chance_level", "majority_baseline", "n", "n_flagged", "n_ties")
+_BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
+_FLOATS = ("value", "ci_low", "ci_high", *_BASELINES, "n", "n_flagged", "n_ties")
 
 
 def write_grid(
@@ -91,9 +92,9 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     if math.isfinite(low) and math.isfinite(high):
         lines.append(f"95 % interval {cells.format_value(low, unit)} to {cells.format_value(high, unit)}")
     levels = [
-        f"{name.replace('_', ' ')} {cells.format_value(values[name], unit)}"
-        for name in ("chance_level", "majority_baseline")
-        if math.isfinite(values[name])
+        f"{name} {cells.format_value(values[column], unit)}"
+        for column, name in _BASELINES.items()
+        if math.isfinite(values[column])
     ]
     lines += [", ".join(levels)] if levels else []
     labels = {"n": "items", "n_flagged": "flagged", "n_ties": "ties"}
@@ -163,7 +164,7 @@ def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: li
     for level in range(1, metric_row):
         sheet.merge_cells(start_row=level, end_row=level, start_column=1, end_column=len(RUN))
     sheet.cell(1, 1).comment = comment("\n".join(LEGEND), lines=20)
-    header_columns = ("metric", "unit", "higher_is_better", "signature", "chance_level", "majority_baseline")
+    header_columns = ("metric", "unit", "higher_is_better", "signature", *_BASELINES)
     values_by_name = {name: long[name].astype(object).to_numpy() for name in header_columns}
     headings = {key: layout.columns[key].tolist() for key in levels}
     for position, rule in enumerate(rules):
@@ -202,10 +203,10 @@ def _merge_equal_headings(sheet: Worksheet, layout: Grid, keys: list[str], level
 
 def _baseline_lines(values: dict, unit) -> list[str]:
     lines = []
-    for name in ("chance_level", "majority_baseline"):
-        levels = sorted({format_value(level, unit) for level in set(values[name]) if not pd.isna(level)})
+    for column, name in _BASELINES.items():
+        levels = sorted({format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
         if levels:
-            lines.append(f"{name.replace('_', ' ')}: {', '.join(levels)}")
+            lines.append(f"{name}: {', '.join(levels)}")
     return lines
 
 

@@ -59,10 +59,9 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
             f"{format_count(len(requests), 'request')}."
         )
     # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
-    if len(requests) % 2 == 0 and {context for context, _ in requests[len(requests) // 2 :]} == {""} != {
-        requests[0][0]
-    }:
-        requests = requests[: len(requests) // 2]
+    half = len(requests) // 2
+    if len(requests) % 2 == 0 and requests[0][0] != "" and all(context == "" for context, _ in requests[half:]):
+        requests = requests[:half]
     requests, pairs = requests[: len(pairs)], pairs[: len(requests)]
     texts += [continuation for _, continuation in requests]
     greedy = pairs[0][1] if len(pairs) == 1 else None

@@ -8,7 +8,6 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import display_path
-from vernacular.data.treebank import source
 from vernacular.data.treebank.forms import Forms, Inflections
 from vernacular.data.treebank.match import Match
 from vernacular.data.treebank.pairs import Pairs, make_pairs
@@ -19,7 +18,7 @@ from vernacular.data.treebank.sentences import Sentence, read_sentences
 def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
-    Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, left_out (matches without a pair,
+    Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, rejected (matches without a pair,
     by reason), warnings.
 
     Raises:
@@ -145,9 +144,7 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
             tables[str(names.get(path, path))] = Inflections(path, names.get(path))
     word_forms = Forms(sentences + extra_sentences, tables.values())
     pairs = [
-        make_pairs(
-            sentences, pattern, word_forms, source.search(treebanks, sentences, pattern) if "grew" in pattern else None
-        )
+        make_pairs(sentences, pattern, word_forms, search(treebanks, sentences, pattern) if "grew" in pattern else None)
         for pattern in patterns
     ]
     return Extraction(

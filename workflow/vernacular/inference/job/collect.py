@@ -33,11 +33,11 @@ def write_outputs(
         failed: Reason by evaluation ID, for evaluations that failed.
 
     Returns:
-        The numbers of "collected", "not possible" and "failed" evaluations, and the reason by ID of each evaluation
+        The numbers of "collected", "not applicable" and "failed" evaluations, and the reason by ID of each evaluation
         whose outputs are no longer in the store.
     """
     store = Store(store_root)
-    counts, missing = {"collected": 0, "not possible": 0}, {}
+    counts, missing = {"collected": 0, "not applicable": 0}, {}
     request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
     for evaluation, path in request_files.items():
         explanation = exclusion_metadata(record, request_metadata[evaluation])
@@ -45,7 +45,7 @@ def write_outputs(
             explanation = {"unavailable": failed[evaluation]}
             counts["failed"] = counts.get("failed", 0) + 1
         elif explanation:
-            counts["not possible"] += 1
+            counts["not applicable"] += 1
         if explanation:
             kind = output_schema(request_metadata[evaluation])
             fingerprint = artifacts.input_fingerprint(explanation, path)
@@ -71,7 +71,7 @@ def write_outputs(
             try:
                 store.put(unit.key, unit.kind, *result)  # complete: found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
-                log.warning("answers: %s", error)
+                log.warning("collect: %s", error)
         table, metadata = result
         metadata = {**metadata, "requests": request_metadata[unit.evaluation]["fingerprint"]}
         _write(directory, unit.evaluation, record, unit.kind, table, metadata, unit.key)

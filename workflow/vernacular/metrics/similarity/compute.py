@@ -44,10 +44,10 @@ def similarities(
         style: Prompt style.
 
     Returns:
-        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, `without`, and counts. An item's
-        similarities are in the order of its choices; an item without choices has one, to its target. For an empty
-        answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and its
-        reason is in `without`.
+        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, `missing_metrics`, and counts. An
+        item's similarities are in the order of its choices; an item without choices has one, to its target. For an
+        empty answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and
+        its reason is in `missing_metrics`.
 
     Raises:
         ConfigError: A metric or option is unknown.

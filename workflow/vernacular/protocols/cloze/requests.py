@@ -4,6 +4,7 @@ from vernacular.protocols.request_rows import (
     GAP,
     Setting,
     fill,
+    has_alternatives,
     pll_extra,
     score_request,
     single_match,
@@ -21,7 +22,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     gap = single_match(GAP, item["context"])
     if gap is None:
         return [skipped_request(item, f"expected one gap in the prompt, got {len(GAP.findall(item['context']))}")]
-    if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
+    if not has_alternatives(item):
         return [skipped_request(item, "fewer than two candidates, or an empty one")]
     rows = []
     for i, choice in enumerate(item["choices"]):

@@ -3,14 +3,21 @@
 If the item has a context, the texts are scored after it and also without it ("bare"), as Simil-Eval scores Global PIQA.
 """
 
-from vernacular.protocols.request_rows import Setting, continue_with, pll_extra, score_request, skipped_request
+from vernacular.protocols.request_rows import (
+    Setting,
+    continue_with,
+    has_alternatives,
+    pll_extra,
+    score_request,
+    skipped_request,
+)
 from vernacular.types import Item, Request
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
     """Return requests "choice:i" and, with a context, "bare:i"; the span is the text with its leading space."""
     context = "\n".join(part for part in (item["context"], item["question"]) if part.strip())
-    if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
+    if not has_alternatives(item):
         return [skipped_request(item, "fewer than two texts to compare")]
     rows = []
     for i, choice in enumerate(item["choices"]):

@@ -10,6 +10,7 @@ from vernacular.protocols.request_rows import (
     MASK,
     Setting,
     fill,
+    has_alternatives,
     pll_extra,
     score_request,
     single_match,
@@ -27,7 +28,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
         return [
             skipped_request(item, f"expected one masked word in the text, got {len(pattern.findall(item['context']))}")
         ]
-    if len(item["choices"]) < 2 or not all(choice.strip() for choice in item["choices"]):
+    if not has_alternatives(item):
         return [skipped_request(item, "fewer than two forms, or an empty one")]
     level = setting.options.get("scored_span", "both")
     pll_extras = [] if setting.options.get("task_type") == "ntp" else pll_extra(setting, "within_word_l2r")
