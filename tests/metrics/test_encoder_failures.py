@@ -191,4 +191,7 @@ def test_out_of_memory_raises_machine_error(encoder_dir, monkeypatch, metric):
     monkeypatch.setattr("transformers.AutoModel.from_pretrained", raise_memory_error)
     with pytest.raises(MachineError) as raised:
         measure({"default": tiny.record(encoder_dir)}, [metric])
-    assert str(raised.value) == "tiny: the encoder does not fit in memory."  # the complete sentence, once
+    assert (
+        str(raised.value)
+        == "tiny: the encoder does not fit in memory. Use a smaller one, or a machine with more memory."
+    )  # the complete sentence, once

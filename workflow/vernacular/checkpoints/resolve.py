@@ -34,7 +34,7 @@ from vernacular.checkpoints.files import (
     sizes_of,
     weights_of,
 )
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, first_line, first_of
 from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
@@ -240,7 +240,7 @@ def _convert_gguf(file: Path, out: Path) -> None:
         ) from None
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
-            f"{file.name}: {len(missing)} of the weights of a {type(model).__name__} not found ({missing[0]}, …). "
+            f"{file.name}: {len(missing)} of the weights of a {type(model).__name__} not found ({first_of(missing)}). "
             "Convert the model to GGUF again, or use its original checkpoint."
         )
     # the saved model is not quantized; save_pretrained would reject these attributes

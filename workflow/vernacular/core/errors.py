@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
@@ -182,6 +182,15 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     ('1 evaluation', '0 items', '2 matches')
     """
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first of some names, and an ellipsis if there are others.
+
+    >>> first_of(["wte.weight"]), first_of(["wte.weight", "wpe.weight"])
+    ('wte.weight', 'wte.weight, …')
+    """
+    return names[0] + (", …" if len(names) > 1 else "")
 
 
 def log_to(path: Path | None) -> None:

@@ -59,13 +59,13 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
             f"Copy one of these files to {display_path(path)} and translate its lines."
         )
     if not isinstance(labels, dict):
-        raise ConfigError(f"{path}: expected a mapping with one `line: text` per row.")
+        raise ConfigError(f"{display_path(path)}: expected a mapping with one `line: text` per row.")
     for name, field in LINES.items():
         text = labels.get(name)
         if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"{path}: the line `{name}` is missing or empty. Add its text.")
+            raise ConfigError(f"{display_path(path)}: the line `{name}` is missing or empty. Add its text.")
         if field and text.count(field) != 1:
-            raise ConfigError(f"{path}: expected {field} once in the line `{name}`, got {text!r}.")
+            raise ConfigError(f"{display_path(path)}: expected {field} once in the line `{name}`, got {text!r}.")
     return labels
 
 

@@ -103,7 +103,7 @@ def _load_parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[st
     few_shot_examples = [metadata.get("few_shot_examples"), references[evaluation].few_shot_examples]
     if None not in few_shot_examples and few_shot_examples[0] != few_shot_examples[1]:
         message += "; different few-shot examples"
-    return {evaluation: table}, [message]
+    return {evaluation: table}, [f"{message}."]
 
 
 def _is_edited(table: pa.Table) -> bool:
@@ -158,7 +158,8 @@ def _match_evaluations(
             rejected.append((match_result.share, f"{message}: fewer than {MIN_MATCHED_SHARE:.0%}; not used."))
             continue
         tables[name], summary = _result_rows(match_result, reference)
-        notes.append(message + summary + ("; number of few-shot examples unknown" * (is_lm_eval and shots is None)))
+        unknown_shots = "; number of few-shot examples unknown" * (is_lm_eval and shots is None)
+        notes.append(f"{message}{summary}{unknown_shots}.")
     if not tables and rejected:
         notes = [max(rejected)[1]]
     elif not tables:

@@ -142,4 +142,7 @@ class _PlaceholderModule(types.ModuleType):
         return _PlaceholderModule(f"{self.__name__}.{name}")
 
     def __call__(self, *args, **kwargs):
-        raise ConfigError(f"a trusted function requires {self.__name__}, which is not installed in this environment.")
+        raise ConfigError(
+            f"a trusted function of the task requires {self.__name__}, which is not installed. "
+            "Install it in the environment of Vernacular."
+        )

@@ -50,7 +50,7 @@ def build_items(
     elif not few_shot_rows and settings["few_split"] == settings["split"]:
         few_shot_rows = rows
     tabular = _tabular(provenance)
-    evaluated_rows = _process_docs(rows, settings["process_docs"], directory, tabular)
+    evaluated_rows = _process_docs(rows, settings["process_docs"], settings["file"], directory, tabular)
     if not evaluated_rows:
         raise DataError(f"{settings['file']}: process_docs returns no rows.")
     few_shot_process_docs = settings["fewshot_config"]["process_docs"]
@@ -59,7 +59,7 @@ def build_items(
     elif few_shot_rows is rows and few_shot_process_docs == settings["process_docs"]:
         example_rows = evaluated_rows
     else:
-        example_rows = _process_docs(few_shot_rows, few_shot_process_docs, directory, tabular)
+        example_rows = _process_docs(few_shot_rows, few_shot_process_docs, settings["file"], directory, tabular)
     try:
         with _render_limits(settings):
             template = prompt_template.build_template(settings, directory, evaluated_rows)
@@ -163,7 +163,9 @@ def _unique(items: list[dict], dropped: Counter, repaired: Counter) -> tuple[lis
     return items, counts
 
 
-def _process_docs(rows: list[dict], function_spec: dict | None, directory: Path, tabular: bool) -> list[dict]:
+def _process_docs(
+    rows: list[dict], function_spec: dict | None, file: str, directory: Path, tabular: bool
+) -> list[dict]:
     """Return `rows` with the same columns, typed as in `datasets` if `tabular`, after `process_docs` if it is given."""
     rows = [{key: value for key, value in row.items() if key != "_config"} for row in rows]
     rows = _infer_types(rows) if tabular else rows
@@ -179,7 +181,9 @@ def _process_docs(rows: list[dict], function_spec: dict | None, directory: Path,
         processed_rows = function(datasets.Dataset.from_list(rows))
         return [dict(row) for row in processed_rows]
     except (*ROW_ERRORS, pa.ArrowException) as error:
-        raise DataError(f"process_docs ({function_spec['function']}) fails: {type(error).__name__}: {error}") from None
+        raise DataError(
+            f"{file}: process_docs ({function_spec['function']}) fails: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _tabular(provenance: dict) -> bool:

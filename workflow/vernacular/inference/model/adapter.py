@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tuners import apply_adapter
-from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.failures import (
     LOADING_ERRORS,
     describe_error,
@@ -86,14 +86,19 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
                 loaded.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=loaded.device))
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
-            raise ModelError(f"model {name}: its adapter does not fit in memory in addition to the base.") from error
+            raise ModelError(
+                f"model {name}: its adapter does not fit in memory in addition to the base. "
+                "Set dtype: bfloat16 or a quantization, or use more devices."
+            ) from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {loaded.device} failed: {describe_error(error, record)}") from error
-        raise ModelError(f"{label} cannot be applied to {record['base']}: {describe_error(error, adapter)}") from error
+        reason = describe_error(error, {**record, "allow_pickle": adapter["allow_pickle"]})
+        raise ModelError(f"{label} cannot be applied to {record['base']}: {reason}") from error
     for keys, problem in ((unexpected, "have no counterpart in the base"), (missing, "were not found in its files")):
         if keys:
             raise ModelError(
-                f"{label} does not fit {record['base']}: {len(keys)} of its weights ({sorted(keys)[0]}, …) {problem}."
+                f"{label} does not fit {record['base']}: "
+                f"{len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
             )
     return peft
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, first_of
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
 from vernacular.inference.model.loaded import LoadedModel
@@ -67,7 +67,7 @@ class Base:
         self._last_model = None
 
     def _reload(self, changed: list[str]) -> None:
-        name, summary = self.record["name"], f"{len(changed)} of the base's tensors and modules ({changed[0]}, …)"
+        name, summary = self.record["name"], f"{len(changed)} of the base's tensors and modules ({first_of(changed)})"
         log.warning("model %s: %s changed %s. Loading the base again.", name, self._last_model, summary)
         self.reloads.append({"after": self._last_model, "changed": len(changed), "first": changed[0]})
         self.loaded = None
@@ -84,7 +84,7 @@ class Base:
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
                     f"model {self.record['name']}: {self.record['directory']} changed while the job ran: "
-                    f"{len(changed)} of its tensors ({changed[0]}, …) differ from those loaded before. "
+                    f"{len(changed)} of its tensors ({first_of(changed)}) differ from those loaded before. "
                     "Run snakemake again."
                 )
             self._state = self._state or state

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
-from vernacular.core.errors import MachineError, ModelError, suggest
+from vernacular.core.errors import MachineError, ModelError, first_of, suggest
 from vernacular.core.failures import (
     LOADING_ERRORS,
     describe_error,
@@ -72,7 +72,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     if missing := sorted(loading_info.get("missing_keys") or []):
         raise ModelError(
             f"model {name}: {len(missing)} of the weights of a {type(model).__name__} not found in {directory} "
-            f"({missing[0]}, …); the model may not be a {record['kind']} language model. Set its kind, or use a "
+            f"({first_of(missing)}); the model may not be a {record['kind']} language model. Set its kind, or use a "
             "complete checkpoint."
         )
     if mismatched := sorted(loading_info.get("mismatched_keys") or []):

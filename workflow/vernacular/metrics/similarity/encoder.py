@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
-from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.failures import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.types import ModelRecord
 
@@ -179,7 +179,9 @@ class TokenEncoder:
 def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError:
     """Return the error for an encoder that could not be loaded: MachineError if memory does not suffice."""
     if is_out_of_memory(error):
-        return MachineError(f"{name}: the encoder does not fit in memory.")
+        return MachineError(
+            f"{name}: the encoder does not fit in memory. Use a smaller one, or a machine with more memory."
+        )
     message = describe_error(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
     return ModelError(f"{name}: the encoder cannot be loaded ({message}).")
 
@@ -188,7 +190,8 @@ def check_missing_weights(name: str, report: dict) -> None:
     """Raise ModelError if weights are missing, except those of BERT's pooler, which no metric uses."""
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         raise ModelError(
-            f"{name}: {len(missing)} of the encoder's weights not found ({missing[0]}, …). Use a complete checkpoint."
+            f"{name}: {len(missing)} of the encoder's weights not found ({first_of(missing)}). "
+            "Use a complete checkpoint."
         )
 
 
