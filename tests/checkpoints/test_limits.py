@@ -226,7 +226,9 @@ class M(LlamaForCausalLM):
 """
 
 
-@pytest.mark.parametrize(("stages", "expected"), [(10**7, "300000 modules"), (100, "")])
+@pytest.mark.parametrize(
+    ("stages", "expected"), [pytest.param(10**7, "300000 modules", marks=pytest.mark.slow), (100, "")]
+)
 def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
     (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}

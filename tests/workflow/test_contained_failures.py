@@ -8,7 +8,7 @@ import yaml
 from support import tiny
 from support.workspace import ROOT, Workspace, output_tail
 
-pytestmark = pytest.mark.usefixtures("default_signals")
+pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
 SENTENCES, OPTIONS = "cola.gl.acceptability.0shot", "openbookqa.gl.options.0shot"
 LOST = "lost.gl.acceptability.0shot"
@@ -88,7 +88,6 @@ def test_next_plan_retries_only_failed_steps(workspace):
     assert "model" not in planned
 
 
-@pytest.mark.slow
 def test_fixed_models_and_files_are_evaluated_by_the_next_run(workspace):
     for name in ("killed", "killed-loading", "panics"):
         tiny.save("llama", workspace.directory / name)

@@ -7,6 +7,8 @@ import pytest
 import yaml
 from support.workspace import ROOT, Clone, output_tail
 
+pytestmark = pytest.mark.slow  # three complete runs
+
 PACKAGE = {
     "__init__.py": """
 from vernacular.protocols.declaration import Protocol

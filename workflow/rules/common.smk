@@ -87,6 +87,21 @@ def base_record(wildcards):
     return {"base": f"resources/models/{base}.json"} if base else {}
 
 
+# CPU cores of a job: models on the CPU (or shards of one) run side by side and share the cores, because processes with one
+# thread each do not wait for each other. Other jobs get all cores
+def threads_of(settings, n_jobs):
+    cores = workflow.resource_settings.cores  # None on a cluster, where the profile sets the threads
+    return max(1, cores // n_jobs) if cores and settings["device"] == "cpu" else 64
+
+
+def infer_threads(wildcards):
+    return threads_of(base_settings(wildcards), base_settings(wildcards)["shards"])
+
+
+def similarity_threads(wildcards):
+    return threads_of(CONFIG.models[wildcards.model], len(CONFIG.models))
+
+
 # The status files of all inference jobs of a model
 def status_files(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)

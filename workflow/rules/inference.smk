@@ -47,7 +47,7 @@ rule infer:
         "benchmarks/infer/{base}.{shard}.tsv"
     conda:
         "../../envs/models.yaml"
-    threads: 64
+    threads: infer_threads
     resources:
         try_number=attempt_label,
         mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(input.models[0], base_settings(wildcards), attempt),

@@ -44,7 +44,7 @@ rule similarity:
         "benchmarks/similarity/{model}.tsv"
     conda:
         "../../envs/models.yaml"
-    threads: 64
+    threads: similarity_threads
     resources:
         try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 6000 * attempt,

@@ -36,6 +36,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             0: other models and datasets continue, and rule `verify` reports the failure at the end.
     """
     args = _parser().parse_args(arguments)
+    # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if args.command in ("infer", "similarity"):
         # all files were downloaded before; a progress bar per weight file is not informative
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}

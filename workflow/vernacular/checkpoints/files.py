@@ -6,6 +6,7 @@ here, within seconds and on the machine that downloads, instead of in a job that
 
 import json
 import math
+import struct
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -20,6 +21,10 @@ MAX_HEADER = 50_000_000  # bytes; 144,000 tensors of a quantized mixture of expe
 MAX_TENSORS = 200_000  # per file
 MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json files have 40 MB
 _SPARSE = 1 << 30  # bytes; a larger file that consists almost entirely of holes is rejected
+
+# Errors raised by readers of a damaged file: any length or type in it may be invalid.
+DAMAGED_FILE_ERRORS = (ValueError, LookupError, OSError, RuntimeError, EOFError, ArithmeticError, TypeError)
+DAMAGED_FILE_ERRORS += (AttributeError, MemoryError, struct.error)
 
 
 def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> list[Path]:

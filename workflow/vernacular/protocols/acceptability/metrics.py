@@ -29,7 +29,7 @@ def _metrics() -> list[Metric]:
             Metric(f"auc{suffix}", "share", True, "surprisal", corpus=auc, headline=is_main, **kwargs,
                    about=f"an acceptable sentence is less surprising{unit} than an unacceptable one (ROC-AUC)"),
             Metric(f"mcc{suffix}", "score", True, "surprisal", corpus=mcc_cross_validated,
-                   needs=(value, "label", "fold"),
+                   needs=(value, "label", "fold"), vectorized=True,
                    about=f"Matthews correlation at the best threshold of surprisal{unit}, ten-fold cross-validated"),
         ]  # fmt: skip
     return metrics
