@@ -172,9 +172,7 @@ def test_files_changed_during_job_fail_later_models(models_and_outputs, tmp_path
     weights = load_file(tmp_path / "base" / "model.safetensors")
     weights["model.norm.weight"] += 1
     save_file(weights, tmp_path / "base" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        ModelError, match=r"changed while the job ran: 1 of its tensors \(model.norm.weight, …\) differ"
-    ):
+    with pytest.raises(ModelError, match=r"changed while the job ran: 1 of its tensors \(model.norm.weight\) differ"):
         model_outputs(base, moved_records["lora"])
     assert base.loaded is None
     shutil.rmtree(tmp_path / "base")

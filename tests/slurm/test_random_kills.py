@@ -60,7 +60,7 @@ def running_commands(workspace: WatchedWorkspace) -> dict[int, str]:
         for pid, words in arguments.items()
         if words[1:3] == ["-m", "vernacular"]
     }
-    return {pid: name for pid, name in commands.items() if name != "timings"}
+    return {pid: name for pid, name in commands.items() if name != "finish"}
 
 
 def kill_repeatedly(prepared_directory, directory, reference_run, killer: Killer, targets: list[str]) -> int:

@@ -105,7 +105,8 @@ def test_run_reports_its_stages_durations_and_output_directory(workspace):
         assert re.search(rf"^{stage}: ", workspace.first_output, re.MULTILINE), stage
         assert re.search(rf"^{stage} +\d+ +[\d.]+", workspace.first_output, re.MULTILINE), stage
         assert list((workspace.directory / "logs" / stage).iterdir())
-    assert "Results in results/summary:" in workspace.first_output
+    assert "results/report/index.html" in workspace.first_output
+    assert "results/summary/leaderboard.xlsx" in workspace.first_output
 
 
 def test_job_loads_its_model_once_and_reports_it(workspace):

@@ -127,7 +127,7 @@ wildcard_constraints:
 # ends
 onsuccess:
     clear_unavailable(Path("resources"), Path("results"))
-    shell("python -m vernacular timings benchmarks --results results/summary")
+    shell("python -m vernacular finish benchmarks --results results/summary")
 
 
 # after Ctrl-C or a failure, also print how to resume

@@ -218,9 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--notes", type=Path, required=True)
     verify.add_argument("--out", type=Path, required=True)
 
-    timings = add("timings", "status:timings", "print the time of each stage and the paths of the results", spec=False)
-    timings.add_argument("benchmarks", type=Path)
-    timings.add_argument("--results", type=Path, required=True)
+    finish = add("finish", "status:finish", "print paths, comparisons and times at the end of a run", spec=False)
+    finish.add_argument("benchmarks", type=Path)
+    finish.add_argument("--results", type=Path, required=True)
     return parser
 
 

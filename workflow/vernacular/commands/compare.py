@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from vernacular.commands.common import items_in
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
@@ -16,6 +15,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, format_count
 from vernacular.core.processes import pool
+from vernacular.core.progress import Progress
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
@@ -106,21 +106,23 @@ def _write_changes(
     """
     directory.mkdir(parents=True, exist_ok=True)
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
-    for evaluation, evaluation_spec in tqdm(evaluations.items(), desc="changed items", disable=None):
-        available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-        names = dict.fromkeys(side for pair in available_pairs for side in pair)
-        sides = align_outcomes({side: results[side][evaluation] for side in names})
-        for baseline, candidate in available_pairs:
-            changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
-        if available_pairs and EXPORTS.get(evaluation_spec["protocol"]) == "serbian_cloze":
-            order = {
-                item["item_id"]: item["source_row"]
-                for item in items_in(items_dir / f"{evaluation_spec['items']}.parquet")
-            }
+    with Progress("changed items", len(evaluations), "evaluation") as progress:
+        for evaluation, evaluation_spec in evaluations.items():
+            available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
+            names = dict.fromkeys(side for pair in available_pairs for side in pair)
+            sides = align_outcomes({side: results[side][evaluation] for side in names})
             for baseline, candidate in available_pairs:
-                if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
-                    with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
-                        temporary.write_text(text + "\n", "utf-8")
+                changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
+            if available_pairs and EXPORTS.get(evaluation_spec["protocol"]) == "serbian_cloze":
+                order = {
+                    item["item_id"]: item["source_row"]
+                    for item in items_in(items_dir / f"{evaluation_spec['items']}.parquet")
+                }
+                for baseline, candidate in available_pairs:
+                    if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
+                        with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
+                            temporary.write_text(text + "\n", "utf-8")
+            progress.advance()
     files = [
         (directory / f"{baseline}--{candidate}", tables, input_fingerprint)
         for (baseline, candidate), tables in changed_tables.items()

@@ -3,12 +3,11 @@
 import logging
 from collections import Counter
 
-from tqdm import tqdm
-
 from vernacular import __version__
 from vernacular.commands.common import check_inputs, items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.metric import CHANCE, majority_baseline
@@ -25,23 +24,11 @@ def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
     long_rows, notes = [], {}
-    for evaluation, spec in tqdm(args.spec["evaluations"].items(), desc="metrics", disable=None):
-        inputs = _Inputs(args, evaluation, spec)
-        try:
-            missing = missing_reason(inputs.output_metadata)
-            if missing:
-                evaluation_rows, notes[evaluation] = [], inputs.write_unavailable(missing)
-            else:
-                evaluation_rows, notes[evaluation] = _compute(args, inputs, record)
-        except UserError:
-            raise
-        except BaseException as error:
-            if not is_contained(error):
-                raise
-            log.exception("%s failed", evaluation)
-            reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-            evaluation_rows, notes[evaluation] = [], inputs.write_unavailable({"unavailable": reason})
-        long_rows += evaluation_rows
+    with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
+        for evaluation, spec in args.spec["evaluations"].items():
+            evaluation_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
+            long_rows += evaluation_rows
+            progress.advance()
     _write(args, record, long_rows, notes)
     values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
     return f"metrics: {args.spec['model']}: {values} of {evaluations}"
@@ -56,6 +43,22 @@ def give_up(args, reason: str) -> str:
     }
     _write(args, record, [], notes)
     return f"metrics: {args.spec['model']}: unavailable ({reason})"
+
+
+def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], dict]:
+    """Return the values and notes of one evaluation; a failure of this evaluation is a note."""
+    try:
+        if missing := missing_reason(inputs.output_metadata):
+            return [], inputs.write_unavailable(missing)
+        return _compute(args, inputs, record)
+    except UserError:
+        raise
+    except BaseException as error:
+        if not is_contained(error):
+            raise
+        log.exception("%s failed", inputs.evaluation)
+        reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
+        return [], inputs.write_unavailable({"unavailable": reason})
 
 
 class _Inputs:

@@ -3,11 +3,10 @@
 import logging
 from pathlib import Path
 
-from tqdm import tqdm
-
 from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
@@ -20,18 +19,20 @@ log = logging.getLogger("vernacular")
 
 def similarity(args) -> str:
     """Compute the similarity of each response to every option, for all evaluations of one model."""
-    jobs = _jobs(args)
-    for job in tqdm(jobs, desc="similarity", disable=None):
-        try:
-            job.run(args)
-        except UserError:
-            raise
-        except BaseException as error:
-            if not is_contained(error):
+    jobs, name = _jobs(args), read_record(args.model)["name"]
+    with Progress(f"similarity {name}", len(jobs), "evaluation") as progress:
+        for job in jobs:
+            try:
+                job.run(args)
+            except UserError:
                 raise
-            log.exception("%s failed", job.evaluation)
-            job.give_up(f"{type(error).__name__}: {first_line(error)}")
-    return f"similarity: {format_count(len(jobs), 'evaluation')}"
+            except BaseException as error:
+                if not is_contained(error):
+                    raise
+                log.exception("%s failed", job.evaluation)
+                job.give_up(f"{type(error).__name__}: {first_line(error)}")
+            progress.advance()
+    return f"similarity: {name}: {format_count(len(jobs), 'evaluation')}"
 
 
 def give_up(args, reason: str) -> str:

@@ -1,10 +1,13 @@
-"""Commands `verify` and `timings`: missing results, and resource usage, of a run."""
+"""Commands `verify` and `finish`: missing results of a run, and its summary on the terminal."""
 
 import csv
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import UserError
+from vernacular.core.errors import UserError, format_count
+from vernacular.metrics.metric import display_name
+
+MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
 
 
 def verify(args) -> str:
@@ -21,22 +24,57 @@ def verify(args) -> str:
     return "verify: no results are missing from the summary"
 
 
-def timings(args) -> None:
-    """Print a line per stage (number of jobs, seconds, peak memory in MB), then the paths of the results."""
+def finish(args) -> None:
+    """Print where the results are, one sentence per comparison, and the time and memory of each stage."""
+    paths = {
+        "Report (open it in a browser)": args.results.parent / "report" / "index.html",
+        "Leaderboard": args.results / "leaderboard.xlsx",
+        "All values": args.results / "results.csv",
+    }
+    print()
+    for label, path in paths.items():
+        if path.exists():  # a run may have had other targets
+            print(f"{label}: {path}")
+    if (comparisons := args.results / "comparisons.csv").exists():
+        sentences = _comparisons(comparisons)
+        print("", *sentences[:MAX_SENTENCES], sep="\n")
+        if more := sentences[MAX_SENTENCES:]:
+            print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
     rows: dict[str, list[dict]] = {}
-    for path in sorted(Path(args.benchmarks).glob("*/*.tsv")):
+    for path in sorted(args.benchmarks.glob("*/*.tsv")):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "encoder", "infer", "collect", "similarity", "metrics"]
     order += ["export", "compare", "summary", "report"]
-    print(f"\n{'stage':<12}{'jobs':>5}{'seconds':>10}{'peak MB':>13}")
+    print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
-        seconds = sum(float(row["s"]) for row in rows[stage])
-        memory = max((float(row["max_rss"]) for row in rows[stage] if row["max_rss"] not in ("-", "NA")), default=0.0)
-        print(f"{stage:<12}{len(rows[stage]):>5}{seconds:>10.1f}{memory:>13.0f}")
-    print(f"\nResults in {args.results}:")
-    for path in sorted(Path(args.results).glob("*")):
-        print(f"  {path}")
-    report_path = Path(args.results).parent / "report" / "index.html"
-    if report_path.exists():
-        print(f"To browse the report, open {report_path}.")
+        wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))
+        print(f"{stage:<12}{len(rows[stage]):>5}{sum(wall):>14.1f}{sum(cpu):>13.1f}{max(memory, default=0.0):>9.0f}")
+
+
+def _numbers(rows: list[dict], column: str) -> list[float]:
+    return [float(row[column]) for row in rows if row[column] not in ("-", "NA")]
+
+
+def _comparisons(path: Path) -> list[str]:
+    """Return a sentence per pair of models: headline metrics that differ significantly, and the clearest difference."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        pairs: dict[tuple[str, str], list[dict]] = {}
+        for row in csv.DictReader(file):
+            if row["p_holm"] and not row["category"]:
+                pairs.setdefault((row["baseline"], row["candidate"]), []).append(row)
+    return [_sentence(baseline, candidate, rows) for (baseline, candidate), rows in pairs.items()]
+
+
+def _sentence(baseline: str, candidate: str, rows: list[dict]) -> str:
+    better, worse = (
+        sum(row["significant"] == "True" and row["better"] == model for row in rows) for model in (candidate, baseline)
+    )
+    clearest = min(rows, key=lambda row: float(row["p_value"]))
+    values = " -> ".join(f"{float(clearest[side]):.4g}" for side in ("baseline_value", "candidate_value"))
+    n_metrics = format_count(len(rows), "headline metric")
+    return (
+        f"{candidate} is significantly better than {baseline} in {better} of {n_metrics} and worse in {worse}; "
+        f"clearest difference: {clearest['evaluation']}, {display_name(clearest['metric'])}: "
+        f"{values} (p = {float(clearest['p_value']):.2g}, corrected {float(clearest['p_holm']):.2g})."
+    )

@@ -4,6 +4,7 @@ The change time (`ctime`) is compared in addition to the modification time: a pr
 (`os.utime`, `rsync -t`, `cp -p`), but not the former.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -12,9 +13,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tqdm import tqdm
-
 from vernacular.core.errors import ModelError
+from vernacular.core.progress import Progress
 
 log = logging.getLogger("vernacular")
 
@@ -112,13 +112,13 @@ def _hash(path: Path, file, size: int) -> str:
     if large:
         log.info("hashing %s (%.1f GB)", path, size / 1e9)
     remaining = size  # not until EOF: a growing file may never reach it
-    bar = tqdm(total=size, desc=f"hash {path.name}", unit="B", unit_scale=True, disable=None if large else True)
     try:
-        with bar:
+        with Progress(f"hash {path.name}", size, "byte") if large else contextlib.nullcontext() as progress:
             while remaining > 0 and (chunk := file.read(min(_CHUNK, remaining))):
                 digest.update(chunk)
                 remaining -= len(chunk)
-                bar.update(len(chunk))
+                if progress:
+                    progress.advance(len(chunk))
     except OSError as error:
         raise _unreadable(path, error) from None
     return digest.hexdigest()

@@ -44,6 +44,7 @@ NO_EFFECT = {
     "vernacular.core.failures": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
+    "vernacular.core.progress": "progress lines",
     "vernacular.core.processes": "process pools, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.errors": "messages",
 }
@@ -52,7 +53,6 @@ NO_EFFECT = {
 NO_EFFECT_LIBRARIES = {
     "httpx2": "transport; downloads are identified by commit or hash",
     "huggingface_hub": "transport; downloads are identified by commit or hash",
-    "tqdm": "progress bars",
 }
 
 

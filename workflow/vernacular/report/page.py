@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
@@ -19,6 +18,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
+from vernacular.core.progress import Progress
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
@@ -131,12 +131,11 @@ def _cleanup_on_error(out: Path) -> Iterator[None]:
 def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
     """Yield what `write_evaluation` returns for each evaluation, in order."""
     write = partial(write_evaluation, out, models=models, results=results)
-    progress = partial(tqdm, total=len(evaluations), desc="report", disable=None)
-    if processes < 2:
-        yield from progress(map(write, range(len(evaluations)), evaluations))
-        return
-    with pool(processes) as workers:
-        yield from progress(workers.map(write, range(len(evaluations)), evaluations))
+    workers = pool(processes) if processes > 1 else contextlib.nullcontext()
+    with workers as executor, Progress("report", len(evaluations), "evaluation") as progress:
+        for written in (executor.map if executor else map)(write, range(len(evaluations)), evaluations):
+            progress.advance()
+            yield written
 
 
 def _remove_old_report(out: Path) -> None:

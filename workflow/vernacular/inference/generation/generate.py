@@ -11,9 +11,9 @@ from collections import Counter
 
 import pyarrow as pa
 import torch
-from tqdm import tqdm
 
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.progress import Progress
 from vernacular.inference.generation.cache import Prefix, common_prefix
 from vernacular.inference.generation.decode import DecodingCounters, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
@@ -24,7 +24,7 @@ from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
 
-def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool = False) -> tuple[pa.Table, dict]:
+def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Table, dict]:
     """Run the generate requests of one evaluation; return (table per GENERATIONS, metadata with counters).
 
     Args:
@@ -39,12 +39,12 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
     check_can_generate(loaded)
     started = time.perf_counter()
     prompts = prepare_prompts(loaded, requests)
-    run = _Run(loaded, journal, tqdm(total=len(prompts), disable=None if progress else True, unit="text"))
+    run = _Run(loaded, journal, Progress("generate", len(prompts), "text"))
     valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
     # prompts with dropped few-shot examples begin differently: those with equally many dropped share a prefix
-    for n_dropped in sorted({prompt.n_dropped_examples for prompt in valid_prompts}):
-        run.run_group([prompt for prompt in valid_prompts if prompt.n_dropped_examples == n_dropped])
-    run.bar.close()
+    with run.progress:
+        for n_dropped in sorted({prompt.n_dropped_examples for prompt in valid_prompts}):
+            run.run_group([prompt for prompt in valid_prompts if prompt.n_dropped_examples == n_dropped])
     table = rows_to_table((output_row(row, prompts, run.outcomes) for row in iter_rows(requests)), GENERATIONS.schema)
     reasons = Counter(row["finish_reason"] for row in run.outcomes.values())
     return table, {
@@ -71,8 +71,8 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
 class _Run:
     """The state of one evaluation's generation, and its counters for the metadata."""
 
-    def __init__(self, loaded: LoadedModel, journal, bar):
-        self.loaded, self.journal, self.bar = loaded, journal, bar
+    def __init__(self, loaded: LoadedModel, journal, progress: Progress):
+        self.loaded, self.journal, self.progress = loaded, journal, progress
         self.counters = DecodingCounters()
         self.limits = batch_limits(loaded)
         self.outcomes: dict[str, dict] = {}  # request_id -> outcome
@@ -119,7 +119,7 @@ class _Run:
                 self._run_batch(batch, prefix)
                 return
         self.outcomes.update({prompt.request_id: outcome for prompt, outcome in zip(batch, outcomes, strict=True)})
-        self.bar.update(len(batch))
+        self.progress.advance(len(batch))
 
     def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None) -> list[dict] | None:
         """Return the outcomes of a batch; None if it does not fit in memory and can be split."""

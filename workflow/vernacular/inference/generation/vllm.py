@@ -29,7 +29,7 @@ CHUNK_SIZE = 512  # prompts per journal entry
 _engines: dict[str, object] = {}  # by model fingerprint: startup takes a minute
 
 
-def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool = False) -> tuple[pa.Table, dict]:
+def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Table, dict]:
     """Run the generate requests of one evaluation; see `generate.generate`.
 
     Raises ModelError if vLLM is not installed.
@@ -46,7 +46,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal, progress: bool
         outcomes = journal.get(name)
         if outcomes is None:
             with journal.defer_signals():
-                outcomes = _outcomes(loaded, engine, chunk, progress)
+                outcomes = _outcomes(loaded, engine, chunk)
                 journal.add(name, outcomes)
         outcomes_by_id.update({prompt.request_id: outcome for prompt, outcome in zip(chunk, outcomes, strict=True)})
     table = rows_to_table((output_row(row, prompts, outcomes_by_id) for row in iter_rows(requests)), GENERATIONS.schema)
@@ -80,7 +80,7 @@ def _engine(loaded: LoadedModel):
     return _engines[key], vllm.__version__
 
 
-def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt], progress: bool) -> list[dict]:
+def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> list[dict]:
     from vllm import SamplingParams
 
     parameters = []
@@ -102,7 +102,7 @@ def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt], progre
     inputs = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
     return [
         _outcome(loaded, prompt, request_output.outputs[0])
-        for prompt, request_output in zip(prompts, engine.generate(inputs, parameters, use_tqdm=progress), strict=True)
+        for prompt, request_output in zip(prompts, engine.generate(inputs, parameters, use_tqdm=False), strict=True)
     ]
 
 

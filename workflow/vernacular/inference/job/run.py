@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
 from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
+from vernacular.core.progress import Progress
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version, work_units
 from vernacular.inference.schema import SCORES
@@ -115,8 +115,9 @@ def _run_model(base, record: ModelRecord, units: list[WorkUnit], store: Store, s
 
     No reference to the model remains afterwards, so that its memory is free if it is loaded again.
     """
-    with stop.interruptible(), base.model(record) as loaded:
-        return _run_units(loaded, units, store, stop, on_begin)
+    progress = Progress(f"infer {record['name']}", len(units), "evaluation")
+    with stop.interruptible(), progress, base.model(record) as loaded:
+        return _run_units(loaded, units, store, stop, on_begin, progress)
 
 
 def _base_failure(base: dict, record: ModelRecord, error: ModelError) -> str:
@@ -125,15 +126,14 @@ def _base_failure(base: dict, record: ModelRecord, error: ModelError) -> str:
 
 
 def _run_units(
-    loaded, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin
+    loaded, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin, progress: Progress
 ) -> tuple[list[str], dict[str, str]]:
     """Compute one model's work units; return (completed evaluations, reason by failed evaluation)."""
     from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
 
     computed, failed = [], {}
-    bar = tqdm(units, desc=loaded.record["name"], unit="evaluation", disable=None)
-    for unit in bar:
-        bar.set_postfix_str(unit.evaluation)
+    for index, unit in enumerate(units):
+        progress.done = index
         on_begin(loaded.record["name"], unit.evaluation)
         try:
             with stop.interruptible(), wrap_tokenizer_panics(loaded.record):
@@ -182,9 +182,9 @@ def _compute_outputs(loaded, unit: WorkUnit, journal) -> tuple[pa.Table, dict]:
         from vernacular.inference.scoring.score import score
 
         strategy = loaded.option("strategy")
-        return score(loaded, unit.requests(), journal=journal, strategy=strategy, progress=True)
+        return score(loaded, unit.requests(), journal=journal, strategy=strategy)
     if loaded.option("generation_engine") == "vllm":
         from vernacular.inference.generation.vllm import generate
     else:
         from vernacular.inference.generation.generate import generate
-    return generate(loaded, unit.requests(), journal=journal, progress=True)
+    return generate(loaded, unit.requests(), journal=journal)

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from tqdm import tqdm
-
+from vernacular.core.progress import Progress
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halve, release_memory, within_memory
 from vernacular.inference.scoring.forward import Body
@@ -51,7 +50,6 @@ def execute(
     request_length: Callable[[str], int],
     journal: Journal,
     counters: Counters,
-    progress: bool,
 ) -> None:
     """Compute every token query of the requests `pending`.
 
@@ -75,7 +73,7 @@ def execute(
             batches = make_batches(pending, counters.budget)
             planned = [(batch, queries) for batch in batches if (queries := batch.queries())]
             open_queries = _queries_per_request(planned)
-            with tqdm(total=sum(b.tokens for b, _ in planned), unit="token", disable=None if progress else True) as bar:
+            with Progress("score", sum(batch.tokens for batch, _ in planned), "token") as progress:
                 for batch, queries in planned:
                     name = batch.name()
                     with journal.defer_signals():
@@ -90,7 +88,7 @@ def execute(
                     on_scores(queries, scores)
                     for request_id in _request_ids(queries):
                         open_queries[request_id] -= 1
-                    bar.update(batch.tokens)
+                    progress.advance(batch.tokens)
                 else:
                     return
             pending = {request_id for request_id in pending if open_queries.get(request_id)}
@@ -155,7 +153,6 @@ def score_causal(
     extras: frozenset[str],
     on_scores,
     journal: Journal,
-    progress: bool,
 ) -> Counters:
     """Compute every token query of `paths`, pass (queries, outputs) to `on_scores`, and return the counters."""
     counters = Counters(budget=budget)
@@ -176,7 +173,6 @@ def score_causal(
         request_length=lambda request_id: len(paths[request_id].tokens),
         journal=journal,
         counters=counters,
-        progress=progress,
     )
     counters.forwards, counters.tokens_computed = body.forwards, body.tokens
     return counters

@@ -68,7 +68,6 @@ def score_masked(
     extras: frozenset[str],
     on_scores,
     journal: Journal,
-    progress: bool,
 ) -> tuple[Counters, dict]:
     """Score every span of `requests`, pass (queries, outputs) to `on_scores`, and return (counters, metadata).
 
@@ -102,7 +101,6 @@ def score_masked(
         request_length=lambda request_id: len(copies[request_id][0][0]),
         journal=journal,
         counters=counters,
-        progress=progress,
     )
     variants = sorted({variant(request) for request in requests})
     check = {"plain": {"agrees": True, "difference": difference}}

@@ -31,7 +31,6 @@ def score(
     *,
     journal: Journal | None = None,
     strategy: str | None = None,
-    progress: bool = False,
 ) -> tuple[pa.Table, dict]:
     """Score the spans of `requests` (kind "score"); return (table per SCORES, a row per request row; metadata).
 
@@ -52,7 +51,7 @@ def score(
             request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
     journal = MemoryJournal() if journal is None else journal
-    scorer = _Scorer(loaded, journal, strategy or "auto", progress)
+    scorer = _Scorer(loaded, journal, strategy or "auto")
     chunks = split_into_chunks(requests, masked=loaded.kind == "masked")
     table = merge_chunks([scorer.score_chunk(requests.take(rows)) for rows in chunks], chunks)
     loaded.evaluations += 1
@@ -76,8 +75,8 @@ def score(
 class _Scorer:
     """The state of one evaluation's scoring, and its counters for the metadata."""
 
-    def __init__(self, loaded: LoadedModel, journal: Journal, strategy: str, progress: bool):
-        self.loaded, self.journal, self.strategy, self.progress = loaded, journal, strategy, progress
+    def __init__(self, loaded: LoadedModel, journal: Journal, strategy: str):
+        self.loaded, self.journal, self.strategy = loaded, journal, strategy
         self.counters = Counters(budget=token_budget(loaded))
         self.contents: dict[str, int] = {}  # request ID -> hash of the request's content
         self.engines: list[dict] = []  # metadata of each chunk
@@ -143,7 +142,7 @@ class _Scorer:
                     outputs[request_id].put(slot, scores, index)
 
         extras = frozenset(name for request in pending for name in request.extras if name in EXTRAS)
-        kwargs = {"extras": extras, "on_scores": on_scores, "journal": self.journal, "progress": self.progress}
+        kwargs = {"extras": extras, "on_scores": on_scores, "journal": self.journal}
         if self.loaded.kind == "masked":
             counters, engine = score_masked(self.loaded, pending, budget=self.counters.budget, **kwargs)
             self.counters.add(counters)

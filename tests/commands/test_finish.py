@@ -1,0 +1,69 @@
+"""The summary at the end of a run: paths, one sentence per comparison, wall and CPU time of each stage."""
+
+from argparse import Namespace
+
+import pytest
+from vernacular.commands import status
+
+COLUMNS = (
+    "baseline,candidate,evaluation,category,metric,baseline_value,candidate_value,p_value,p_holm,significant,better"
+)
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    (tmp_path / "benchmarks" / "infer").mkdir(parents=True)
+    for shard, seconds in (("1of2", "10.5"), ("2of2", "NA")):
+        path = tmp_path / "benchmarks" / "infer" / f"m.{shard}.tsv"
+        path.write_text(f"s\tmax_rss\tcpu_time\n{seconds}\t100.0\t20.25\n")
+    (tmp_path / "results" / "summary").mkdir(parents=True)
+    return tmp_path
+
+
+def output(run_directory, capsys, rows: list[str]) -> str:
+    results = run_directory / "results" / "summary"
+    (results / "comparisons.csv").write_text("\n".join([COLUMNS, *rows]) + "\n", "utf-8-sig")
+    status.finish(Namespace(results=results, benchmarks=run_directory / "benchmarks"))
+    return capsys.readouterr().out
+
+
+def test_report_and_leaderboard_are_named_first_if_they_exist(run_directory, capsys):
+    (run_directory / "results" / "report").mkdir()
+    for path in ("report/index.html", "summary/leaderboard.xlsx"):
+        (run_directory / "results" / path).touch()
+    lines = output(run_directory, capsys, []).split("\n")
+    assert lines[1].startswith("Report")
+    assert lines[1].endswith("results/report/index.html")
+    assert lines[2].endswith("results/summary/leaderboard.xlsx")
+    assert not any("results.csv" in line for line in lines)
+
+
+def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
+    status.finish(Namespace(results=run_directory / "results" / "summary", benchmarks=run_directory / "benchmarks"))
+    lines = capsys.readouterr().out.split("\n")
+    header, row = (line.split() for line in lines if line.startswith(("stage", "infer")))
+    assert header == ["stage", "jobs", "wall", "time,", "s", "CPU", "time,", "s", "peak", "MB"]
+    assert row == ["infer", "2", "10.5", "40.5", "100"]
+
+
+def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_difference(run_directory, capsys):
+    rows = [
+        "base,tuned,a.gl,,accuracy,0.25,0.5,0.04,0.08,False,",
+        "base,tuned,b.gl,,accuracy,0.2,0.9,0.001,0.003,True,tuned",
+        "base,tuned,c.gl,,auc,0.9,0.2,0.002,0.004,True,base",
+        "base,tuned,c.gl,syntax,auc,0.9,0.2,0.0001,0.0004,True,base",  # a category
+        "base,tuned,c.gl,,mcc,0.9,0.2,0.0001,,True,base",  # not a headline metric
+    ]
+    text = output(run_directory, capsys, rows)
+    expected = (
+        "tuned is significantly better than base in 1 of 3 headline metrics and worse in 1; clearest difference: b.gl, "
+        "Accuracy: 0.2 -> 0.9 (p = 0.001, corrected 0.003)."
+    )
+    assert expected in text.split("\n")
+
+
+def test_at_most_five_comparisons_are_printed(run_directory, capsys):
+    rows = [f"base,m{i},a.gl,,accuracy,0.25,0.5,0.04,0.08,False," for i in range(7)]
+    text = output(run_directory, capsys, rows)
+    assert text.count("significantly better") == 5
+    assert "2 other comparisons: " in text

@@ -1,0 +1,52 @@
+"""Progress lines: content, estimate, and that they appear during a long unit."""
+
+import sys
+import threading
+import time
+
+import pytest
+from vernacular.core import progress as module
+from vernacular.core.progress import Progress
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_estimate_includes_the_completed_share_of_the_current_unit():
+    with Progress("infer tiny", 4, "evaluation") as outer:
+        assert outer.line(10.0) == "infer tiny: 0 of 4 evaluations"  # nothing completed: no estimate
+        outer.advance()
+        with Progress("score", 10, "token") as inner:
+            inner.advance(5)
+            assert outer.line(300.0) == "infer tiny: 1 of 4 evaluations, about 8 min left"  # 3/8 in 300 s
+        assert outer.line(300.0) == "infer tiny: 1 of 4 evaluations, about 15 min left"
+        outer.advance(3)
+        assert outer.line(300.0) == "infer tiny: 4 of 4 evaluations"
+
+
+def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_counter(monkeypatch, capsys):
+    monkeypatch.setattr(module, "INTERVAL", 0.01)
+    lines = []
+    monkeypatch.setattr(sys, "stderr", type("Lines", (), {"write": lines.append, "flush": lambda self: None})())
+    with Progress("outer", 2, "unit"), Progress("inner", 2, "unit"):
+        wait_for(lambda: sum("outer" in line for line in lines) >= 3)
+    assert not any("inner" in line for line in lines)
+
+
+def test_thread_ends_with_the_counter_also_after_an_exception(monkeypatch):
+    monkeypatch.setattr(module, "INTERVAL", 0.01)
+    before = threading.active_count()
+    with pytest.raises(KeyError), Progress("outer", 2, "unit"):
+        raise KeyError
+    wait_for(lambda: threading.active_count() <= before)
+    with Progress("another", 1, "unit") as counter:
+        assert module._active == [counter]
+
+
+def test_no_line_without_units():
+    with Progress("infer tiny", 0, "evaluation") as progress:
+        assert progress.line(5.0) == "infer tiny: 0 of 0 evaluations"
