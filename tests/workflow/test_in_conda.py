@@ -12,7 +12,7 @@ from support.workspace import ROOT, output_tail
 
 
 def test_stage_runs_this_checkout_in_an_environment_without_the_package(tmp_path):
-    directory = tmp_path / "a folder {of} one's own"
+    directory = tmp_path / "a directory {with} spaces"
     tiny.save("llama", directory / "causal")
     interpreter = directory / "bin" / "python"
     interpreter.parent.mkdir()
