@@ -1,9 +1,10 @@
-"""The summary at the end of a run: paths, one sentence per comparison, wall and CPU time of each stage."""
+"""The end of a run: missing results, paths, one sentence per comparison, wall and CPU time of each stage."""
 
 from argparse import Namespace
 
 import pytest
 from vernacular.commands import status
+from vernacular.core.errors import UserError
 
 COLUMNS = (
     "baseline,candidate,evaluation,category,metric,baseline_value,candidate_value,p_value,p_holm,significant,better"
@@ -67,3 +68,15 @@ def test_at_most_five_comparisons_are_printed(run_directory, capsys):
     text = output(run_directory, capsys, rows)
     assert text.count("significantly better") == 5
     assert "2 other comparisons: " in text
+
+
+def test_missing_results_are_grouped_by_model_and_reason(tmp_path):
+    notes = ["model,evaluation,kind,note", *(f"tiny,e{i},unavailable,no memory" for i in range(5))]
+    notes += ["tiny,e9,unavailable,gated", "other,e9,unavailable,gated", "other,e1,dropped,empty question"]
+    (tmp_path / "notes.csv").write_text("\n".join(notes) + "\n", "utf-8-sig")
+    with pytest.raises(UserError) as raised:
+        status.verify(Namespace(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
+    first, *lines = str(raised.value).split("\n")
+    assert "Run snakemake again" in first
+    assert lines == ["  tiny", "    e0, e1, e2 and 2 more: no memory", "    e9: gated", "  other", "    e9: gated"]
+    assert not (tmp_path / "complete.txt").exists()

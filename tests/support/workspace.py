@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,10 @@ from vernacular.core import artifacts
 from support import tiny
 
 ROOT = Path(__file__).parents[2]
+RULES = {
+    *("all", "collect", "compare", "encoder", "export", "infer", "items", "metrics", "model", "report", "requests"),
+    *("similarity", "summary", "verify"),
+}
 
 
 class Workspace:
@@ -49,9 +54,8 @@ class Workspace:
     def jobs(run: subprocess.CompletedProcess) -> dict[str, int]:
         """Return the number of jobs by rule, from the output of a dry run."""
         assert run.returncode == 0, output_tail(run)
-        table = re.search(r"Job stats:\n.*\n[- ]+\n((?:\S+ +\d+\n)+)", run.stdout + run.stderr)
-        jobs = {rule: int(n) for rule, n in re.findall(r"(\S+) +(\d+)\n", table[1])} if table else {}
-        return {rule: n for rule, n in jobs.items() if rule != "total"}
+        started = re.findall(r"^(\w+): ", run.stdout + run.stderr, re.MULTILINE)
+        return dict(Counter(rule for rule in started if rule in RULES))
 
     def results(self) -> pd.DataFrame:
         return pd.read_parquet(self.directory / "results" / "summary" / "results.parquet")

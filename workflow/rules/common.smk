@@ -10,8 +10,11 @@ from pathlib import Path
 from vernacular.config import load as settings
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.unavailable import clear_unavailable
+from vernacular.core.console import simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
+
+simplify()
 
 try:
     CONFIG = settings.load(

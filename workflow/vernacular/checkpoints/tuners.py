@@ -6,11 +6,13 @@ text) would silently have no effect. In addition, its effect on a token must not
 """
 
 import warnings
-
-import torch
-from peft import PeftModel
+from typing import TYPE_CHECKING
 
 from vernacular.core.errors import suggest
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
 
 MODULE_TYPES = frozenset({
     "LORA", "ADALORA", "ADAMSS", "ADAPTION_PROMPT", "BEFT", "BOFT", "C3A", "DEFT", "DELORA", "FOURIERFT",
@@ -62,12 +64,15 @@ def unsupported_reason(config: dict) -> str | None:
 _SEED = 0
 
 
-def apply_adapter(model: torch.nn.Module, adapter_dir: str, *, allow_pickle: bool) -> tuple[PeftModel, list, list]:
+def apply_adapter(model: "torch.nn.Module", adapter_dir: str, *, allow_pickle: bool) -> "tuple[PeftModel, list, list]":
     """Apply the adapter in `adapter_dir` to `model`, in place.
 
     Returns the PEFT model in inference mode, the names of adapter weights without a counterpart in it, and the names of
     weights that the adapter lacks. Raises what PEFT raises. The random state of the process is unchanged.
     """
+    import torch  # imported here, with PEFT: checking an adapter's config needs neither, and both take seconds
+    from peft import PeftModel
+
     options = {} if allow_pickle else {"use_safetensors": True}
     devices = range(torch.cuda.device_count())
     # PEFT's warnings repeat what the returned lists contain
@@ -80,7 +85,7 @@ def apply_adapter(model: torch.nn.Module, adapter_dir: str, *, allow_pickle: boo
     return peft.eval().requires_grad_(False), report.unexpected_keys, _missing(peft, report.missing_keys)
 
 
-def _missing(peft: PeftModel, names: list[str]) -> list[str]:
+def _missing(peft: "PeftModel", names: list[str]) -> list[str]:
     """Return the weights reported as missing that are not loaded under another name (VB-LoRA's layers share one)."""
     weights = peft.state_dict(keep_vars=True)
     loaded = {id(weight) for name, weight in weights.items() if name not in names}

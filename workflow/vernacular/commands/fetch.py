@@ -4,6 +4,7 @@ import contextlib
 import logging
 from pathlib import Path
 
+from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
@@ -21,8 +22,6 @@ def model(args) -> str:
     try:
         with _as_model_errors(name, spec):
             if "adapter" in spec:
-                from vernacular.checkpoints.adapters import resolve_adapter  # imports PEFT, which takes seconds
-
                 base = read_record(args.base)
                 if reason := base.get("unavailable"):
                     raise ModelError(f"base model {base['name']} unavailable: {reason}")

@@ -8,6 +8,7 @@ from vernacular.core.errors import UserError, format_count
 from vernacular.metrics.metric import display_name
 
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
+MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 
 
 def verify(args) -> str:
@@ -15,13 +16,26 @@ def verify(args) -> str:
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
     if missing:
-        lines = dict.fromkeys(f"  {row['evaluation']}: {row['note']}" for row in missing)
-        raise UserError(
-            "the summary is written, but results are missing. Run snakemake again to retry:\n" + "\n".join(lines)
-        )
+        lines = "\n".join(_missing_lines(missing))
+        raise UserError(f"the summary is written, but results are missing. Run snakemake again to retry:\n{lines}")
     with replacing(args.out) as temporary:
         temporary.write_text("No results are missing from the summary.\n")
     return "verify: no results are missing from the summary"
+
+
+def _missing_lines(rows: list[dict]) -> list[str]:
+    """Return the missing evaluations, grouped by model and by reason."""
+    reasons: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows:
+        reasons.setdefault(row["model"], {}).setdefault(row["note"], {})[row["evaluation"]] = None
+    lines = []
+    for model, by_note in reasons.items():
+        lines.append(f"  {model}")
+        for note, evaluations in by_note.items():
+            shown = ", ".join(list(evaluations)[:MAX_EVALUATIONS])
+            more = f" and {len(evaluations) - MAX_EVALUATIONS} more" if len(evaluations) > MAX_EVALUATIONS else ""
+            lines.append(f"    {shown}{more}: {note}")
+    return lines
 
 
 def finish(args) -> None:

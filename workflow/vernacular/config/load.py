@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import snakemake.utils
@@ -49,7 +50,7 @@ class Config:
     gpu_memory_gb: float = 40
     store: str = _STORE  # directory of the store, absolute or relative to the working directory
 
-    @property
+    @cached_property
     def bases(self) -> dict[str, list[str]]:
         """Models of each inference job: base -> [base, its adapters, …], in the file's order."""
         groups = {name: [name] for name, settings in self.models.items() if "adapter" not in settings}

@@ -1,0 +1,184 @@
+"""Time entire runs, from the command to the results table, against the command line of lm-evaluation-harness.
+
+    python bench/whole_run.py --model DIRECTORY --lm-eval .bench/bin/lm_eval [--threads 1] [--reps 3]
+
+Both tools read the same lm-eval task files and rows: `pairs` are minimal pairs as in BLiMP, `shots5` are five-shot
+questions with the texts of four options. Each run starts a new process in an empty directory and loads the model. The
+tools take turns, and the ratio of their times is computed per turn. CPU time includes all child processes. The
+accuracies of both tools must be equal.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+from score import words
+
+ROOT = Path(__file__).parent.parent
+N_SHOTS = {"pairs": 0, "shots5": 5}
+
+
+def rows(name: str, count: int) -> list[dict]:
+    """Return rows of a set, the same in every process."""
+    rng = random.Random(f"{name} 0")
+    if name == "pairs":
+        sentences = [words(rng, rng.randint(5, 10)).split() for _ in range(count)]
+        return [
+            {
+                "sentence_good": " ".join(sentence).capitalize() + ".",
+                "sentence_bad": " ".join([*sentence[:-2], words(rng, 1), sentence[-1]]).capitalize() + ".",
+            }
+            for sentence in sentences
+        ]
+    return [
+        {"question": words(rng, 14), "choices": [words(rng, 6) for _ in range(4)], "answer": rng.randrange(4)}
+        for _ in range(count)
+    ]
+
+
+def task_file(name: str, directory: Path) -> dict:
+    """Return the content of the lm-eval task file of a set, whose rows are in `directory`."""
+    files = {split: str(directory / f"{name}.{split}.jsonl") for split in ("test", "train")}
+    content = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": files},
+        "output_type": "multiple_choice",
+        "test_split": "test",
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+    }
+    if name == "pairs":
+        return content | {
+            "doc_to_text": "",
+            "doc_to_target": 0,
+            "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
+        }
+    return content | {
+        "fewshot_split": "train",
+        "fewshot_config": {"sampler": "first_n"},
+        "doc_to_text": "Question: {{question}}?\nAnswer:",
+        "doc_to_target": "{{answer}}",
+        "doc_to_choice": "{{choices}}",
+    }
+
+
+def prepare(name: str, count: int, directory: Path) -> None:
+    """Write the rows, the lm-eval task file and the Vernacular task file of a set."""
+    for split, n_rows in (("test", count), ("train", 5)):
+        lines = [json.dumps(row) for row in rows(f"{name}" if split == "test" else f"{name}-train", n_rows)]
+        (directory / f"{name}.{split}.jsonl").write_text("\n".join(lines) + "\n")
+    (directory / f"{name}.yaml").write_text(yaml.safe_dump(task_file(name, directory), sort_keys=False))
+    task = {
+        "task": name,
+        "title": name,
+        "citation": "synthetic",
+        "protocols": ["options"],
+        "item_type": "lm_eval",
+        "languages": {"en": {"source": {"lm-eval": f"../{name}.yaml"}}},
+    }
+    (directory / "tasks").mkdir(exist_ok=True)
+    (directory / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
+
+
+def run_lm_eval(args, name: str, directory: Path, out: Path) -> float:
+    """Run lm-eval's command and return its accuracy."""
+    model_args = f"pretrained={args.model},dtype=float32"
+    command = [args.lm_eval, "--model", "hf", "--model_args", model_args, "--tasks", name, "--device", "cpu"]
+    command += ["--include_path", str(directory), "--batch_size", str(args.batch_size), "--output_path", str(out)]
+    command += ["--num_fewshot", str(N_SHOTS[name])] if N_SHOTS[name] else []
+    call(command, args.threads, out)
+    (results,) = out.rglob("results_*.json")
+    return json.loads(results.read_text())["results"][name]["acc,none"]
+
+
+def run_vernacular(args, name: str, directory: Path, out: Path) -> float:
+    """Run the workflow and return its accuracy."""
+    config = {
+        "models": {"model": {"source": str(args.model), "dtype": "float32", "device": "cpu"}},
+        "tasks": [str(directory / "tasks")],
+        "data": "hub",
+        "evaluations": [{"task": name, "languages": ["en"], "shots": N_SHOTS[name]}],
+    }
+    (out / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    command = [sys.executable, "-m", "snakemake", f"-c{args.threads}", "--snakefile", str(ROOT / "Snakefile")]
+    call(
+        [*command, "--workflow-profile", str(ROOT / "profiles" / "default"), "--directory", str(out)], args.threads, out
+    )
+    (path,) = (out / "results" / "summary" / "lm_eval").glob("*.json")
+    (values,) = json.loads(path.read_text())["results"].values()
+    return values["accuracy,none"]
+
+
+def call(command: list[str], threads: int, directory: Path) -> None:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    environment |= {
+        "HF_HOME": str(directory / "hf"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    run = subprocess.run(command, env=environment, cwd=directory, capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.exit(f"{' '.join(command)}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
+
+
+def timed(function, *arguments) -> tuple[float, float, float]:
+    """Return (result, wall-clock seconds, CPU seconds of all child processes)."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    result = function(*arguments)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return result, time.perf_counter() - started, cpu
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--lm-eval", required=True, help="the lm_eval command of another environment")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--reps", type=int, default=3)
+    parser.add_argument("--items", type=int, default=300, help="rows of `pairs`; `shots5` has a fifth of them")
+    parser.add_argument("--batch-size", type=int, default=8, help="of lm-eval")
+    parser.add_argument("--sets", default="pairs,shots5")
+    args = parser.parse_args()
+    args.model, args.lm_eval = args.model.resolve(), str(Path(args.lm_eval).absolute())
+    print("| set | turn | lm-eval wall s | Vernacular wall s | ratio | lm-eval cpu s | Vernacular cpu s | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        for name in args.sets.split(","):
+            prepare(name, args.items if name == "pairs" else args.items // 5, directory)
+            ratios = []
+            for turn in range(args.reps):
+                measured = {}
+                for tool in (run_lm_eval, run_vernacular) if turn % 2 else (run_vernacular, run_lm_eval):
+                    out = directory / f"{tool.__name__}.{name}.{turn}"
+                    out.mkdir()
+                    measured[tool] = timed(tool, args, name, directory, out)
+                (theirs, wall, cpu), (value, own_wall, own_cpu) = measured[run_lm_eval], measured[run_vernacular]
+                if abs(theirs - value) > 1e-6:
+                    sys.exit(f"{name}: accuracy {theirs} of lm-eval, {value} of Vernacular")
+                ratios.append((wall / own_wall, cpu / own_cpu))
+                print(
+                    f"| {name} | {turn + 1} | {wall:.1f} | {own_wall:.1f} | {wall / own_wall:.2f} | {cpu:.1f} | "
+                    f"{own_cpu:.1f} | {cpu / own_cpu:.2f} |",
+                    flush=True,
+                )
+            medians = [statistics.median(column) for column in zip(*ratios, strict=True)]
+            print(f"| {name} | median | | | {medians[0]:.2f} | | | {medians[1]:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

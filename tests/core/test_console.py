@@ -1,0 +1,91 @@
+"""Snakemake's messages on the terminal, as formatted for a run and for a dry run."""
+
+import logging
+
+import pytest
+from snakemake.logging import DefaultFilter, DefaultFormatter, logger
+from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
+from vernacular.core.console import simplify
+
+JOB = {"jobid": 3, "rule_name": "infer", "rule_msg": "infer: evaluate tiny", "reason": "Params have changed"}
+ERROR = JOB | {"msg": None, "input": ["a"], "output": [], "log": ["logs/infer/tiny.log"], "conda_env": None}
+ERROR |= {"shellcmd": "python -m vernacular infer <<< '{}'", "aux": {}}
+
+
+@pytest.fixture
+def lines(request):
+    """Return a function that logs records and returns the printed lines, as a run with these options."""
+    quiet, dry_run = request.param
+    printed: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: printed.extend(handler.format(record).splitlines())
+    handler.name = "DefaultStreamHandler"
+    handler.addFilter(DefaultFilter(quiet, False, False, dry_run, False))
+    handler.setFormatter(DefaultFormatter(quiet, False))
+    previous, level = logger.handlers[:], logger.level
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+
+    def log(*records: tuple) -> list[str]:
+        simplify()
+        for event, message, fields in records:
+            fields = {key: value for key, value in fields.items() if key != "msg"}
+            logger.info(message, extra={"event": event, **fields})
+        return printed
+
+    yield log
+    logger.handlers[:] = previous
+    logger.setLevel(level)
+
+
+RUN = {Quietness.REASON, Quietness.HOST}
+RECORDS = [
+    (LogEvent.RUN_INFO, "Job stats:", {}),
+    (None, "Select jobs to execute...", {}),
+    (LogEvent.JOB_STARTED, "Execute 1 jobs...", {}),
+    (LogEvent.JOB_INFO, None, JOB),
+    (LogEvent.JOB_FINISHED, "Finished jobid: 3 (Rule: infer)", {"job_id": 3}),
+    (LogEvent.PROGRESS, None, {"done": 5, "total": 20}),
+    (LogEvent.JOB_INFO, None, JOB | {"rule_msg": "collect: write the outputs of tiny"}),
+]
+
+
+@pytest.mark.parametrize("lines", [(RUN, False)], indirect=True)
+def test_run_prints_a_line_per_job_with_the_number_of_finished_jobs(lines):
+    assert lines(*RECORDS) == ["Job stats:", "infer: evaluate tiny", "[5 of 20] collect: write the outputs of tiny"]
+
+
+@pytest.mark.parametrize("lines", [(RUN, True)], indirect=True)
+def test_dry_run_lists_jobs_instead_of_the_table(lines):
+    assert lines(*RECORDS[:4]) == ["infer: evaluate tiny"]
+
+
+@pytest.mark.parametrize("lines", [({Quietness.HOST, Quietness.RULES}, True)], indirect=True)
+def test_dry_run_without_rules_prints_the_table(lines):
+    assert lines(*RECORDS[:4]) == ["Job stats:"]
+
+
+@pytest.mark.parametrize("lines", [({Quietness.HOST}, True)], indirect=True)
+def test_reason_is_printed_unless_quiet(lines):
+    assert lines(RECORDS[3]) == ["infer: evaluate tiny", "    Reason: Params have changed"]
+
+
+@pytest.mark.parametrize("lines", [(RUN, False)], indirect=True)
+def test_failure_names_rule_and_log_without_shell_command(lines):
+    command_error = (
+        "RuleException:\nCalledProcessError in file \"inference.smk\", line 65:\nCommand 'set -euo pipefail'"
+    )
+    text = "\n".join(lines((LogEvent.JOB_ERROR, None, ERROR), (None, command_error, {})))
+    assert "Error in rule infer" in text
+    assert "logs/infer/tiny.log" in text
+    assert "vernacular infer" not in text
+    assert "pipefail" not in text
+
+
+@pytest.mark.parametrize("lines", [(RUN, False)], indirect=True)
+def test_other_errors_of_the_workflow_are_printed(lines):
+    assert (
+        lines((None, "RuleException:\nKeyError in file x", {}), (None, "WorkflowError: x", {}))[1]
+        == "KeyError in file x"
+    )
