@@ -7,7 +7,7 @@ import time
 import pytest
 from support.faults import STATUS_FILE, WatchedWorkspace, is_alive, session_commands, terminate
 
-pytestmark = pytest.mark.usefixtures("default_signals")
+pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
 
 @pytest.fixture
