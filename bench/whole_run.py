@@ -27,9 +27,9 @@ ROOT = Path(__file__).parent.parent
 N_SHOTS = {"pairs": 0, "shots5": 5}
 
 
-def rows(name: str, count: int) -> list[dict]:
+def rows(name: str, split: str, count: int) -> list[dict]:
     """Return rows of a set, the same in every process."""
-    rng = random.Random(f"{name} 0")
+    rng = random.Random(f"{name} {split} 0")
     if name == "pairs":
         sentences = [words(rng, rng.randint(5, 10)).split() for _ in range(count)]
         return [
@@ -74,7 +74,7 @@ def task_file(name: str, directory: Path) -> dict:
 def prepare(name: str, count: int, directory: Path) -> None:
     """Write the rows, the lm-eval task file and the Vernacular task file of a set."""
     for split, n_rows in (("test", count), ("train", 5)):
-        lines = [json.dumps(row) for row in rows(f"{name}" if split == "test" else f"{name}-train", n_rows)]
+        lines = [json.dumps(row) for row in rows(name, split, n_rows)]
         (directory / f"{name}.{split}.jsonl").write_text("\n".join(lines) + "\n")
     (directory / f"{name}.yaml").write_text(yaml.safe_dump(task_file(name, directory), sort_keys=False))
     task = {
