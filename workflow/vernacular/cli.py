@@ -64,6 +64,9 @@ def _run(args) -> int:
         return _fail(args, error)
     except UserError as error:
         return _fail(args, error)
+    except BrokenPipeError:  # the reader of the output has ended: `vernacular tasks | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at the end would fail again
+        return 0
     except KeyboardInterrupt:
         print(f"{args.command}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
