@@ -124,7 +124,7 @@ def test_results_are_read_as_data_frames(workspace):
     assert sums.to_dict() == pytest.approx(items["surprisal"].to_dict(), rel=1e-5)
     with pytest.raises(DataError, match=r'"tiny2" not found. Did you mean "tiny"'):
         results.tokens(directory, "tiny2", evaluation)
-    with pytest.raises(DataError, match="cola.es.acceptability.0shot"):
+    with pytest.raises(DataError, match=r"cola\.es\.acceptability\.0shot"):
         results.items(directory, "tiny", "cola.es.acceptability.1shot")
     with pytest.raises(DataError, match="not found"):
         results.changes(directory, "tiny", "other")
