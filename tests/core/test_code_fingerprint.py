@@ -19,6 +19,7 @@ NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "parses arguments, which are in the keys",
     "vernacular.commands.check": "prints",
+    "vernacular.core.console": "formats messages of Snakemake",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.commands.treebank": "is run by hand",
     "vernacular.config": "is empty",
