@@ -52,10 +52,15 @@ def test_renamed_keys_map_to_current_names_of_same_mapping(name):
         ("pll: original", "pll_variant"),
         ("evaluation_type: token-level", "scored_span"),
         ("scored_span: token-level", "token"),
+        ("num_fewshot: 5", "shots"),
+        ("language: gl", "languages"),
+        ("pretrained: me/one", "source"),
+        ("batch_size: 8", "max_batch_tokens"),
     ],
 )
 def test_renamed_config_key_error_suggests_current_name(tmp_path, old, new):
-    placeholder = "MODEL" if new in ("max_batch_tokens", "generation_engine", "allow_base_mismatch") else "EVALUATION"
+    model_keys = ("max_batch_tokens", "generation_engine", "allow_base_mismatch", "source")
+    placeholder = "MODEL" if new in model_keys else "EVALUATION"
     substitutions = {"MODEL": "dtype: auto", "EVALUATION": "limit: 5"} | {placeholder: old}
     text = CONFIG.replace("MODEL", substitutions["MODEL"]).replace("EVALUATION", substitutions["EVALUATION"])
     (tmp_path / "config.yaml").write_text(text, "utf-8")

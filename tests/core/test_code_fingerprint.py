@@ -17,8 +17,13 @@ COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
 # modules that run before or after all rules: their result is in the keys as values, or has no effect
 NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
-    "vernacular.cli": "parses arguments, which are in the keys",
+    "vernacular.arguments": "parses arguments, which are in the keys",
+    "vernacular.cli": "runs a command",
+    "vernacular.results": "reads results",
     "vernacular.commands.check": "prints",
+    "vernacular.commands.init": "writes a config file",
+    "vernacular.commands.show": "prints",
+    "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.commands.treebank": "is run by hand",

@@ -13,7 +13,9 @@ import pytest
 import yaml
 from support import lora_training
 from support.workspace import ROOT, Workspace, output_tail
+from vernacular import results
 from vernacular.core import artifacts
+from vernacular.core.errors import DataError
 
 EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},
@@ -107,6 +109,25 @@ def test_run_reports_its_stages_durations_and_output_directory(workspace):
         assert list((workspace.directory / "logs" / stage).iterdir())
     assert "results/report/index.html" in workspace.first_output
     assert "results/summary/leaderboard.xlsx" in workspace.first_output
+
+
+def test_results_are_read_as_data_frames(workspace):
+    directory = workspace.directory / "results"
+    values = results.values(directory).query("category == ''").set_index(["evaluation", "metric"])["value"]
+    table = pd.read_csv(directory / "summary" / "results.csv")
+    assert len(values) == table["category"].isna().sum()
+    evaluation = "cola.es.acceptability.0shot"
+    items = results.items(directory, "tiny", evaluation).set_index("item_id")
+    assert values[evaluation, "good_mean"] == pytest.approx(items.query("label == 1")["surprisal"].mean())
+    tokens = results.tokens(directory, "tiny", evaluation)
+    sums = tokens.dropna(subset="logprob").groupby("item_id")["surprisal"].sum()
+    assert sums.to_dict() == pytest.approx(items["surprisal"].to_dict(), rel=1e-5)
+    with pytest.raises(DataError, match=r'"tiny2" not found. Did you mean "tiny"'):
+        results.tokens(directory, "tiny2", evaluation)
+    with pytest.raises(DataError, match=r"cola\.es\.acceptability\.0shot"):
+        results.items(directory, "tiny", "cola.es.acceptability.1shot")
+    with pytest.raises(DataError, match="not found"):
+        results.changes(directory, "tiny", "other")
 
 
 def test_job_loads_its_model_once_and_reports_it(workspace):

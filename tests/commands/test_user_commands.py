@@ -1,0 +1,146 @@
+"""The commands for people: help, `tasks`, `show` and `init`."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from support import tiny
+from support.workspace import ROOT
+from vernacular import __version__, cli
+from vernacular.config.load import load
+
+CONFIG = """
+models: {tiny: {source: ./tiny}}
+data: samples
+evaluations:
+  - {task: calame, languages: [gl]}
+  - {task: openbookqa, languages: [gl], protocols: [generation], shots: 5}
+  - {task: global_piqa, languages: [sr]}
+similarity: {encoders: {default: ./tiny}}
+"""
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_help_lists_user_commands_with_descriptions_and_stage_commands_below(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    user, _, stages = text.partition("The rules of the workflow")
+    assert text.startswith("usage: vernacular ")
+    for command in ("check", "tasks", "show", "init", "treebank"):
+        assert f"\n    {command} " in user
+    for command in ("items", "requests", "infer", "summary"):
+        assert f"\n    {command} " not in user
+        assert command in stages
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"vernacular {__version__}\n"
+
+
+def test_tasks_of_a_language_have_protocols_items_license_and_source(capsys):
+    assert cli.main(["tasks", "gl"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (row,) = [line for line in lines if line.startswith("openbookqa ")]
+    assert row.split("  ")[1:] != []
+    for part in ("generation, letters, options", "500", "cc-by-4.0", "proxectonos/openbookqa_gl"):
+        assert part in row
+    assert not any(line.startswith("blimp ") for line in lines)
+
+
+def test_tasks_of_all_languages_count_many_and_list_few(capsys):
+    assert cli.main(["tasks"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "101 languages" in rows["multiblimp"]
+    assert " gl pt " in rows["calame"]
+
+
+def test_tasks_of_unknown_language_suggest_others(capsys):
+    assert cli.main(["tasks", "xx"]) == 1
+    assert 'no task in the language "xx"' in capsys.readouterr().err
+
+
+def test_show_marks_the_scored_span(directory, capsys):
+    assert cli.main(["show", "mine.yaml", "calame.gl.last_word.0shot", "--item", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "item 2 of 12" in text
+    assert "Quérolle moito ao meu⟦ avó⟧" in text
+
+
+def test_show_prints_the_few_shot_prompt_and_stop_strings(directory, capsys):
+    assert cli.main(["show", "mine.yaml", "openbookqa.gl.generation.5shot"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("Pregunta:") == 12  # five examples and the question, as messages and as text
+    assert "stop strings: '\\n'" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["calame.gl.last_word.1shot"], "calame.gl.last_word.0shot"),
+        (["calame.gl.last_word.0shot", "--item", "13"], "expected an item from 1 to 12, got 13"),
+        (["calame.gl.last_word.0shot", "--item", "0"], "got 0"),
+        (["calame.gl.last_word.0shot", "--model", "tini"], "tiny"),
+        (["calame.gl.last_word.0shot", "--model", "tiny"], "resources/models/tiny.json"),
+    ],
+)
+def test_show_errors_name_what_exists(directory, capsys, arguments, expected):
+    assert cli.main(["show", "mine.yaml", *arguments]) == 1
+    assert expected in capsys.readouterr().err
+
+
+def test_show_prints_the_tokens_that_a_run_scores(directory, capsys):
+    tiny.save("llama", directory / "tiny")
+    spec = '{"name": "tiny", "source": "./tiny", "kind": "auto", "allow_pickle": false}'
+    assert cli.main(["model", "--spec", spec, "--out", "resources/models/tiny.json"]) == 0
+    (directory / "tiny" / "model.safetensors").rename(directory / "weights")  # not needed
+    assert cli.main(["show", "mine.yaml", "calame.gl.last_word.0shot", "--model", "tiny"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if " tokens: " in line)
+    marked = [token for token in line.split(": ", 1)[1].split(" ") if "⟦" in token]
+    assert marked
+    assert "canción".startswith("".join(marked).replace("⟦", "").replace("⟧", "").replace("'", "").strip()[:3])
+
+
+def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, capsys):
+    arguments = ["init", "new.yaml", "--model", "me/One-1B@v2", "--model", "./two.gguf", "--language", "gl", "eu"]
+    assert cli.main(arguments) == 0
+    config = load(["new.yaml"])
+    assert {name: settings["source"] for name, settings in config.models.items()} == {
+        "one-1b": "me/One-1B@v2",
+        "two": "./two.gguf",
+    }
+    assert {"gl", "eu"} == {evaluation.language for evaluation in config.evaluations.values()}
+    entries = yaml.safe_load((directory / "new.yaml").read_text())["evaluations"]
+    assert len(entries) == len({entry["task"] for entry in entries}) > 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["mine.yaml", "--model", "me/one", "--language", "gl"], "the file exists"),
+        (["new.yaml", "--model", "me/one", "--language", "xx"], 'no task in the language "xx"'),
+        (["new.yaml", "--model", "me/one", "--model", "you/one", "--language", "gl"], 'would be named "one"'),
+    ],
+)
+def test_init_errors_write_nothing(directory, capsys, arguments, expected):
+    assert cli.main(["init", *arguments]) == 1
+    assert expected in capsys.readouterr().err
+    assert not (directory / "new.yaml").exists()
+
+
+def test_output_may_be_cut_by_its_reader():
+    command = f"{sys.executable} -m vernacular tasks | head -n 1"
+    run = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT / "workflow", capture_output=True, text=True
+    )
+    assert run.returncode == 0
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,182 @@
+"""Arguments of all commands: those for people, and those of the workflow's rules."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from vernacular import __version__
+
+_ATTEMPT_HELP = (
+    "attempt and number of attempts: 1of3; the last one writes why results are missing and exits with status 0"
+)
+# the rules pass it on standard input: Linux limits arguments to 128 KB, which a few hundred evaluations exceed
+_SPEC_HELP = "specification of the outputs as JSON (vernacular.config.dependencies); - reads it from standard input"
+_EPILOG = """
+To evaluate models, run `snakemake`; the README describes how. The rules of the workflow run these commands, one per
+stage, whose arguments `vernacular COMMAND --help` describes:
+
+  {stages}
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; the help lists the commands for people first."""
+    root = argparse.ArgumentParser(
+        prog="vernacular",
+        description="Evaluation of language models in low-resource languages.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    root.add_argument("--version", action="version", version=f"vernacular {__version__}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    _add_user_commands(commands)
+    n_user_commands = len(commands.choices)
+    _add_stage_commands(commands)
+    root.epilog = _EPILOG.format(stages=", ".join(list(commands.choices)[n_user_commands:]))
+    return root
+
+
+def _add_user_commands(commands) -> None:
+    def add(name: str, help_text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
+        command.set_defaults(run=name, contained=False)
+        command.add_argument("--log", type=Path, help="file for messages and warnings")
+        return command
+
+    check = add("check", "validate a config file and list its evaluations")
+    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+
+    tasks = add("tasks", "list tasks with their languages, protocols and licenses")
+    tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
+    tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
+
+    show = add("show", "print the requests of an item, and their tokens, before any model is run")
+    show.add_argument("config", type=Path)
+    show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
+    show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
+    show.add_argument("--model", help="also print the tokens of this model of the config")
+
+    init = add("init", "write a config file for models and languages")
+    init.add_argument("config", type=Path, help="file to write: mine.yaml")
+    init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
+    init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+
+    treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
+    treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
+    treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
+    treebank.add_argument(
+        "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
+    )
+    treebank.add_argument(
+        "--explain", action="store_true", help="print counts per step, and examples (default without --csv)"
+    )
+    treebank.add_argument("--examples", type=int, default=5, help="number of pairs to print per pattern")
+    treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
+
+
+def _add_stage_commands(commands) -> None:
+    def add(
+        name: str, run: str, help_text: str, *, spec: bool = True, contained: bool = False
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, description=f"{help_text[0].upper()}{help_text[1:]}.")
+        command.set_defaults(run=run, contained=contained)
+        if contained:
+            command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT_HELP)
+        if spec:
+            command.add_argument("--spec", type=_json, required=True, help=_SPEC_HELP)
+        command.add_argument("--log", type=Path, help="file for messages and warnings")
+        return command
+
+    items = add("items", "items", "read datasets into items", contained=True)
+    items.add_argument("--out", type=Path, required=True, help="directory of the items files")
+
+    requests = add("requests", "requests", "write the prompts of evaluations", contained=True)
+    requests.add_argument("--items-dir", type=Path, required=True)
+    requests.add_argument("--out", type=Path, required=True, help="directory of the requests files")
+
+    for name in ("model", "encoder"):
+        fetch = add(name, f"fetch:{name}", f"fetch one {name} and record its properties", contained=True)
+        fetch.add_argument("--out", type=Path, required=True)
+        if name == "model":
+            fetch.add_argument("--base", type=Path, help="record of the base model, for an adapter")
+
+    infer = add(
+        "infer", "infer", "compute the outputs of a base model and its adapters that the store lacks", contained=True
+    )
+    infer.add_argument(
+        "--models", type=Path, nargs="+", required=True, help="records of the base model, then of its adapters"
+    )
+    infer.add_argument("--requests", type=Path, nargs="+", required=True)
+    infer.add_argument("--shard", default="1of1", help="shard of the work, and number of shards: 2of4")
+    infer.add_argument("--out", type=Path, required=True, help="status file, written at the end")
+    infer.add_argument("--store", type=Path, required=True)
+    infer.add_argument("--threads", type=int, default=1)
+
+    collect = add("collect", "collect", "write one model's outputs from the store to its results")
+    collect.add_argument("--model", type=Path, required=True)
+    collect.add_argument("--requests", type=Path, nargs="+", required=True)
+    collect.add_argument("--status", type=Path, nargs="+", required=True, help="status files of infer, one per shard")
+    collect.add_argument("--out", type=Path, required=True, help="directory of the model's results")
+    collect.add_argument("--store", type=Path, required=True)
+
+    similarity = add(
+        "similarity", "similarity", "compute the similarity of generated outputs to the options", contained=True
+    )
+    similarity.add_argument("--encoders", type=Path, nargs="*", default=[])
+    similarity.add_argument("--model", type=Path, required=True, help="record of the evaluated model")
+    similarity.add_argument("--items-dir", type=Path, required=True)
+    similarity.add_argument("--requests-dir", type=Path, required=True)
+    similarity.add_argument("--generations", type=Path, nargs="*", default=[])
+    similarity.add_argument("--out", type=Path, required=True)
+    similarity.add_argument("--threads", type=int, default=1)
+
+    metrics = add("metrics", "metrics", "compute one model's per-item results and metrics", contained=True)
+    metrics.add_argument("--model", type=Path, required=True)
+    metrics.add_argument("--items-dir", type=Path, required=True)
+    metrics.add_argument("--requests-dir", type=Path, required=True)
+    metrics.add_argument("--out", type=Path, required=True, help="directory of the model's results")
+
+    export = add("export", "export", "export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE")
+    export.add_argument("--items-dir", type=Path, required=True)
+    export.add_argument("--tasks", type=Path, nargs="+", required=True)
+    export.add_argument("--out", type=Path, required=True)
+
+    compare = add("compare", "compare", "compare models on the items that they share")
+    compare.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
+    compare.add_argument("--items-dir", type=Path, required=True)
+    compare.add_argument("--out", type=Path, required=True, help="directory of the tables")
+    compare.add_argument(
+        "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
+    )
+    compare.add_argument("--threads", type=int, default=1)
+
+    summary = add("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
+    summary.add_argument("--metrics", type=Path, nargs="+", required=True)
+    summary.add_argument("--out", type=Path, required=True)
+
+    report = add("report", "report", "write the HTML report")
+    report.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
+    report.add_argument("--models", type=Path, nargs="+", required=True, help="records of the models")
+    report.add_argument(
+        "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
+    )
+    report.add_argument("--benchmarks", type=Path, help="directory of Snakemake's benchmark files")
+    report.add_argument("--out", type=Path, required=True, help="directory of the report")
+    report.add_argument("--threads", type=int, default=1)
+
+    verify = add("verify", "status:verify", "fail if results are missing from the summary", spec=False)
+    verify.add_argument("--notes", type=Path, required=True)
+    verify.add_argument("--out", type=Path, required=True)
+
+    finish = add("finish", "status:finish", "print paths, comparisons and times at the end of a run", spec=False)
+    finish.add_argument("benchmarks", type=Path)
+    finish.add_argument("--results", type=Path, required=True)
+
+
+def _attempt(text: str) -> tuple[int, int]:
+    number, count = text.split("of")
+    return int(number), int(count)
+
+
+def _json(text: str) -> dict:
+    return json.loads(sys.stdin.read() if text == "-" else text)

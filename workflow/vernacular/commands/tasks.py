@@ -1,0 +1,51 @@
+"""Command `tasks`: the available tasks, with their languages, protocols, numbers of items and licenses."""
+
+from vernacular.core.errors import UserError, format_count, suggest
+from vernacular.core.paths import WORKFLOW
+from vernacular.data.tasks import load_task, task_names
+
+_MAX_LANGUAGES = 8  # of a task that are listed by code
+
+
+def tasks(args) -> str:
+    """Print the included tasks and those of further directories; with a language, only those that have it.
+
+    Raises:
+        UserError: No task has the language.
+        ConfigError: A task file is invalid.
+    """
+    files = task_names([WORKFLOW / "tasks", *args.directory])
+    loaded = {name: load_task(path) for name, path in files.items()}
+    if args.language is None:
+        header = ("task", "languages", "protocols", "items", "license")
+        rows = [_overview(name, task) for name, task in loaded.items()]
+    else:
+        languages = {code for task in loaded.values() for code in task["languages"]}
+        if args.language not in languages:
+            raise UserError(f'no task in the language "{args.language}".{suggest(args.language, languages)}')
+        header = ("task", "protocols", "items", "license", "source")
+        rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
+        rows = [row for row in rows if row]
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header) - 1)]
+    for row in (header, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())
+    return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
+
+
+def _overview(name: str, task: dict) -> tuple[str, ...]:
+    entries = task["languages"]
+    languages = " ".join(entries) if len(entries) <= _MAX_LANGUAGES else f"{len(entries)} languages"
+    counts = sorted({entry["expected_rows"] for entry in entries.values() if entry["expected_rows"]})
+    items = f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{counts[0]:,}" if counts else "unknown"
+    licenses = dict.fromkeys(str(entry["license"]) for entry in entries.values() if entry["license"])
+    return name, languages, ", ".join(task["protocols"]), items, ", ".join(licenses) or "not stated"
+
+
+def _in_language(name: str, task: dict, language: str) -> tuple[str, ...] | None:
+    entry = task["languages"].get(language)
+    if entry is None:
+        return None
+    source = next(iter(entry["source"][0].values()))
+    count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
+    return name, ", ".join(task["protocols"]), count, str(entry["license"] or "not stated"), str(source)
