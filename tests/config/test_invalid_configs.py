@@ -102,7 +102,7 @@ def error_message(load, path: Path) -> str | None:
         message = str(error)
     else:
         return None
-    assert 1 <= len(message.splitlines()) <= 2, message
+    assert 1 <= len(message.splitlines()) == len(set(message.splitlines())) <= 12, message
     assert max(map(len, message.splitlines())) < 450, message
     assert str(path) in message, message
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", message), message

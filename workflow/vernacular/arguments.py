@@ -39,12 +39,13 @@ def parser() -> argparse.ArgumentParser:
 def _add_user_commands(commands) -> None:
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=name, contained=False)
+        command.set_defaults(run=name, contained=False, stage=False)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = add("check", "validate a config file and list its evaluations")
+    check = add("check", "report all mistakes of a config and list its evaluations")
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+    check.add_argument("--online", action="store_true", help="also ask the Hub whether its models and datasets exist")
 
     tasks = add("tasks", "list tasks with their languages, protocols and licenses")
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
@@ -79,7 +80,7 @@ def _add_stage_commands(commands) -> None:
         name: str, run: str, help_text: str, *, spec: bool = True, contained: bool = False
     ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=run, contained=contained)
+        command.set_defaults(run=run, contained=contained, stage=True)
         if contained:
             command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT_HELP)
         if spec:
