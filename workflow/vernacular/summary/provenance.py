@@ -8,7 +8,8 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.grid import sort_key
-from vernacular.summary.sheet import LEGEND
+from vernacular.summary.headers import LEGEND
+from vernacular.summary.headings import Headings
 
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
@@ -17,13 +18,18 @@ _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows 
 }
 
 
-def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> None:
-    """Write the legend, sections derived from `long` (models, datasets, metrics, seeds) and `provenance` to `sheet`.
+def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings) -> None:
+    """Write the legend, the tasks with their notes, sections derived from `long` (models, datasets, metrics, seeds) and
+    `provenance` to `sheet`.
 
     A value of `provenance` may be one value, a dict (a row per key) or a list of dicts (a table); deeper values are
     written as text.
     """
-    sections = {"legend": LEGEND}
+    tasks = sorted(task for task in long["task"].unique() if not pd.isna(task))
+    titles = [
+        {"task": task, "title": headings.full_titles.get(task), "note": headings.notes.get(task)} for task in tasks
+    ]
+    sections = {"legend": LEGEND, "tasks": titles}
     for title, columns in _DERIVED_SECTIONS.items():
         rows = long[columns].drop_duplicates().sort_values(columns, key=sort_key)
         sections[title] = rows.to_dict("records")
