@@ -122,7 +122,7 @@ def test_language_sheet_collapses_metrics_that_are_not_headline_metrics(write_wo
 def test_sheets_are_printed_on_landscape_pages_with_headings(write_workbook):
     sheet = write_workbook(*evaluations(2, 1, 60))["l0"]
     assert (sheet.page_setup.orientation, sheet.page_setup.fitToHeight) == ("landscape", 0)
-    assert sheet.page_setup.fitToWidth == 4, "60 columns of 13 characters and the names, 240 characters to a page"
+    assert sheet.page_setup.fitToWidth == 4, "60 columns of 13 characters and the names, 260 characters to a page"
     assert (sheet.print_title_rows, sheet.print_title_cols) == ("$1:$3", "$A:$A")
 
 
@@ -156,3 +156,11 @@ def test_precision_is_named_only_where_models_differ_or_are_quantized():
     models[1]["dtype"] = "float32"
     assert model_labels(models) == {"a": "a (bfloat16)", "b": "b (float32)"}
     assert model_labels([models[0] | {"quantization": "8bit"}]) == {"a": "a (8bit)"}
+
+
+def test_more_metrics_than_a_sheet_has_columns_are_omitted_and_named(write_workbook):
+    rows = [{"metric": f"m{i}", "headline": i == 7} for i in range(16_384)]
+    book = write_workbook(*rows, write=write_similarity)
+    assert [cell.value for cell in book["gl"][3]] == ["model", "M7 (↑)"]
+    notes = [cell.value for cell in book["provenance"]["A"]]
+    assert "gl: 16,384 columns do not fit a sheet; only headline metrics, see results.csv" in notes

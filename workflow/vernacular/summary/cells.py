@@ -147,7 +147,7 @@ def comment(text: str, lines: int | None = None) -> Comment:
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
-_PAGE_WIDTH = 240  # characters across a landscape page at about 60 % of the size, the smallest that is easy to read
+_PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
 
 
 def print_landscape(sheet: Worksheet) -> None:

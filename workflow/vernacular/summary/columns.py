@@ -13,6 +13,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.grid import Grid
 
+MAX_COLUMNS = 16_384  # of an Excel sheet
 SCREEN_COLUMNS = 16  # that fit a screen next to the names of the models
 
 

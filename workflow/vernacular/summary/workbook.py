@@ -15,7 +15,7 @@ from openpyxl import Workbook
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
-from vernacular.summary.columns import with_headlines, with_means
+from vernacular.summary.columns import MAX_COLUMNS, with_headlines, with_means
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
@@ -100,6 +100,7 @@ def _write(
     """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
     extras = extras or {}
     all_items = long[long["category"].fillna("") == ""].reset_index(drop=True)
+    omitted: list[str] = []
     order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
     for row in rankings or []:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
@@ -123,8 +124,12 @@ def _write(
         fill(book.create_sheet(name))
     for language, name in zip(languages, inner_names[len(extras) :], strict=True):
         rows = all_items[all_items["language"].fillna("") == language].reset_index(drop=True)
+        if (n_columns := len(rows[["evaluation", "metric"]].drop_duplicates())) >= MAX_COLUMNS:
+            rows = headline(rows).reset_index(drop=True)
+            omitted.append(f"{name}: {n_columns:,} columns do not fit a sheet; only headline metrics, see results.csv")
         layout, sheet = build_grid(rows, headings, metric_order=order), book.create_sheet(name)
         write_grid(sheet, rows, layout, with_headlines(layout), levels=["title", "setting"], comments=True, **common)
+    provenance = {**provenance, "omitted": omitted} if omitted else provenance
     write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings)
     content = io.BytesIO()
     book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
