@@ -23,6 +23,7 @@ NOT_IN_KEYS = {
     "vernacular.commands.check": "prints",
     "vernacular.commands.init": "writes a config file",
     "vernacular.commands.show": "prints",
+    "vernacular.commands.table": "prints",
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
@@ -38,6 +39,8 @@ NOT_IN_KEYS = {
     "vernacular.config.unavailable": "deletes files when a run has ended",
     "vernacular.data.lm_eval.settings": "its result is in the keys",
     "vernacular.data.lm_eval.task_file": "its result is in the keys",
+    "vernacular.summary.markup": "prints",
+    "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
 }
 

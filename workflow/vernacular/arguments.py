@@ -57,6 +57,23 @@ def _add_user_commands(commands) -> None:
     show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
     show.add_argument("--model", help="also print the tokens of this model of the config")
 
+    table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
+    table.add_argument("config", type=Path)
+    for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
+        table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
+    table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
+    table.add_argument(
+        "--metrics", type=_names, metavar="NAMES", help="default: the headline metric that represents each evaluation"
+    )
+    table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
+    table.add_argument(
+        "--marks",
+        choices=["significance", "interval"],
+        default="significance",
+        help="mark values that do not differ significantly from the best, or print 95%% intervals",
+    )
+    table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
+
     init = add("init", "write a config file for models and languages")
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
@@ -172,6 +189,10 @@ def _add_stage_commands(commands) -> None:
     finish = add("finish", "status:finish", "print paths, comparisons and times at the end of a run", spec=False)
     finish.add_argument("benchmarks", type=Path)
     finish.add_argument("--results", type=Path, required=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _attempt(text: str) -> tuple[int, int]:
