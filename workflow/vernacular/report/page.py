@@ -19,13 +19,13 @@ from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
+from vernacular.core.tables import rows_of
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
-from vernacular.report.plots import specifications
 from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
@@ -43,6 +43,7 @@ def build(
     records: list[dict],
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
+    tasks: dict[str, dict] | None = None,
     title: str = "Vernacular",
     processes: int = 1,
 ) -> str:
@@ -54,6 +55,7 @@ def build(
         records: the models' records.
         changes: (baseline, candidate) -> its CHANGES file.
         benchmarks: directory of Snakemake's benchmark files, if there are any.
+        tasks: task -> its `title` and `note` for readers, as far as it has them.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
 
     Raises:
@@ -64,14 +66,14 @@ def build(
     with _cleanup_on_error(out):
         _write_assets(out)
         summary = results / "summary" / "results.parquet"
-        long = artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS).to_pandas()
+        long = _by_evaluation(artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS))
         notes = artifacts.metadata(summary)["notes"]
         report_index = ReportIndex(Index(models), Index(evaluations), Index())
         index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
         for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
-            number, rows = report_index.evaluations.number(name), long[long["evaluation"] == name]
+            number, rows = report_index.evaluations.number(name), long.get(name, [])
             task |= leaderboard.task_values(rows, report_index)
             task["dataset"] = provenance.dataset_info(task["dataset"])
             write_data_file(out, f"e{number}/task", task)
@@ -79,7 +81,7 @@ def build(
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
                 datasets[key] = task["dataset"]
             runs += [provenance.run_info(model, number, metadata) for model, metadata in run_metadata.items()]
-            setting = leaderboard.setting(rows) if len(rows) else _requested_setting(results, name)
+            setting = leaderboard.setting(rows[0]) if rows else _requested_setting(results, name)
             index["evaluations"].append(
                 {
                     "id": name,
@@ -91,6 +93,7 @@ def build(
             index["cells"] += [
                 [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
             ]
+        index["tasks"] = [[name, task.get("title"), task.get("note")] for name, task in (tasks or {}).items()]
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
@@ -116,6 +119,14 @@ def build(
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
     return f"report: {counts}, {size / 1e6:.1f} MB in {out}"
+
+
+def _by_evaluation(results: pa.Table) -> dict[str, list[dict]]:
+    """Return the rows of each evaluation, in order."""
+    rows: dict[str, list[dict]] = {}
+    for row in rows_of(results):
+        rows.setdefault(row["evaluation"], []).append(row)
+    return rows
 
 
 @contextlib.contextmanager
@@ -159,7 +170,7 @@ def _requested_setting(results: Path, name: str) -> dict:
 
 
 def _write_assets(out: Path) -> None:
-    """Copy page, styles, scripts and libraries, and write the specifications of the plots next to them."""
+    """Copy page, styles, scripts and libraries."""
     sources = [ASSETS / "index.html", ASSETS / "style.css"]
     sources += [
         path for directory in ("js", "lib") for path in sorted((ASSETS / directory).rglob("*")) if path.is_file()
@@ -169,4 +180,3 @@ def _write_assets(out: Path) -> None:
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
-    write_data_file(out, "plots", specifications())
