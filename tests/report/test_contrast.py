@@ -1,6 +1,7 @@
 """Contrast of all texts with what is behind them, by the formula of WCAG 2.2, from the colors that Chromium computes."""
 
 import pytest
+from support.report_forms import LETTERS, PAIRS
 from support.report_run import GENERATION, OPTIONS, SENTENCES
 
 MINIMUM = 4.5
@@ -46,10 +47,22 @@ VIEWS = ["#/overview", "#/leaderboard?down=models", "#/leaderboard?down=evaluati
          "#/leaderboard?scale=baseline&down=models", f"#/task/{OPTIONS}/plain", f"#/items/{OPTIONS}/plain",
          f"#/item/{OPTIONS}/plain/i6", f"#/item/{SENTENCES}/plain/s3", f"#/item/{GENERATION}/plain/w1", "#/comparison",
          f"#/comparison/plain/%3Dcmd()/{OPTIONS}", "#/provenance"]  # fmt: skip
+VIEWS_OF_TWO_MODELS = ["#/overview?show=model:0", "#/overview?show=pair:0", "#/leaderboard?down=evaluations",
+                       "#/leaderboard?scale=chance", f"#/task/{PAIRS[0]}/tuned", f"#/item/{LETTERS}/base/q1",
+                       "#/comparison"]  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_texts_are_readable_in_both_themes(browser, view):
+    assert_readable(browser, view)
+
+
+@pytest.mark.parametrize("view", VIEWS_OF_TWO_MODELS)
+def test_texts_about_two_models_are_readable_in_both_themes(page, view):
+    assert_readable(page, view)
+
+
+def assert_readable(browser, view):
     browser.open(view)
     lowest = {}
     for _ in range(2):

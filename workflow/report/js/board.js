@@ -51,7 +51,7 @@ vernacular.board = (() => {
 
   function tall(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
-    const list = [{ title: "Evaluation", heading: true, class: "name", cell: (column) => heading(index, column, true), key: (column) => index.evaluations[column.evaluation].id, csv: (column) => [["evaluation", index.evaluations[column.evaluation].id], ["metric", index.metrics[column.metric].name], ["unit", index.metrics[column.metric].unit]] }];
+    const list = [{ title: "Evaluation", heading: true, class: "name", cell: (column) => heading(index, column, innerWidth >= 700), key: (column) => index.evaluations[column.evaluation].id, csv: (column) => [["evaluation", index.evaluations[column.evaluation].id], ["metric", index.metrics[column.metric].name], ["unit", index.metrics[column.metric].unit]] }];
     const axes = models.length <= FEW && chosen.scale === "absolute";
     for (const model of models) {
       list.push({

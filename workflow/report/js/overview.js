@@ -4,12 +4,16 @@
 (() => {
   const { el, data, load, names, format, cells, verdict, plot, download, views } = vernacular;
 
+  const MOST_BARS = 15; // models in the plot; the leaderboard shows all
+
   views.set("overview", async (index, route) => {
     const models = [...index.models.keys()].slice(0, index.n_models);
     const shown = choice(index, route.query.get("show"));
     const over = ranked(index, "all");
-    const bars = over.filter((row) => row.mean !== null);
-    const standing = bars.length > 1 ? plot.figure("Overall, above chance", "Mean over evaluations with a chance level: 0 is guessing, 100 is all correct. 95 % intervals.", "values",
+    const known = over.filter((row) => row.mean !== null);
+    const bars = known.slice(0, MOST_BARS);
+    const standing = bars.length > 1 ? plot.figure("Overall, above chance", ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct. 95 % intervals."]
+        .concat(known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : ""), "values",
       { rows: bars.map((row) => ({ model: index.models[row.model], value: 100 * row.mean, low: row.low === null ? null : 100 * row.low, high: row.high === null ? null : 100 * row.high, label: format.value(row.mean, "share"), n: row.n })), references: bars.some((row) => row.low < 0.1) ? [{ line: "chance", value: 0 }] : [] },
       { file: "overall", height: 26 * bars.length, description: `Overall values of ${format.counted(bars.length, "model")}; the leaderboard contains the same values.` }) : null;
     const map = await heatMap(index, models, shown);

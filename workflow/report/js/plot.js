@@ -24,11 +24,15 @@ vernacular.plot = (() => {
     };
   }
 
-  // {domain, range} of the values of `field` that occur in rows; pairs: [[value, name of a color in the style sheet], …]
+  const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"];
+
+  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color and
+  // shape in all plots. pairs: [[value, name of a color in the style sheet], …]
   function palette(pairs, rows, field) {
     const present = new Set(rows.map((row) => row[field]));
-    const shown = pairs.filter(([value]) => present.has(value));
-    return { domain: shown.map(([value]) => harmless(value)), range: shown.map(([, name]) => color(name)) };
+    const shown = pairs.map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]]).filter(([value]) => present.has(value));
+    const domain = shown.map(([value]) => harmless(value));
+    return { colors: { domain, range: shown.map(([, shade]) => shade) }, shapes: { domain, range: shown.map(([, , shape]) => shape) } };
   }
 
   const series = (names) => names.map((name, i) => [name, `series-${(i % 6) + 1}`]);
@@ -57,8 +61,8 @@ vernacular.plot = (() => {
     const rows = data.rows.map((row, i) => ({ ...safe(row), row: i }));
     await library;
     container.render = async () => {
-      const colors = data.pairs ? palette(data.pairs, data.rows, data.by) : null;
-      const specification = structuredClone(specs[name]({ ...data, rows, colors, color }));
+      const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
+      const specification = structuredClone(specs[name]({ ...data, ...scales, rows, color }));
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);

@@ -1,7 +1,7 @@
 "use strict";
 // Vega-Lite specifications of the plots. Datasets and fields have fixed names; texts of models and categories are values,
-// never names. Marks of one kind differ in shape or position in addition to color. `colors` is {domain, range} of the
-// values that occur, so that a legend lists no others.
+// never names. Marks of one kind differ in shape or position in addition to color. `colors` and
+// `shapes` are scales of the values that occur.
 vernacular.specs = (() => {
   const NAME = { title: null, sort: null, axis: { labelLimit: 220 } };
   const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"];
@@ -49,13 +49,13 @@ vernacular.specs = (() => {
   }
 
   // Values by category with intervals, a shape and a color per model.
-  function categories({ rows, references = [], color, colors }) {
+  function categories({ rows, references = [], color, colors, shapes }) {
     const legend = { orient: "top", columns: 2, labelLimit: 260 };
     const y = field("category", "nominal", NAME);
     const yOffset = field("model", "nominal", { sort: null });
     const x = (name) => field(name, "quantitative", { title: null });
     const fill = field("model", "nominal", { title: null, legend, scale: colors });
-    const shape = field("model", "nominal", { title: null, legend, scale: { domain: colors.domain } });
+    const shape = field("model", "nominal", { title: null, legend, scale: shapes });
     return wide([
       ...lines(references, color),
       ...interval(rows, { strokeWidth: 1.5 }, { y, yOffset, x: x("low"), color: fill }),
@@ -99,11 +99,11 @@ vernacular.specs = (() => {
   }
 
   // Candidate minus baseline per evaluation with intervals, a shape and a color per verdict.
-  function differences({ rows, color, colors }) {
+  function differences({ rows, color, colors, shapes }) {
     const y = field("evaluation", "nominal", { ...NAME, axis: { labelLimit: 340 } });
     const x = (name) => field(name, "quantitative", { title: null, axis: { orient: "top" } });
     const fill = field("verdict", "nominal", { title: null, legend: { orient: "top" }, scale: colors });
-    const shape = { ...fill, scale: { domain: colors.domain } };
+    const shape = { ...fill, scale: shapes };
     return wide([
       { data: { values: [{ value: 0 }] }, mark: { type: "rule", color: color("plot-ink") }, encoding: { x: x("value") } },
       ...interval(rows, { strokeWidth: 2 }, { y, x: x("low"), color: fill }),

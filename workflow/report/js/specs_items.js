@@ -12,7 +12,7 @@ Object.assign(vernacular.specs, (() => {
   });
 
   // Accuracy against mean confidence by bin of confidence; on the diagonal, a model is as accurate as it is confident.
-  function reliability({ rows, color, colors }) {
+  function reliability({ rows, color, colors, shapes }) {
     const share = { domain: [0, 1] };
     const axis = { format: "%", tickCount: 5 };
     const fill = field("model", "nominal", { title: null, legend, scale: colors });
@@ -22,7 +22,7 @@ Object.assign(vernacular.specs, (() => {
       color: fill,
     };
     const size = field("n", "quantitative", { title: "items", legend: null, scale: { type: "sqrt", domainMin: 0, range: [25, 320] } });
-    const shape = field("model", "nominal", { title: null, legend, scale: { domain: colors.domain } });
+    const shape = field("model", "nominal", { title: null, legend, scale: shapes });
     return {
       width: "container",
       height: 300,
@@ -35,7 +35,7 @@ Object.assign(vernacular.specs, (() => {
   }
 
   // One point per item: the measure of two models.
-  function scatter({ rows, color, colors, zero, titles }) {
+  function scatter({ rows, color, colors, shapes, zero, titles }) {
     const ends = rows.flatMap((row) => [row.x, row.y]);
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const axis = { title: null, scale: { zero: false, nice: true } };
@@ -55,7 +55,7 @@ Object.assign(vernacular.specs, (() => {
             x: { ...at("x"), title: titles[0] },
             y: { ...at("y"), title: titles[1] },
             color: outcome,
-            shape: { ...outcome, scale: { domain: colors.domain } },
+            shape: { ...outcome, scale: shapes },
             tooltip: [tip("item"), tip("xLabel", "across"), tip("yLabel", "up"), tip("outcome")],
           },
         },
@@ -64,13 +64,13 @@ Object.assign(vernacular.specs, (() => {
   }
 
   // Mean surprisal by position or length, a line per model.
-  function profile({ rows, colors, titles }) {
+  function profile({ rows, colors, shapes, titles }) {
     const encoding = {
       x: field("at", "quantitative", { title: titles[0], axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false } }),
       y: field("nats", "quantitative", { title: titles[1], scale: { zero: true } }),
       color: field("model", "nominal", { title: null, legend, scale: colors }),
     };
-    const shape = field("model", "nominal", { title: null, legend, scale: { domain: colors.domain } });
+    const shape = field("model", "nominal", { title: null, legend, scale: shapes });
     return {
       width: "container",
       height: 240,

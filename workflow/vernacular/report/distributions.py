@@ -4,12 +4,12 @@ Histograms of the measure that sorts the items, calibration of the choice betwee
 and by length. Bins and edges are the same for all models, so that their plots can be compared.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from vernacular.core.tables import is_finite
-from vernacular.metrics.choice import probabilities
 from vernacular.metrics.corpus import expected_calibration_error
 from vernacular.report.data_files import round_all, round_significant
 from vernacular.report.item_details import UNSCORED, EvaluationItems, ItemOutcomes
@@ -66,7 +66,7 @@ def calibration(rows: list[dict]) -> list | None:
     item has scores and a known correct option.
     """
     pairs = [
-        (probabilities(row["option_scores"]).max(), row["correct"])
+        (_highest_probability(row["option_scores"]), row["correct"])
         for row in rows
         if row["correct"] is not None and row["option_scores"] and all(map(is_finite, row["option_scores"]))
     ]
@@ -79,6 +79,16 @@ def calibration(rows: list[dict]) -> list | None:
         chosen = bin_index == i
         bins.append([*round_all([confidence[chosen].mean(), correct[chosen].mean()], 4), int(chosen.sum())])
     return [round_significant(float(expected_calibration_error(confidence, correct, N_CONFIDENCE_BINS)), 4), bins]
+
+
+def _highest_probability(scores: list[float]) -> float:
+    """Return the highest value of the softmax of `scores`.
+
+    >>> _highest_probability([math.log(0.2), math.log(0.6)])
+    0.75
+    """
+    best = max(scores)
+    return 1 / sum(math.exp(score - best) for score in scores)
 
 
 def surprisal_profiles(tokens_by_model: dict[int, dict], items: EvaluationItems) -> dict:
