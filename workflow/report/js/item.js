@@ -24,7 +24,7 @@
     const measured = results.measure && row.measured !== null ? ` ${results.measure.replaceAll("_", " ")} ${results.measure === "margin" ? format.signed(row.measured, "") : format.value(row.measured, "")}` : "";
     const element = el("section", { class: "item" },
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)), " › ", el("a", { href: names.address(["items", setting.id, index.models[model]]) }, "Items of ", data(index.models[model]))),
-      el("h1", { class: "excerpt" }, data(format.beginning(items.label(match.item).trim(), 90), { lang: setting.language }), el("small", null, " item ", data(format.beginning(match.item[0], 40)))),
+      el("h1", { class: "excerpt" }, data(format.beginning(items.label(match.item).trim().split("\n")[0], 90), { lang: setting.language }), el("small", null, " item ", data(format.beginning(match.item[0], 40)))),
       el("nav", { class: "around", "aria-label": "Other items, worst first" },
         around[0] === null ? null : el("a", { class: "button", rel: "prev", href: address(around[0]), "aria-keyshortcuts": "ArrowLeft k" }, "← worse"),
         el("span", null, `${at + 1} of ${order.length}`),

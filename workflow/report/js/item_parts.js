@@ -10,7 +10,7 @@ vernacular.parts = (() => {
 
   // As sent: the few-shot prefix, collapsed, then the text of the item; or both as rendered by a chat template.
   function prompt(item, detail, details, shots, setting, task) {
-    const text = item[5] ?? item[2];
+    const text = item[5] || item[2];
     const wrap = detail[7] === null || detail[7] === undefined ? null : details.wrappers[detail[7]];
     const next = note(follows(item, task));
     if (wrap && wrap[1] === null) return section("Prompt as sent, with chat template", sent(wrap[0], setting), next);
@@ -24,7 +24,8 @@ vernacular.parts = (() => {
     const prefix = block ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting)) : null;
     const several = item[8].length > 1;
     if (!text.trim()) return section("No prompt", prefix, note(`Nothing precedes the ${several ? "texts" : "text"} below: the model scores ${several ? "each of them" : "it"} from its first token on${block ? ", after the few-shot prefix" : ""}, and the probabilities are compared without a context.`));
-    if (!block && item[5] === null && item[8].some(([, span]) => span.trim() === text.trim())) return section("Text as sent", sent(text, setting), note("There is no prompt: this text is all that the model receives, and its own probability is scored, from its first token on."));
+    if (item[5] === "" && item[8].some(([, span]) => span.trim() === text.trim())) return section("Text as sent", prefix, sent(text, setting), note(`There is no prompt: this text is all that the model receives${block ? " after the few-shot prefix" : ""}, and its own probability is scored, from its first token on.`));
+    if (item[5] === "" && item[8].length) return section("Item", prefix, sent(text, setting), note(`The model does not receive this text: it receives the complete ${several ? "texts" : "text"} below, ${several ? "each " : ""}without a prompt.`));
     return section("Prompt as sent", prefix, sent(text, setting), next);
   }
 

@@ -82,6 +82,8 @@
       if (!values.has(evaluation)) values.set(evaluation, []);
       values.get(evaluation).push({ model, metric, value, low, high, n, chance });
     }
+    const marked = new Map(); // evaluation and metric -> number of models that share the best group
+    for (const [, evaluation, metric, mark] of index.rankings) marked.set(`${evaluation} ${metric}`, (marked.get(`${evaluation} ${metric}`) ?? 0) + (mark > 0));
     const languages = [...new Set(index.evaluations.map((e) => e.language))].sort();
     const rows = new Map();
     index.evaluations.forEach((setting, number) => {
@@ -98,7 +100,9 @@
         return row && row.difference !== null ? { info, row } : null;
       }
       if (shown.kind === "model") return withInfo(info, all.find((cell) => cell.model === shown.model));
-      return withInfo(info, [...all].sort((a, b) => (info.higher === false ? a.value - b.value : b.value - a.value))[0]);
+      const best = [...all].sort((a, b) => (info.higher === false ? a.value - b.value : b.value - a.value))[0];
+      const equal = all.filter((cell) => cell.value === best.value).length;
+      return { info, cell: best, equal, alone: marked.get(`${number} ${best.metric}`) === 1 };
     };
     const csv = [["task", "setting", "language", "metric", "model", "value", "n", "chance"]];
     const body = [...rows.values()].map(({ setting, of }) => el("tr", null,
@@ -117,18 +121,19 @@
     return el("div", null,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Languages and tasks" }, el("table", { class: "map" }, el("caption", { class: "visually-hidden" }, "Values by task and language"), el("thead", null, head, top), el("tbody", null, body))),
       download.buttons("languages and tasks", { CSV: () => download.csv(csv) }),
-      el("p", { class: "note" }, shown.kind === "pair" ? "Candidate minus baseline; teal is better, ochre is worse, underlined: significant." : "The darker, the further above chance; shares in %. Italic: not distinguishable from chance. A metric without a chance level has no color."));
+      el("p", { class: "note" }, shown.kind === "pair" ? "Candidate minus baseline; teal is better, ochre is worse, underlined: significant." : `Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.${shown.kind === "best" && models.length > 1 ? " Underlined: significantly better than all other models." : ""} A metric without a chance level has no color.`));
   }
 
   const withInfo = (info, cell) => (cell ? { info, cell } : null);
 
-  function valueCell(index, setting, { info, cell }, shown, n) {
+  function valueCell(index, setting, { info, cell, equal, alone }, shown, n) {
     const above = cell.chance !== null && cell.chance < 1 ? (cell.value - cell.chance) / (1 - cell.chance) : null;
-    const second = shown.kind === "best" && n > 1 ? data(index.models[cell.model], { class: "who" }) : cell.chance === null ? info.title : `chance ${format.value(cell.chance, info.unit)}`;
+    const second = shown.kind === "best" && n > 1 ? (equal > 1 ? format.counted(equal, "model") : data(index.models[cell.model], { class: "who" })) : cell.chance === null ? info.title : `chance ${format.value(cell.chance, info.unit)}`;
     const element = el("td", null, el("a", { href: names.address(["task", setting.id, index.models[cell.model]]), title: `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, 95 % interval ${format.interval(cell.low, cell.high, info.unit)}, ${format.counted(cell.n, "item")}` },
       el("span", { class: "value" }, format.value(cell.value, info.unit)), el("span", { class: "n" }, second)));
     cells.shade(element, above ?? 0);
     element.classList.toggle("near-chance", cells.nearChance(cell));
+    element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.belowChance(cell));
     return element;
   }
 

@@ -29,6 +29,7 @@ from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
+FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred
 _RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance_level", "majority_baseline", "unit", "headline", "higher_is_better",
          "signature"]  # fmt: skip
@@ -141,6 +142,8 @@ def _cleanup_on_error(out: Path) -> Iterator[None]:
 
 def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
     """Yield what `write_evaluation` returns for each evaluation, in order."""
+    if len(evaluations) * len(models) < FILES_PER_POOL:
+        processes = 1
     write = partial(write_evaluation, out, models=models, results=results)
     workers = pool(processes) if processes > 1 else contextlib.nullcontext()
     with workers as executor, Progress("report", len(evaluations), "evaluation") as progress:
