@@ -84,7 +84,7 @@ def calibration(rows: list[dict]) -> list | None:
 def _highest_probability(scores: list[float]) -> float:
     """Return the highest value of the softmax of `scores`.
 
-    >>> _highest_probability([math.log(0.2), math.log(0.6)])
+    >>> round(_highest_probability([math.log(0.2), math.log(0.6)]), 6)
     0.75
     """
     best = max(scores)
