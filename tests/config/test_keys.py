@@ -223,6 +223,8 @@ def test_metrics_comparisons_and_summary_specs(load_config):
         "models": ["base", "tuned"], "evaluations": names, "pairs": [("base", "tuned")]
     }  # fmt: skip
     assert set(report) == {"models", "evaluations", "pairs", "tasks", "templates"}
+    assert list(report["tasks"]) == ["mine", "serbian_cloze"]
+    assert report["tasks"]["serbian_cloze"]["title"] == "Serbian cloze"
 
 
 # ----- dependence on content only -----------------------------------------------------------------------------------

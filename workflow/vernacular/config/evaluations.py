@@ -167,11 +167,14 @@ def inherit_base_settings(models: dict) -> dict:
 def expand_pairs(entries: list | None, models: dict, external_results: dict, report) -> list[tuple[str, str]]:
     """Return the distinct (baseline, candidate) pairs of all comparisons.
 
-    The default is every base with its adapters, and all external results (`external_results`) with every model.
+    The default is every base with its adapters, and all external results (`external_results`) with every model; two
+    models that this does not compare are compared in the order of the config.
     `report(keys, message)` mistakes; keys are relative to the list of comparisons.
     """
     if entries is None:
         pairs = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
+        if len(models) == 2 and not pairs:
+            pairs = [tuple(models)]
         return _distinct_pairs(pairs + [(name, model) for name in external_results for model in models], report)
     pairs = []
     available = [*models, *external_results]
