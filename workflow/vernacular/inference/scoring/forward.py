@@ -65,7 +65,8 @@ class Body:
             ids[r, : len(row)] = row.tokens()
         kwargs = {"input_ids": self._to_device(torch.from_numpy(ids))}
         if past_states is not None or use_cache:
-            kwargs |= {"past_key_values": _cache(past_states or [], len(rows)), "use_cache": True}
+            cache = _cache(past_states or [], len(rows), stores=use_cache)
+            kwargs |= {"past_key_values": cache, "use_cache": True}
         elif "use_cache" in self.loaded.model.config.to_dict():
             kwargs["use_cache"] = False
         if self.tree and not all(row.is_path for row in rows):
@@ -90,7 +91,9 @@ class Body:
         masks = {}
         for kind, window in self.windows.items():
             allowed = visible if window is None else visible & (positions[:, :, None] - keys[:, None, :] < window)
-            mask = torch.zeros(allowed.shape, dtype=self.loaded.dtype, device=ends.device)
+            # rows aligned to 16 elements: the attention kernels of a GPU would copy others, in every layer
+            *shape, width = allowed.shape
+            mask = torch.zeros(*shape, -(-width // 16) * 16, dtype=self.loaded.dtype, device=ends.device)[..., :width]
             masks[kind] = mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)[:, None]
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
@@ -139,14 +142,22 @@ def layer_windows(config) -> dict[str, int | None]:
     return {kind: window if kind == "sliding_attention" else None for kind in sorted(set(kinds))}
 
 
-def _cache(past_states: list, rows: int) -> DynamicCache:
-    """Return a cache that begins with a prefix, for `rows` rows.
+class _PrefixLayer(DynamicLayer):
+    """A layer that holds a prefix only: the keys and values of the rows after it are needed by their own pass alone."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
+        """Return the prefix's keys and values, followed by new ones: [rows, heads, length, size]."""
+        return torch.cat([self.keys, key_states], dim=-2), torch.cat([self.values, value_states], dim=-2)
+
+
+def _cache(past_states: list, rows: int, *, stores: bool) -> DynamicCache:
+    """Return a cache that begins with a prefix, for `rows` rows; `stores`: it will be the cache of a longer prefix.
 
     Every layer holds full keys; sliding windows are applied by the mask.
     """
     cache = DynamicCache()
     for keys in past_states:
-        layer = DynamicLayer()
+        layer = DynamicLayer() if stores or keys is None else _PrefixLayer()
         if keys is not None:
             layer.lazy_initialization(*keys)
             layer.keys, layer.values = (

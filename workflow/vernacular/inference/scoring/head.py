@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.plan import Batch
 
 TOP_K = 100  # number of most probable tokens in topk_entropy
 # float32 logits at a time. CPU: 256 rows of a 50k vocabulary, the fastest. GPU: enough rows for an efficient product
 _CHUNK_BYTES = {"cpu": 50 * 2**20}
-_LARGE_CHUNK_BYTES = 512 * 2**20
 
 EXTRAS = ("entropy", "rank", "word_end_logprobs")
 
@@ -88,7 +87,7 @@ class Head:
         return TokenScores(**_to_numpy(chunks))
 
     def _rows_at_once(self, device: torch.device) -> int:
-        size = _CHUNK_BYTES.get(device.type, _LARGE_CHUNK_BYTES)
+        size = _CHUNK_BYTES.get(device.type, LOGIT_BYTES)
         return max(1, size // (4 * self.model.get_output_embeddings().weight.shape[0]))
 
     def _logits(self, rows: torch.Tensor, output) -> torch.Tensor:
