@@ -103,7 +103,7 @@ def check_fits_base(name: str, source: str, directory: Path, config: dict, base:
 
 
 def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | None]:
-    if source.startswith((".", "/", "~")):
+    if inputs.is_path(source):
         directory = Path(source).expanduser()
         if not directory.is_dir():
             raise ModelError(f"model {name}: adapter directory not found: {source}.")

@@ -115,7 +115,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     if source.startswith("package:"):
         path = _find_in_package(source.removeprefix("package:"))
         return path, None, path.suffix == ".gguf"
-    if source.startswith((".", "/", "~")):
+    if inputs.is_path(source):
         path = Path(source).expanduser()
         if not path.exists():
             raise ModelError(f"model file or directory not found: {source}.")

@@ -65,9 +65,8 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
 def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
     """Return the languages of an entry that the task, and with `data: samples` its samples, have."""
     available = list(task["languages"])
-    with_samples = [language for language in available if _has_samples(task, language)]
-    usable = with_samples if data == "samples" else available
-    advice = f"Languages with samples: {', '.join(with_samples)}." if with_samples else "Set data: hub."
+    usable = [language for language in available if data != "samples" or _has_samples(task, language)]
+    advice = f"Languages with samples: {', '.join(usable)}." if usable else "Set data: hub."
     if entry["languages"] == "all":
         if not usable:
             report("languages", f"samples of {task['task']} not found for any language. {advice}")

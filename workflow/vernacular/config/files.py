@@ -22,11 +22,12 @@ class Files:
     values: dict = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     _sources: dict = field(default_factory=dict)  # top-level key -> (last file that sets it, its line numbers)
+    _last: Path | str = ""  # the last file, for values that no file sets
     _invalid: set = field(default_factory=set)  # paths of keys that violate the schema
 
     def report(self, key_path: tuple, message: str) -> None:
         """Add a mistake, with the file and line of its key."""
-        path, lines = self._sources.get(key_path[0], ("config.yaml", {}))
+        path, lines = self._sources.get(key_path[0], (self._last, {}))
         self.problems.add(f"{validate.error_location(path, lines, key_path)}: {message}")
 
     def is_valid(self, *key_path) -> bool:
@@ -84,6 +85,7 @@ def read(paths: list[Path], overrides: dict | None) -> Files:
             )
             files.problems.raise_all()
         files.add(value, lines, schema, path)
+        files._last = path
     files.add(overrides or {}, {}, schema, "--config")
     if all(files.is_valid(key) for key in files.values):
         required = {"type": "object", "required": schema["required"]}

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
 from vernacular.checkpoints.adapters import check_adapter, check_fits_base
 from vernacular.checkpoints.files import is_packed
+from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
 from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
-from vernacular.core.paths import WORKFLOW
 from vernacular.core.problems import Problems
 from vernacular.data.load import load_items
-from vernacular.protocols.build import build
+from vernacular.protocols.build import build_evaluation
 
 _PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "generation_engine": {"vllm": "vllm"}}
 
@@ -43,24 +43,23 @@ def check_references(config: Config, *, online: bool = False) -> References:
     references = References()
     for name, settings in config.models.items():
         if "adapter" in settings:
-            _check(references, _check_adapter, name, settings, config, online)
+            _check(references, "model", name, _check_adapter, settings, config, online)
         else:
             _check_packages(name, settings, references.problems)
-            code = settings["trust_remote_code"]
-            _check(references, _check_source, f"model {name}", settings, settings["kind"], code, online)
+            _check(references, "model", name, _check_source, settings, settings["kind"], online)
     for name, encoder in config.encoders.items():
-        _check(references, _check_source, f"encoder {name}", encoder, "encoder", False, online)
+        _check(references, "encoder", name, _check_source, encoder, "encoder", online)
     _check_data(config, references, online)
     return references
 
 
-def _check(references: References, function, *args) -> None:
+def _check(references: References, kind: str, name: str, function, *args) -> None:
     """Call a check that raises UserError, or returns a source that it could not check."""
     try:
-        if unchecked := function(*args):
+        if unchecked := function(name, *args):
             references.unchecked.append(unchecked)
     except UserError as error:
-        references.problems.add(str(error))
+        references.problems.add(f"{kind} {name}: {str(error).removeprefix(f'model {name}: ')}")
 
 
 def _check_packages(name: str, settings: dict, problems: Problems) -> None:
@@ -73,21 +72,21 @@ def _check_packages(name: str, settings: dict, problems: Problems) -> None:
 
 
 def _is_local(source: str) -> bool:
-    return source.startswith((".", "/", "~", "package:"))
+    return is_path(source) or source.startswith("package:")
 
 
-def _check_source(label: str, settings: dict, kind: str, code: bool, online: bool) -> str | None:
+def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
     """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
     source = settings["source"]
     if not _is_local(source):
-        return _check_hub(label, source, "config.json", online)
-    allow_pickle = settings.get("allow_pickle", False)
-    try:
-        path, _, is_gguf = locate(source, allow_pickle=allow_pickle, code=code)
-    except ModelError as error:
-        raise ModelError(f"{label}: {error}") from None
+        return _check_hub(source, "config.json", online)
+    permissions = {
+        "allow_pickle": settings.get("allow_pickle", False),
+        "code": settings.get("trust_remote_code", False),
+    }
+    path, _, is_gguf = locate(source, **permissions)
     if not is_gguf and not is_packed(path):
-        check_files(label.removeprefix("model "), path, kind=kind, allow_pickle=allow_pickle, code=code)
+        check_files(name, path, kind=kind, **permissions)
     return None
 
 
@@ -95,7 +94,7 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
     """Check the files of an adapter on this disk, and whether they fit those of its base if these are, too."""
     source, base = settings["adapter"], config.models[settings["base"]]
     if not _is_local(source):
-        return _check_hub(f"model {name}", source, ADAPTER_CONFIG, online)
+        return _check_hub(source, ADAPTER_CONFIG, online)
     record = {"name": settings["base"], "source": base["source"]}
     permissions = {key: settings[key] for key in ("allow_pickle", "allow_base_mismatch")}
     directory, _, adapter_config = check_adapter(name, source, record, **permissions)
@@ -109,18 +108,15 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
     return None
 
 
-def _check_hub(label: str, source: str, file: str, online: bool) -> str | None:
+def _check_hub(source: str, file: str, online: bool) -> str | None:
     """Download a small file of a repository: only this shows whether a gated one may be read."""
     if not online:
         return source
     repository, _, revision = source.partition("@")
     owner, name, *path = repository.split("/", 2)
     errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    try:
-        patterns = [".gitattributes" if path else file]
-        hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
-    except ModelError as error:
-        raise ModelError(f"{label}: {error}") from None
+    patterns = [".gitattributes" if path else file]
+    hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
     return None
 
 
@@ -132,7 +128,7 @@ def _check_data(config: Config, references: References, online: bool) -> None:
         try:
             if _is_on_disk(spec):
                 loaded[name], metadata = load_items(
-                    spec["task"], spec["language"], source=spec["data"], limit=spec["limit"], seed=0, root=WORKFLOW
+                    spec["task"], spec["language"], source=spec["data"], limit=spec["limit"]
                 )
                 for reason, count in metadata["rows"]["dropped"].items():
                     references.notes.append(f"{name}: {format_count(count, 'row')} dropped ({reason}).")
@@ -144,9 +140,8 @@ def _check_data(config: Config, references: References, online: bool) -> None:
             references.problems.add(str(error))
     for evaluation, spec in dependencies.requests_spec(config)["evaluations"].items():
         if spec["items"] in loaded:
-            keys = ("language", "protocol", "shots", "seed", "style", "options")
             try:
-                rows, _ = build(loaded[spec["items"]], spec["task"], **{key: spec[key] for key in keys})
+                rows, _ = build_evaluation(loaded[spec["items"]], spec)
             except (DataError, ConfigError) as error:
                 references.problems.add(f"{evaluation}: {error}")
             else:

@@ -67,9 +67,11 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
 def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple, str]:
     """Return {path of the key: message} of all violations, in the order of the file.
 
-    Where an unknown key is reported, a missing key of the same mapping is not: it is often the same mistake.
+    Where an unknown key is reported, a missing key of the same mapping is not: it is often the same mistake. If there
+    are texts that no key allows, such as passwords, only these are reported: other messages could quote them.
     """
-    found = dict(_forbidden_texts(value, lines, path))
+    if found := dict(_forbidden_texts(value, lines, path)):
+        return found
     errors = list(_Validator(schema).iter_errors(value))
     unknown = {tuple(e.absolute_path) for e in errors if e.validator == "additionalProperties"}
     for error in errors:
