@@ -1,11 +1,16 @@
-"""CUDA results compared with those of a CPU in float32: scores of each strategy, generation, and a model read from disk."""
+"""CUDA results compared with those of a CPU in float32.
+
+Scores of each strategy, greedy texts, a model read from disk or shared among devices, adapters, and 8-bit weights.
+"""
 
 import pyarrow as pa
 import pytest
 import torch
-from support import tiny
+from support import lora_training, tiny
+from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.inference.generation.generate import generate
 from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
 from vernacular.inference.model.loaded import wrap
 from vernacular.inference.scoring.score import score
@@ -71,3 +76,46 @@ def test_weights_are_read_to_the_device(tmp_path):
         [v for row in t["logprobs"].to_pylist() for v in row] for t in (score(loaded, requests())[0], expected)
     )
     assert values == pytest.approx(reference, abs=1e-3)
+
+
+def all_logprobs(loaded, **options) -> list[float]:
+    table, _ = score(loaded, requests(), **options)
+    return [value for row in table["logprobs"].to_pylist() for value in row]
+
+
+def test_weights_shared_among_devices_give_the_same_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # transformers distributes the layers
+    record = tiny.save("llama", tmp_path) | {"device": "cuda"}
+    loaded = load(record)
+    assert loaded.model.hf_device_map
+    assert all_logprobs(loaded) == pytest.approx(all_logprobs(tiny.load_model("llama")), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "target_modules", [["q_proj", "v_proj"], ["embed_tokens", "lm_head"]], ids=["layers", "tokens"]
+)
+def test_adapters_give_the_scores_of_a_cpu_and_leave_their_base(tmp_path, target_modules):
+    base = tiny.save("llama", tmp_path / "base") | {"name": "base", "source": str(tmp_path / "base")}
+    lora_training.train(tmp_path / "base", tmp_path / "adapter", target_modules=target_modules)
+    adapter = resolve_adapter("adapter", str(tmp_path / "adapter"), base)
+    values = {}
+    for device in ("cpu", "cuda"):
+        loaded = load(base | {"device": device})
+        base_logprobs = all_logprobs(loaded)
+        with use_adapter(loaded, adapter | {"device": device}) as adapted:
+            values[device] = all_logprobs(adapted)
+        assert all_logprobs(loaded) == base_logprobs
+        assert values[device] != pytest.approx(base_logprobs, abs=0.01)
+    assert values["cuda"] == pytest.approx(values["cpu"], abs=1e-3)
+
+
+def test_8bit_weights_give_the_same_scores_with_each_strategy(tmp_path):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    record = tiny.save("llama", tmp_path) | {"device": "cuda", "quantization": {"load_in_8bit": True}}
+    loaded = load(record)
+    expected = all_logprobs(tiny.load_model("llama"))
+    plain = all_logprobs(loaded, strategy="plain")
+    assert sum(abs(a - b) for a, b in zip(plain, expected, strict=True)) / len(plain) < 0.1
+    for strategy in ("prefix", "tree"):
+        values = all_logprobs(loaded, strategy=strategy)
+        assert sum(abs(a - b) for a, b in zip(values, plain, strict=True)) / len(plain) < 0.05
