@@ -2,6 +2,7 @@
 
 import itertools
 from itertools import combinations
+from urllib.parse import urlsplit
 
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
@@ -89,6 +90,9 @@ def _as_list(value) -> list:
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
+# Keys of a model behind a server: those that only it has, and those that it shares with other models.
+_SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", "timeout", "reference"}
+_SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
@@ -104,6 +108,7 @@ def check_models(models: dict, fail) -> None:
         if previous := seen.get(name.casefold()):
             fail((name,), f'"{name}" and "{previous}" differ only in case, which some file systems ignore; rename one.')
         seen[name.casefold()] = name
+        _check_server_keys(name, entry, fail)
         if "adapter" not in entry and "base" not in entry:
             if "source" not in entry:
                 fail((name,), 'the key "source" is missing (or "base" and "adapter").')
@@ -119,11 +124,45 @@ def check_models(models: dict, fail) -> None:
         if base not in bases:
             problem = "is an adapter, not a base model" if base in models else "is not a model of this config"
             fail((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
+        if is_server(models[base]):
+            fail(
+                (name, "base"),
+                f"{base} is behind a server, which applies no adapters; serve the adapted model instead.",
+            )
         if models[base].get("generation_engine") == "vllm":
             fail(
                 (name, "base"),
                 f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
             )
+
+
+def is_server(settings: dict) -> bool:
+    """Return whether a model is behind a server."""
+    return settings.get("source", "").startswith(("http://", "https://"))
+
+
+def _check_server_keys(name: str, entry: dict, fail) -> None:
+    """Check that a model behind a server has no settings of a local model, and the other way around."""
+    for key in entry:
+        if is_server(entry) and key not in _SERVER_KEYS:
+            fail((name, key), f"{key} is decided by the server; remove it.")
+        if not is_server(entry) and key in _SERVER_ONLY:
+            fail((name, key), f"{key} requires a server as the source, such as http://host:8000/v1.")
+    if is_server(entry) and entry.get("kind") == "masked":
+        fail((name, "kind"), "a model behind a server is a causal model; remove it.")
+
+
+def check_server_limits(models: dict, fail) -> None:
+    """Check that all models of a server name the same limit of requests, which they share."""
+    limits: dict[str, tuple[str, int | None]] = {}
+    for name, settings in models.items():
+        if is_server(settings):
+            address, limit = urlsplit(settings["source"]).netloc, settings.get("concurrency")
+            other, previous = limits.setdefault(address, (name, limit))
+            if previous != limit:
+                fail(
+                    (name, "concurrency"), f"{other} is on the same server, whose limit they share; set the same value."
+                )
 
 
 def check_name(name: str, fail) -> None:

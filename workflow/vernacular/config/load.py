@@ -13,9 +13,11 @@ from vernacular.config.evaluations import (
     Evaluation,
     check_models,
     check_name,
+    check_server_limits,
     expand,
     expand_pairs,
     inherit_base_settings,
+    is_server,
 )
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, DataError, suggest
@@ -58,6 +60,11 @@ class Config:
             if "adapter" in settings:
                 groups[settings["base"]].append(name)
         return groups
+
+    @cached_property
+    def servers(self) -> list[str]:
+        """Names of the models behind a server, in the file's order."""
+        return [name for name, settings in self.models.items() if is_server(settings)]
 
     @property
     def encoders(self) -> dict[str, dict]:
@@ -120,6 +127,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         raise ConfigError(f"{validate.error_location(path, lines, key_path)}: {message}")
 
     check_models(raw["models"], lambda keys, message: fail_at(("models", *keys), message))
+    check_server_limits(raw["models"], lambda keys, message: fail_at(("models", *keys), message))
     snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
     models = inherit_base_settings(raw["models"])
     for name, entry in raw["external_results"].items():

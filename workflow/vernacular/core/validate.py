@@ -86,7 +86,8 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
         location = error_location(path, lines, (*key_path, error.instance))
         raise ConfigError(f"{location}: invalid name; {error.schema.get('x-error', _truncate(error.message))}.")
     if error.validator in ("pattern", "not") and "x-error" in error.schema:
-        raise ConfigError(f"{location}: {error.schema['x-error']}, {actual}")
+        found = "." if error.schema.get("x-secret") else f", {actual}"  # a key in the place of its name is not shown
+        raise ConfigError(f"{location}: {error.schema['x-error']}{found}")
     if error.validator in _BOUNDS:
         bound, unit = _BOUNDS[error.validator]
         unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
+from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
 from vernacular.core.progress import Progress
 from vernacular.inference.job.store import Store, StoreError
@@ -83,13 +83,10 @@ def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> s
 
 def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin) -> None:
     """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
-    # imported here, because it imports torch, which is needed only if outputs are missing
-    from vernacular.inference.model.base import Base
-
     on_begin(base_record["name"], None)
     try:
         with stop.interruptible():
-            base = Base(base_record, threads=threads, shared=len(missing) > 1)
+            base = _open(base_record, threads=threads, shared=len(missing) > 1)
     except MachineError:
         raise
     except ModelError as error:
@@ -108,6 +105,17 @@ def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, thread
             computed, failures = [], {unit.evaluation: reason for unit in units}
         done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
         failed[record["name"]] |= failures
+
+
+def _open(record: dict, *, threads, shared: bool):
+    """Load a base, or probe its server; imported here, because outputs may all be in the store."""
+    if record.get("server"):
+        from vernacular.inference.server.start import StartedServer
+
+        return StartedServer(record)
+    from vernacular.inference.model.base import Base
+
+    return Base(record, threads=threads, shared=shared)
 
 
 def _run_model(base, record: ModelRecord, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin):
@@ -137,13 +145,16 @@ def _run_units(
         on_begin(loaded.record["name"], unit.evaluation)
         try:
             with stop.interruptible(), wrap_tokenizer_panics(loaded.record):
-                _verify(loaded.record, store, unit.key)
+                _verify(loaded, store, unit.key)
                 store.check_writable(unit.key, unit.kind)
                 table, metadata = _compute_outputs(loaded, unit, store.journal(unit.key, stop=stop))
-                _verify(loaded.record, store, unit.key)
+                _verify(loaded, store, unit.key)
         # end the job: on a full disk (StoreError), for example, no outputs can be stored
         except (Stopped, StoreError, MachineError):
             raise
+        except ServerError as error:  # the other evaluations would wait for it in vain
+            failed |= {remaining.evaluation: str(error) for remaining in units[index:]}
+            break
         except UserError as error:
             failed[unit.evaluation] = str(error)
             continue
@@ -156,28 +167,43 @@ def _run_units(
                 raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {message}") from error
             failed[unit.evaluation] = message
             continue
-        metadata["engine"] = {**metadata.get("engine", {}), "version": engine_version(unit.kind)}
+        metadata["engine"] = {
+            **metadata.get("engine", {}),
+            "version": engine_version(unit.kind, served=bool(loaded.record.get("server"))),
+        }
         with stop.defer_signals():
             store.put(unit.key, unit.kind, table, metadata)
         computed.append(unit.evaluation)
     return computed, failed
 
 
-def _verify(record: ModelRecord, store: Store, key: str) -> None:
-    """Remove the journal of `key` and raise ModelError if the model's files changed since it was recorded.
+def _verify(loaded, store: Store, key: str) -> None:
+    """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
 
-    The loaded model changes with its files if its weights are memory-mapped.
+    The loaded model changes with its files if its weights are memory-mapped; a server can be restarted with another.
     """
     from vernacular.checkpoints import inputs
 
     try:
-        inputs.verify(record)
+        inputs.verify(loaded.record)
+        if loaded.record.get("server"):
+            from vernacular.inference.server.start import verify_answers
+
+            verify_answers(loaded)
+    except ServerError:
+        raise
     except ModelError:
         store.remove_journal(key)
         raise
 
 
 def _compute_outputs(loaded, unit: WorkUnit, journal) -> tuple[pa.Table, dict]:
+    if loaded.record.get("server"):
+        from vernacular.inference.server.generate import generate as generate_served
+        from vernacular.inference.server.score import score as score_served
+
+        compute = score_served if unit.kind is SCORES else generate_served
+        return compute(loaded, unit.requests(), journal=journal)
     if unit.kind is SCORES:
         from vernacular.inference.scoring.score import score
 
