@@ -94,7 +94,8 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
     covered = [set().union(*map(closure, entries)) for entries in SERVED_MODULES.values()]
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
     probing = {
-        f"vernacular.inference.server.{name}" for name in ("checks", "identity", "known", "probe", "reference", "start")
+        f"vernacular.inference.server.{name}"
+        for name in ("checks", "prompt_checks", "identity", "known", "probe", "reference", "start")
     }
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
     for name in ("generation.decode", "generation.generate", "model.base", "model.load", "scoring.forward"):

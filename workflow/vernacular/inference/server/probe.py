@@ -7,7 +7,7 @@ texts, are stored in the model's record; each later start runs the probe again a
 
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import AlignmentError
-from vernacular.inference.server import checks
+from vernacular.inference.server import checks, prompt_checks
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import Completions, TopIds
 from vernacular.inference.server.forms import (
@@ -112,9 +112,9 @@ class _Probe:
     def _check_ids(self) -> None:
         """Check the tokenizer and the use of token IDs; without them, only text remains."""
         loaded, completions = self.loaded, self.loaded.completions
-        steps = [(IDS, lambda: checks.check_ids(loaded, completions))]
+        steps = [(IDS, lambda: prompt_checks.check_ids(loaded, completions))]
         if self.server["tokenizer"] == "local":
-            steps.insert(0, (TOKENIZER, lambda: checks.check_tokenizer(loaded, self.client, completions)))
+            steps.insert(0, (TOKENIZER, lambda: prompt_checks.check_tokenizer(loaded, self.client, completions)))
         for number, step in steps:
             try:
                 self._note(number, None, True, step())
@@ -138,7 +138,7 @@ class _Probe:
                 (CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
                 (PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
                 (BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
-                (LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form)),
+                (LENGTH, lambda form=form: prompt_checks.check_length(loaded, loaded.completions, form)),
                 (16, lambda form=form: check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
@@ -188,7 +188,7 @@ class _Probe:
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
             complete = self.native.complete if native else complete
         try:
-            self._note(STOP, form, True, checks.check_generation(complete, prompt))
+            self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt))
         except (AnswerError, RefusedError) as error:
             self._fail(STOP, form, error, "generation")
             return None
