@@ -107,8 +107,27 @@ def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, c
         monkeypatch.setattr("vernacular.inference.server.client.FIRST_WAIT", 0.0)
         [path] = write(tmp_path, **models)
         assert main(["check", str(path)]) == 0
-    out = capsys.readouterr().out
-    assert f"big ({server.source}): no protocol\n" in out
-    assert "acceptability is not possible: log-probabilities of a text are not available" in out
-    assert "gone (http://127.0.0.1:9/v1): unknown protocols: http://127.0.0.1:9/v1: no answer" in out
+        assert server.received == 0
+        offline = capsys.readouterr().out
+        assert main(["check", str(path), "--online"]) == 1
+    assert f"{server.source}, http://127.0.0.1:9/v1 (--online asks the Hub and servers)" in offline
+    online = capsys.readouterr()
+    assert f"big ({server.source}): no protocol\n" in online.out
+    assert "acceptability is not possible: log-probabilities of a text are not available" in online.out
+    assert "model gone: http://127.0.0.1:9/v1: no answer" in online.err
     assert not (tmp_path / "resources").exists()
+
+
+def test_check_reads_what_an_earlier_run_found_out_about_a_server(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = served.trained_model()
+    with served.Server(model) as server:
+        served.record(server, tmp_path, tokenizer=model)
+        [path] = write(tmp_path, big={"source": server.source, "model": server.name, "tokenizer": "./tok"})
+        received = server.received
+        assert main(["check", str(path)]) == 1
+        assert server.received == received
+    captured = capsys.readouterr()
+    assert f"big ({server.source}): acceptability\n" in captured.out
+    assert "Not checked" not in captured.out
+    assert "model big: model file or directory not found: ./tok." in captured.err

@@ -1,10 +1,11 @@
-"""Command `check`: validate a config file, list its evaluations, and say which of them a server can answer."""
+"""Command `check`: validate a config, what it refers to, and list its evaluations and what its servers can answer."""
 
 import tempfile
 from pathlib import Path
 
 from vernacular.config.dependencies import server_spec
 from vernacular.config.load import Config, load
+from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
 from vernacular.core.records import read_record
 from vernacular.inference.job.work import not_answerable
@@ -12,44 +13,63 @@ from vernacular.protocols.build import inference_metadata
 
 
 def check(args) -> str:
-    """Print the evaluations of a config file, and the protocols of each model behind a server.
+    """Print the evaluations of a config with their numbers of items, what its servers can answer, and what is wrong.
 
-    A server that has no record yet is probed; nothing is written. Raises ConfigError if the file is invalid.
+    Raises:
+        ConfigError: All mistakes, each in one or two lines.
     """
     config = load(args.config)
+    references = check_references(config, online=args.online)
     for evaluation in config.evaluations:
-        print(f"  {evaluation}")
+        n_items = references.items.get(evaluation)
+        print(f"  {evaluation}" + (f": {format_count(n_items, 'item')}" if n_items is not None else ""))
     for name in config.servers:
-        print("\n".join(_server_lines(config, name)), flush=True)
+        if server := _server(config, name, references, online=args.online):
+            print("\n".join(_protocol_lines(config, name, server)), flush=True)
+    for note in references.notes:
+        print(f"Note: {note}")
+    if references.unchecked:
+        names, asked = (
+            ", ".join(dict.fromkeys(references.unchecked)),
+            "the Hub and servers" if config.servers else "the Hub",
+        )
+        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else f" (--online asks {asked})"))
+    references.problems.raise_all()
     models, evaluations = format_count(len(config.models), "model"), format_count(len(config.evaluations), "evaluation")
     return f"check: {models}, {evaluations} per model"
 
 
-def _server_lines(config: Config, name: str) -> list[str]:
-    """Return which protocols of the config a server can answer, and for the others the reason."""
-    heading = f"  {name} ({config.models[name]['source']})"
+def _server(config: Config, name: str, references: References, *, online: bool) -> dict | None:
+    """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
+
+    Nothing is written.
+    """
+    source = config.models[name]["source"]
+    if not online:
+        try:
+            record = read_record(Path("resources", "models", f"{name}.json"))
+        except ArtifactError:
+            record = {}
+        if "server" in record and record["source"] == source:
+            return record["server"]
+        references.unchecked.append(source)
+        return None
+    from vernacular.commands.server import probe_server
+
     try:
-        server = _record(config, name)["server"]
+        with tempfile.TemporaryDirectory() as directory:
+            return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]
     except ModelError as error:
-        return [f"{heading}: unknown protocols: {error}"]
+        references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
+        return None
+
+
+def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
+    """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
     reasons = {p: not_answerable(server, {"protocol": p, **inference_metadata(p)}) for p in protocols}
     possible = [protocol for protocol, reason in reasons.items() if reason is None]
     return [
-        f"{heading}: {', '.join(possible) or 'no protocol'}",
+        f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",
         *(f"    {reason}" for reason in reasons.values() if reason),
     ]
-
-
-def _record(config: Config, name: str) -> dict:
-    """Return the record of a model behind a server; without one, the server is probed now."""
-    from vernacular.commands.server import probe_server
-
-    try:
-        record = read_record(Path("resources", "models", f"{name}.json"))
-    except ArtifactError:
-        record = {}
-    if "server" in record and record["source"] == config.models[name]["source"]:
-        return record
-    with tempfile.TemporaryDirectory() as directory:
-        return probe_server(server_spec(config, name), Path(directory), None)[0]

@@ -6,8 +6,10 @@ from pathlib import Path
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.metrics.metric import display_name
+from vernacular.summary.notes import split_list
 
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
+MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 
 
@@ -24,18 +26,20 @@ def verify(args) -> str:
 
 
 def _missing_lines(rows: list[dict]) -> list[str]:
-    """Return the missing evaluations, grouped by model and by reason."""
+    """Return the missing evaluations, grouped by models and by reason."""
     reasons: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
-        reasons.setdefault(row["model"], {}).setdefault(row["note"], {})[row["evaluation"]] = None
+        evaluations = reasons.setdefault(row["models"], {}).setdefault(row["note"], {})
+        evaluations |= dict.fromkeys(split_list(row["evaluations"]))
     lines = []
-    for model, by_note in reasons.items():
-        lines.append(f"  {model}")
-        for note, evaluations in by_note.items():
-            shown = ", ".join(list(evaluations)[:MAX_EVALUATIONS])
-            more = f" and {len(evaluations) - MAX_EVALUATIONS} more" if len(evaluations) > MAX_EVALUATIONS else ""
-            lines.append(f"    {shown}{more}: {note}")
+    for models, by_note in reasons.items():
+        lines.append(f"  {_first(split_list(models), MAX_MODELS)}")
+        lines += [f"    {_first(list(names), MAX_EVALUATIONS)}: {note}" for note, names in by_note.items()]
     return lines
+
+
+def _first(names: list[str], limit: int) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def finish(args) -> None:
@@ -58,19 +62,8 @@ def finish(args) -> None:
     for path in sorted(args.benchmarks.glob("*/*.tsv")):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = [
-        "items",
-        "requests",
-        "model",
-        "server",
-        "encoder",
-        "infer",
-        "infer_server",
-        "collect",
-        "similarity",
-        "metrics",
-    ]
-    order += ["export", "compare", "summary", "report"]
+    order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
+    order += ["similarity", "metrics", "export", "compare", "summary", "report"]
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))

@@ -5,7 +5,6 @@ A rule passes its spec to its command as JSON, so that a change of one model's s
 
 import functools
 import os
-from functools import partial
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
@@ -84,20 +83,16 @@ def model_spec(config: Config, name: str) -> dict:
 def server_spec(config: Config, name: str) -> dict:
     """Return the settings of a model behind a server, and the content of its tokenizer if that is a local directory."""
     settings = {key: config.models[name][key] for key in _SERVER_KEYS if key in config.models[name]}
-    return {"name": name, **settings, "tokenizer_files": _tokenizer_hashes(settings.get("tokenizer", ""))}
-
-
-def _tokenizer_hashes(source: str) -> dict[str, str | None]:
+    source = settings.get("tokenizer", "")
     directory = Path(source).expanduser()
-    if not source.startswith((".", "/", "~")) or not directory.is_dir():
-        return {}
-    return {name: _content_hash(str(directory / name)) for name in tokenizer_files(directory)}
+    files = tokenizer_files(directory) if inputs.is_path(source) and directory.is_dir() else []
+    return {"name": name, **settings, "tokenizer_files": {file: _content_hash(str(directory / file)) for file in files}}
 
 
 def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
-    versions = partial(engine_version, served=True) if names[0] in config.servers else engine_version
-    engines = {kind.name: versions(kind) for kind in (SCORES, GENERATIONS)}
+    served = names[0] in config.servers
+    engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
     return {"models": {name: _inference_settings(config.models[name]) for name in names}, "engines": engines}
 
 
@@ -171,14 +166,28 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    return {"models": list(config.models), "evaluations": list(config.evaluations)}
+    return {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
 
 
 def report_spec(config: Config) -> dict:
-    """Return the models, evaluations and pairs in the report, and a hash of its templates."""
+    """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
+    return {
+        **summary_spec(config),
+        "pairs": config.comparisons,
+        "tasks": task_labels(config),
+        "templates": template_hash,
+    }
+
+
+def task_labels(config: Config) -> dict[str, dict]:
+    """Return what readers see of the evaluated tasks: task -> its title and note, as far as it has them."""
+    evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
+    return {
+        name: {key: config.tasks[name][key] for key in ("title", "note") if key in config.tasks[name]}
+        for name in evaluated_tasks
+    }
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

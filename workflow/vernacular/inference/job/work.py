@@ -184,8 +184,7 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: record.get(name) for name in OPTIONS}
-    version = engine_version(kind, served=True) if record.get("server") else engine_version(kind)
-    engine = [version, *additional_libraries(record, kind)]
+    engine = [engine_version(kind, served=bool(record.get("server"))), *additional_libraries(record, kind)]
     return fingerprint([kind.name, record["fingerprint"], options, engine, request_keys])[:40]
 
 

@@ -48,7 +48,7 @@ def ids_of(loaded: LoadedModel, text: str) -> list[int]:
         encoded = encode(loaded, text)
     except AlignmentError as error:
         raise AnswerError(TOKENIZER, f"the tokenizer provides no offsets, and {error}") from error
-    return encoded.ids[: len(encoded.ids) - encoded.tail]
+    return encoded.ids[: len(encoded) - encoded.tail].tolist()
 
 
 def values_of(scores: list[TokenScore]) -> list[float]:

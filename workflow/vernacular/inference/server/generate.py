@@ -1,7 +1,8 @@
 """Generation through a server: the same rows as `generation.generate`.
 
 Prompts, lengths, stop strings and flags are those of a local model if a tokenizer is known; without one, the server
-receives text, or chat messages to which it applies its own template. The server's text is stored as it is.
+receives text, or chat messages to which it applies its own template. The server's text is stored as it is. An
+evaluation is prepared while another is computed, unless the server is asked for its tokens.
 """
 
 import time
@@ -50,44 +51,72 @@ def generate(served: ServedModel, requests: pa.Table, *, journal: Journal) -> tu
         ModelError: The server's responses are no longer those that the probe found.
         Stopped: A stop signal was received.
     """
-    started, before = time.perf_counter(), asdict(served.client.usage)
-    form = served.record["server"]["forms"]["generation"]
-    if served.tokenizer is not None:
-        prompts = prepare_prompts(served, requests)
-        contents = {p.request_id: p.ids for p in prompts.values()}
-    else:
-        prompts, contents = _text_prompts(served, requests)
-    calls = [
-        Call(fingerprint(["served", form, prompt.request_id]), prompt, contents[prompt.request_id])
-        for prompt in prompts.values()
-        if prompt.error is None
-    ]
-    calls.sort(key=lambda call: (str(call.content), call.name))
-    answers = answer_all(served, calls, lambda call: _answer(served, call), journal, "generate")
-    outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in calls}
-    table = rows_to_table((output_row(row, prompts, outcomes) for row in iter_rows(requests)), GENERATIONS.schema)
-    reasons = Counter(str(outcome.get("finish_reason")) for outcome in outcomes.values())
-    used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
-    return table, {
-        "model": served.metadata(),
-        "engine": {"name": f"server: {form}", "fallback": []},
-        "tokenizer": {
-            "bos": served.option("bos", "auto"),
-            "adds_bos": served.adds_bos,
-            "truncation": "few-shot examples",
-        },
-        "counters": {
-            "requests": requests.num_rows,
-            "distinct": len(prompts),
-            "tokens_computed": used["prompt_tokens"],
-            "tokens_generated": used["completion_tokens"],
-            "server": used,
-            "invalid_prompts": len(prompts) - len(calls),
-            "finish_reasons": dict(sorted(reasons.items())),
-            "seconds": round(time.perf_counter() - started, 3),
-        },
-        "journal": getattr(journal, "notes", []),
-    }
+    generation = Generation(served, requests)
+    generation.compute(journal)
+    return generation.finish()
+
+
+class Generation:
+    """One evaluation; see `generation.generate.Generation`. Raises what `generate` raises."""
+
+    def __init__(self, served: ServedModel, requests: pa.Table):
+        started = time.perf_counter()
+        self.served, self.requests = served, requests
+        self.form = served.record["server"]["forms"]["generation"]
+        self.prompts: dict[str, PreparedPrompt] | None = None
+        if served.record["server"]["tokenizer"] != "server":
+            self._prepare()
+        self.seconds = time.perf_counter() - started
+
+    def _prepare(self) -> None:
+        if self.served.tokenizer is not None:
+            self.prompts = prepare_prompts(self.served, self.requests)
+            contents = {p.request_id: p.ids for p in self.prompts.values()}
+        else:
+            self.prompts, contents = _text_prompts(self.served, self.requests)
+        calls = [
+            Call(fingerprint(["served", self.form, prompt.request_id]), prompt, contents[prompt.request_id])
+            for prompt in self.prompts.values()
+            if prompt.error is None
+        ]
+        self.calls = sorted(calls, key=lambda call: (str(call.content), call.name))
+
+    def compute(self, journal: Journal) -> None:
+        """Send the requests."""
+        served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
+        if self.prompts is None:
+            self._prepare()
+        answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "generate")
+        self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
+        self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
+        self.journal_notes = getattr(journal, "notes", [])
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `generate`."""
+        served = self.served
+        rows = (output_row(row, self.prompts, self.outcomes) for row in iter_rows(self.requests))
+        reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
+        return rows_to_table(rows, GENERATIONS.schema), {
+            "model": served.metadata(),
+            "engine": {"name": f"server: {self.form}", "fallback": []},
+            "tokenizer": {
+                "bos": served.option("bos", "auto"),
+                "adds_bos": served.adds_bos,
+                "truncation": "few-shot examples",
+            },
+            "counters": {
+                "requests": self.requests.num_rows,
+                "distinct": len(self.prompts),
+                "tokens_computed": self.used["prompt_tokens"],
+                "tokens_generated": self.used["completion_tokens"],
+                "server": self.used,
+                "invalid_prompts": len(self.prompts) - len(self.calls),
+                "finish_reasons": dict(sorted(reasons.items())),
+                "seconds": round(self.seconds, 3),
+            },
+            "journal": self.journal_notes,
+        }
 
 
 def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, PreparedPrompt], dict[str, str | list]]:
