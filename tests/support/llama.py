@@ -99,16 +99,37 @@ def write_gguf(loaded: LoadedModel, path) -> None:
             tensors[f"blk.{layer}.{name}"] = weight
     for name, tensor in tensors.items():
         writer.add_tensor(f"{name}.weight", np.ascontiguousarray(tensor, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    _write(writer)
+
+
+def write_float32(source, path) -> None:
+    """Write the weights of a GGUF file, dequantized to float32, as another GGUF file."""
+    import gguf
+
+    reader = gguf.GGUFReader(source)
+    architecture = reader.fields["general.architecture"].contents()
+    writer = gguf.GGUFWriter(str(path), architecture)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
+            sub_type = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub_type)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
+    _write(writer)
 
 
 def _interleave(weight: np.ndarray, heads: int) -> np.ndarray:
     """Return rows in the order of llama.cpp's rotary embedding, which rotates neighbors instead of halves."""
     rows, size = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, size).swapaxes(1, 2).reshape(rows, size)
+
+
+def _write(writer) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _add_tokenizer(writer, tokenizer, token_type) -> None:
