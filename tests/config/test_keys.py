@@ -128,6 +128,7 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     cfg = load_config()
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
     in_keys |= set(specs.inference_spec(cfg, ["base"])["models"]["base"])
+    in_keys |= set(specs._SERVER_KEYS)  # of models behind a server only
     job_keys = {"shards", "gpus", "base"}  # in the names of files, in resources, and an input of the rule
     assert settings - in_keys == job_keys
 

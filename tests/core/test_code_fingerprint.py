@@ -6,7 +6,7 @@ import pytest
 import vernacular
 from vernacular.core import fingerprint
 from vernacular.core.fingerprint import NO_EFFECT, closure, code_fingerprint
-from vernacular.inference.job.work import ENTRY_MODULES
+from vernacular.inference.job.work import ENTRY_MODULES, SERVED_MODULES
 
 ROOT = Path(vernacular.__file__).parent
 MODULES = {
@@ -77,7 +77,7 @@ def test_every_module_is_in_a_key_or_excluded_with_reason():
 def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
-    for entries in ENTRY_MODULES.values():
+    for entries in (*ENTRY_MODULES.values(), *SERVED_MODULES.values()):
         unrelated = ("metrics", "store", "store_files", "run", "work", "collect", "commands", "data")
         assert set(unrelated) <= {part for name in MODULES for part in name.split(".")}
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
@@ -94,6 +94,20 @@ def test_store_keys_cover_all_code_that_computes_outputs():
                 *(closure(entry_module) for entry_module in entries if entry_module != entry)
             )
             assert closure(entry) - covered_by_others, f"{entry} is covered by the other entries"
+
+
+def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no_local_engine():
+    covered = [set().union(*map(closure, entries)) for entries in SERVED_MODULES.values()]
+    server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
+    probing = {
+        f"vernacular.inference.server.{name}"
+        for name in ("checks", "prompt_checks", "identity", "known", "probe", "reference", "start")
+    }
+    assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
+    for name in ("generation.decode", "generation.generate", "model.base", "model.load", "scoring.forward"):
+        assert not any(f"vernacular.inference.{name}" in modules for modules in covered)
+    local = set().union(*(closure(entry) for entries in ENTRY_MODULES.values() for entry in entries))
+    assert not server_modules & local
 
 
 def test_interop_modules_are_in_keys_of_stages_that_use_them():

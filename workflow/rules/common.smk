@@ -115,6 +115,11 @@ def similarity_threads(wildcards):
     return threads_of(CONFIG.models[wildcards.model], len(CONFIG.models))
 
 
+# A wildcard constraint: these names, or no name at all
+def any_of(names):
+    return "|".join(map(re.escape, names)) or r"(?!)"
+
+
 # The status files of all inference jobs of a model
 def status_files(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)

@@ -5,6 +5,9 @@ results/{model}/generations/{evaluation}.parquet.
 One job per base and its adapters (or per shard of their work) looks up each evaluation in the store (`store:` in the
 config, results/store by default), loads the model only if an output is missing, and adds new outputs to the store. Rule
 `collect` writes them from there to the results. The path of the store is in no key, because it changes no output.
+
+Models behind a server have rules of their own, `server` and `infer_server`, which run where Snakemake runs and need no
+GPU. Jobs of several models on one server share its limit of concurrent requests.
 """
 
 
@@ -18,6 +21,8 @@ rule model:
         "logs/model/{model}.log",
     benchmark:
         "benchmarks/model/{model}.tsv"
+    wildcard_constraints:
+        model=any_of(name for name in CONFIG.models if name not in CONFIG.servers),
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -34,6 +39,31 @@ rule model:
         "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
+# probe a server and record what its model can answer
+rule server:
+    output:
+        "resources/models/{model}.json",
+    log:
+        "logs/server/{model}.log",
+    benchmark:
+        "benchmarks/server/{model}.tsv"
+    wildcard_constraints:
+        model=any_of(CONFIG.servers),
+    localrule: True
+    conda:
+        "../../envs/models.yaml"
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=60,
+    params:
+        spec=lambda wildcards: spec("server", **specs.server_spec(CONFIG, wildcards.model)),
+    message:
+        "server: probe the server of {wildcards.model}"
+    shell:
+        "python -m vernacular server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+
+
 # run all evaluations of one base and its adapters, with the base loaded once
 rule infer:
     input:
@@ -45,6 +75,8 @@ rule infer:
         "logs/infer/{base}.{shard}.log",
     benchmark:
         "benchmarks/infer/{base}.{shard}.tsv"
+    wildcard_constraints:
+        base=any_of(name for name in CONFIG.bases if name not in CONFIG.servers),
     conda:
         "../../envs/models.yaml"
     threads: infer_threads
@@ -63,6 +95,36 @@ rule infer:
     shell:
         "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
         ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+
+
+# run all evaluations of one model behind a server
+rule infer_server:
+    input:
+        models=record_files,
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
+    output:
+        in_output("inference_status/{base}/{shard}.json"),
+    log:
+        "logs/infer_server/{base}.{shard}.log",
+    benchmark:
+        "benchmarks/infer_server/{base}.{shard}.tsv"
+    wildcard_constraints:
+        base=any_of(CONFIG.servers),
+    localrule: True
+    conda:
+        "../../envs/models.yaml"
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=7 * 24 * 60,
+    params:
+        spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, [wildcards.base])),
+    message:
+        "infer_server: evaluate {wildcards.base} behind its server, except for outputs in the store"
+    # exec: a signal that ends the job reaches Python, not a shell that exits without it
+    shell:
+        "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
+        ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # write the outputs of one model, one file per evaluation

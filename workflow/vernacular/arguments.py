@@ -118,6 +118,9 @@ def _add_stage_commands(commands) -> None:
         if name == "model":
             fetch.add_argument("--base", type=Path, help="record of the base model, for an adapter")
 
+    server = add("server", "server", "probe a server and record what its model can answer", contained=True)
+    server.add_argument("--out", type=Path, required=True)
+
     infer = add(
         "infer", "infer", "compute the outputs of a base model and its adapters that the store lacks", contained=True
     )

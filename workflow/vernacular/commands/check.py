@@ -1,12 +1,19 @@
-"""Command `check`: validate a config, what it refers to, and list its evaluations."""
+"""Command `check`: validate a config, what it refers to, and list its evaluations and what its servers can answer."""
 
-from vernacular.config.load import load
-from vernacular.config.references import check_references
-from vernacular.core.errors import format_count
+import tempfile
+from pathlib import Path
+
+from vernacular.config.dependencies import server_spec
+from vernacular.config.load import Config, load
+from vernacular.config.references import References, check_references
+from vernacular.core.errors import ArtifactError, ModelError, format_count
+from vernacular.core.records import read_record
+from vernacular.inference.job.work import not_answerable
+from vernacular.protocols.build import inference_metadata
 
 
 def check(args) -> str:
-    """Print the evaluations of a config with their numbers of items, and what is wrong with it.
+    """Print the evaluations of a config with their numbers of items, what its servers can answer, and what is wrong.
 
     Raises:
         ConfigError: All mistakes, each in one or two lines.
@@ -16,11 +23,53 @@ def check(args) -> str:
     for evaluation in config.evaluations:
         n_items = references.items.get(evaluation)
         print(f"  {evaluation}" + (f": {format_count(n_items, 'item')}" if n_items is not None else ""))
+    for name in config.servers:
+        if server := _server(config, name, references, online=args.online):
+            print("\n".join(_protocol_lines(config, name, server)), flush=True)
     for note in references.notes:
         print(f"Note: {note}")
     if references.unchecked:
-        names = ", ".join(dict.fromkeys(references.unchecked))
-        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else " (--online asks the Hub)"))
+        names, asked = (
+            ", ".join(dict.fromkeys(references.unchecked)),
+            "the Hub and servers" if config.servers else "the Hub",
+        )
+        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else f" (--online asks {asked})"))
     references.problems.raise_all()
     models, evaluations = format_count(len(config.models), "model"), format_count(len(config.evaluations), "evaluation")
     return f"check: {models}, {evaluations} per model"
+
+
+def _server(config: Config, name: str, references: References, *, online: bool) -> dict | None:
+    """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
+
+    Nothing is written.
+    """
+    source = config.models[name]["source"]
+    if not online:
+        try:
+            record = read_record(Path("resources", "models", f"{name}.json"))
+        except ArtifactError:
+            record = {}
+        if "server" in record and record["source"] == source:
+            return record["server"]
+        references.unchecked.append(source)
+        return None
+    from vernacular.commands.server import probe_server
+
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]
+    except ModelError as error:
+        references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
+        return None
+
+
+def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
+    """Return which protocols of the config a server can answer, and for the others the reason."""
+    protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
+    reasons = {p: not_answerable(server, {"protocol": p, **inference_metadata(p)}) for p in protocols}
+    possible = [protocol for protocol, reason in reasons.items() if reason is None]
+    return [
+        f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",
+        *(f"    {reason}" for reason in reasons.values() if reason),
+    ]

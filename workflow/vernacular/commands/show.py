@@ -86,6 +86,16 @@ def _print_tokens(row: Request, loaded) -> None:
         print(f"flags: {flag}")
 
 
+def _served(record: dict):
+    """Return a model behind a server, whose tokenizer prints the tokens; nothing is generated or scored."""
+    from vernacular.inference.server.served import open_server
+
+    served = open_server(record, attempts=2)
+    if served.tokenizer is None:
+        raise UserError(f"model {record['name']}: its tokenizer is not known; set tokenizer in the config.")
+    return served
+
+
 def _tokenizer_only(config: Config, name: str):
     """Return the model without weights: its config and its tokenizer."""
     import torch
@@ -99,6 +109,8 @@ def _tokenizer_only(config: Config, name: str):
     if not path.exists():
         raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to fetch the model first.")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
+    if "server" in record:
+        return _served(record)
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
     model_class = AutoModelForCausalLM if record["kind"] == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.results import result_files
 from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
@@ -24,6 +25,8 @@ from vernacular.types import SETTING
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
+_PROBE_KEYS = ("source", "model", "tokenizer", "revision", "reference")  # of a server; the probe also depends on:
+_SERVER_KEYS = (*_PROBE_KEYS, "api_key_env", "concurrency", "timeout", "chat", "max_length")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
@@ -77,14 +80,25 @@ def model_spec(config: Config, name: str) -> dict:
     return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, "files": files}
 
 
+def server_spec(config: Config, name: str) -> dict:
+    """Return the settings of a model behind a server, and the content of its tokenizer if that is a local directory."""
+    settings = {key: config.models[name][key] for key in _SERVER_KEYS if key in config.models[name]}
+    source = settings.get("tokenizer", "")
+    directory = Path(source).expanduser()
+    files = tokenizer_files(directory) if inputs.is_path(source) and directory.is_dir() else []
+    return {"name": name, **settings, "tokenizer_files": {file: _content_hash(str(directory / file)) for file in files}}
+
+
 def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
-    engines = {kind.name: engine_version(kind) for kind in (SCORES, GENERATIONS)}
+    served = names[0] in config.servers
+    engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
     return {"models": {name: _inference_settings(config.models[name]) for name in names}, "engines": engines}
 
 
 def _inference_settings(settings: dict) -> dict:
-    inference_settings = {key: value for key, value in settings.items() if key not in _NON_INFERENCE_KEYS}
+    left_out = {*_NON_INFERENCE_KEYS, *_PROBE_KEYS}  # in the record
+    inference_settings = {key: value for key, value in settings.items() if key not in left_out}
     inference_settings |= {"quantization": _QUANTIZATION[settings["quantization"]]}
     libraries = additional_libraries(inference_settings | {"adapter": settings.get("adapter")}, GENERATIONS)
     return inference_settings | {"libraries": libraries}

@@ -2,6 +2,7 @@
 
 import itertools
 from itertools import combinations
+from urllib.parse import urlsplit
 
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
@@ -99,6 +100,9 @@ def _as_list(value) -> list:
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
+# Keys of a model behind a server: those that only it has, and those that it shares with other models.
+_SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", "timeout", "reference"}
+_SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
@@ -115,10 +119,12 @@ def check_models(models: dict, report) -> None:
             message = f'"{name}" and "{previous}" differ only in case, which some file systems ignore; rename one.'
             report((name,), message)
         seen[name.casefold()] = name
+        _check_server_keys(name, entry, report)
         if "adapter" in entry or "base" in entry:
             _check_adapter(name, models, report)
         elif "source" not in entry:
             report((name,), 'the key "source" is missing (or "base" and "adapter").')
+    _check_server_limits(models, report)
 
 
 def _check_adapter(name: str, models: dict, report) -> None:
@@ -135,11 +141,44 @@ def _check_adapter(name: str, models: dict, report) -> None:
     if base not in bases:
         problem = "is an adapter, not a base model" if base in models else "is not a model of this config"
         report((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
+    elif is_server(models[base]):
+        report(
+            (name, "base"),
+            f"{base} is behind a server, which applies no adapters; serve the adapted model instead.",
+        )
     elif models[base].get("generation_engine") == "vllm":
         report(
             (name, "base"),
             f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
         )
+
+
+def is_server(settings: dict) -> bool:
+    """Return whether a model is behind a server."""
+    return settings.get("source", "").startswith(("http://", "https://"))
+
+
+def _check_server_keys(name: str, entry: dict, report) -> None:
+    """Check that a model behind a server has no settings of a local model, and the other way around."""
+    for key in entry:
+        if is_server(entry) and key not in _SERVER_KEYS:
+            report((name, key), f"{key} is decided by the server; remove it.")
+        if not is_server(entry) and key in _SERVER_ONLY:
+            report((name, key), f"{key} requires a server as the source, such as http://host:8000/v1.")
+    if is_server(entry) and entry.get("kind") == "masked":
+        report((name, "kind"), "a model behind a server is a causal model; remove it.")
+
+
+def _check_server_limits(models: dict, report) -> None:
+    """Check that all models of a server name the same limit of requests, which they share."""
+    limits: dict[str, tuple[str, int | None]] = {}
+    for name, settings in models.items():
+        if is_server(settings):
+            address, limit = urlsplit(settings["source"]).netloc, settings.get("concurrency")
+            other, previous = limits.setdefault(address, (name, limit))
+            if previous != limit:
+                message = f"{other} is on the same server, whose limit they share; set the same value."
+                report((name, "concurrency"), message)
 
 
 def check_name(name: str, report) -> None:

@@ -15,6 +15,7 @@ from vernacular.config.evaluations import (
     expand,
     expand_pairs,
     inherit_base_settings,
+    is_server,
 )
 from vernacular.config.files import Files, read
 from vernacular.core.errors import DataError, suggest
@@ -55,6 +56,11 @@ class Config:
             if "adapter" in settings:
                 groups[settings["base"]].append(name)
         return groups
+
+    @cached_property
+    def servers(self) -> list[str]:
+        """Names of the models behind a server, in the file's order."""
+        return [name for name, settings in self.models.items() if is_server(settings)]
 
     @property
     def encoders(self) -> dict[str, dict]:

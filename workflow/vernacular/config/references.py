@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
 from vernacular.checkpoints.adapters import check_adapter, check_fits_base
-from vernacular.checkpoints.files import is_packed
+from vernacular.checkpoints.files import check_tokenizer, is_packed
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
 from vernacular.config import dependencies
@@ -44,6 +44,9 @@ def check_references(config: Config, *, online: bool = False) -> References:
     for name, settings in config.models.items():
         if "adapter" in settings:
             _check(references, "model", name, _check_adapter, settings, config, online)
+        elif name in config.servers:
+            _check(references, "model", name, _check_tokenizer, settings, online)
+            _check(references, "model", name, _check_server_reference, settings, online)
         else:
             _check_packages(name, settings, references.problems)
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
@@ -88,6 +91,23 @@ def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | N
     if not is_gguf and not is_packed(path):
         check_files(name, path, kind=kind, **permissions)
     return None
+
+
+def _check_tokenizer(name: str, settings: dict, online: bool) -> str | None:
+    """Check the files of a tokenizer of a model behind a server; the server itself is asked by its probe."""
+    source = settings.get("tokenizer", "")
+    if source and not _is_local(source):
+        return _check_hub(source, "tokenizer_config.json", online)
+    if source:
+        path, _, is_gguf = locate(source)
+        if not is_gguf:
+            check_tokenizer(name, path)
+    return None
+
+
+def _check_server_reference(name: str, settings: dict, online: bool) -> str | None:
+    source = settings.get("reference")
+    return _check_source(name, {"source": source}, "causal", online) if source else None
 
 
 def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> str | None:

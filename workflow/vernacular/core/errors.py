@@ -42,6 +42,10 @@ class MachineError(ModelError):
     """Failure of this machine to load or run the model; another machine, or a retry with more memory, may succeed."""
 
 
+class ServerError(ModelError):
+    """Server of a model that cannot be reached, denies access, or keeps failing; a later run may succeed."""
+
+
 class ArtifactError(UserError):
     """File of this workflow that is missing, damaged, of another kind, or inconsistent with its metadata."""
 

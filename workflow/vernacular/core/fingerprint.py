@@ -48,6 +48,8 @@ NO_EFFECT = {
     "vernacular.core.progress": "progress lines",
     "vernacular.core.processes": "process pools, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.errors": "messages",
+    "vernacular.inference.server.client": "transport; the content of every response is checked",
+    "vernacular.inference.server.limits": "number of concurrent requests",
 }
 
 # Libraries that have no effect on results, with the reason.

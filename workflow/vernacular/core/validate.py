@@ -109,7 +109,8 @@ def _describe(error) -> Iterator[tuple[tuple, str]]:
     elif "propertyNames" in error.absolute_schema_path:
         yield (*key_path, error.instance), f"invalid name; {error.schema.get('x-error', _truncate(error.message))}."
     elif error.validator in ("pattern", "not") and "x-error" in error.schema:
-        yield key_path, f"{error.schema['x-error']}, {actual}"
+        found = "." if error.schema.get("x-secret") else f", {actual}"  # a key in the place of its name is not shown
+        yield key_path, error.schema["x-error"] + found
     elif error.validator in _BOUNDS:
         bound, unit = _BOUNDS[error.validator]
         unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit

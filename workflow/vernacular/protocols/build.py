@@ -59,7 +59,8 @@ def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declaration = PROTOCOLS[protocol]
     request_kind = "generate" if declaration.generates else "score"
-    return {"causal_only": declaration.causal_only, "request_kind": request_kind}
+    properties = {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans}
+    return properties | {"request_kind": request_kind}
 
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:

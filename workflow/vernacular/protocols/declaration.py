@@ -24,6 +24,7 @@ class Protocol:
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
         letters: An external prediction may be an option's letter.
+        label_spans: The spans are labels, usually of one token, which the distribution of the next token scores.
         by_length: External scores are also normalized by the length of the option, which is what was scored.
         displayed_roles: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
     """
@@ -38,6 +39,7 @@ class Protocol:
     majority: str | None = None
     external: str | None = None
     letters: bool = False
+    label_spans: bool = False
     by_length: bool = False
     displayed_roles: tuple[str, ...] = ()
 

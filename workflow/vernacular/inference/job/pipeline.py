@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from vernacular.checkpoints import inputs
 from vernacular.core.background import Task
-from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
+from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
 from vernacular.core.processes import StopFlag, Stopped
 from vernacular.core.progress import Progress
@@ -24,7 +24,6 @@ from vernacular.inference.job.work import WorkUnit, engine_version
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
-from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -55,8 +54,12 @@ class Pipeline:
             for index, unit in enumerate(self.units):
                 progress.done = index
                 on_begin(self.loaded.record["name"], unit.evaluation)
-                with self._contained(unit):
-                    self._write(unit, self._compute(index))
+                try:
+                    with self._contained(unit):
+                        self._write(unit, self._compute(index))
+                except ServerError as error:  # the other evaluations would wait for it in vain
+                    self.failed |= {remaining.evaluation: str(error) for remaining in self.units[index:]}
+                    break
             self._wait_for_writing()
         finally:
             if self.preparing is not None:
@@ -68,18 +71,18 @@ class Pipeline:
 
     def _compute(self, index: int) -> Evaluation:
         """Run the model on a unit, and begin to prepare the next one."""
-        unit, record = self.units[index], self.loaded.record
+        unit = self.units[index]
         preparing, self.preparing = self.preparing or self._prepare(index), None
         try:
-            with wrap_tokenizer_panics(record):
-                _verify(record, self.store, unit.key)
+            with wrap_tokenizer_panics(self.loaded.record):
+                _verify(self.loaded, self.store, unit.key)
                 self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
                 evaluation = preparing.result()
                 if self.overlaps and index + 1 < len(self.units):
                     self.preparing = self._prepare(index + 1)
                 evaluation.compute(journal)
-                _verify(record, self.store, unit.key)
+                _verify(self.loaded, self.store, unit.key)
                 return evaluation
         finally:
             preparing.cancel()
@@ -94,7 +97,8 @@ class Pipeline:
 
         def write() -> None:
             table, metadata = evaluation.finish()
-            metadata["engine"] = {**metadata.get("engine", {}), "version": engine_version(unit.kind)}
+            version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
+            metadata["engine"] = {**metadata.get("engine", {}), "version": version}
             try:
                 self.store.put(unit.key, unit.kind, table, metadata)
             except StoreError as error:
@@ -122,7 +126,7 @@ class Pipeline:
             with self.stop.interruptible():
                 yield
         # end the job: on a full disk (StoreError), for example, no outputs can be stored
-        except (Stopped, StoreError, MachineError):
+        except (Stopped, StoreError, MachineError, ServerError):
             raise
         except UserError as error:
             self.failed[unit.evaluation] = str(error)
@@ -138,6 +142,11 @@ class Pipeline:
 
 
 def _evaluation_factory(loaded: LoadedModel, unit: WorkUnit) -> Callable[[LoadedModel, pa.Table], Evaluation]:
+    if loaded.record.get("server"):
+        from vernacular.inference.server.generate import Generation as ServedGeneration
+        from vernacular.inference.server.score import Scoring as ServedScoring
+
+        return ServedScoring if unit.kind is SCORES else ServedGeneration
     if unit.kind is SCORES:
         from vernacular.inference.scoring.score import Scoring
 
@@ -149,13 +158,19 @@ def _evaluation_factory(loaded: LoadedModel, unit: WorkUnit) -> Callable[[Loaded
     return Generation
 
 
-def _verify(record: ModelRecord, store: Store, key: str) -> None:
-    """Remove the journal of `key` and raise ModelError if the model's files changed since it was recorded.
+def _verify(loaded: LoadedModel, store: Store, key: str) -> None:
+    """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
 
-    The loaded model changes with its files if its weights are memory-mapped.
+    The loaded model changes with its files if its weights are memory-mapped; a server can be restarted with another.
     """
     try:
-        inputs.verify(record)
+        inputs.verify(loaded.record)
+        if loaded.record.get("server"):
+            from vernacular.inference.server.start import verify_answers
+
+            verify_answers(loaded)
+    except ServerError:
+        raise
     except ModelError:
         store.remove_journal(key)
         raise

@@ -82,13 +82,10 @@ def _run_models(
     base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin, overlaps: bool
 ) -> None:
     """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
-    # imported here, because it imports torch, which is needed only if outputs are missing
-    from vernacular.inference.model.base import Base
-
     on_begin(base_record["name"], None)
     try:
         with stop.interruptible():
-            base = Base(base_record, threads=threads, shared=len(missing) > 1)
+            base = _open(base_record, threads=threads, shared=len(missing) > 1)
     except MachineError:
         raise
     except ModelError as error:
@@ -107,6 +104,17 @@ def _run_models(
             computed, failures = [], {unit.evaluation: reason for unit in units}
         done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
         failed[record["name"]] |= failures
+
+
+def _open(record: dict, *, threads, shared: bool):
+    """Load a base, or probe its server; imported here, because outputs may all be in the store."""
+    if record.get("server"):
+        from vernacular.inference.server.start import StartedServer
+
+        return StartedServer(record)
+    from vernacular.inference.model.base import Base
+
+    return Base(record, threads=threads, shared=shared)
 
 
 def _run_model(

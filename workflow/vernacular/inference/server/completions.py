@@ -1,0 +1,234 @@
+"""The endpoints `/v1/completions` and `/v1/chat/completions`, with the extensions of vLLM.
+
+`prompt_logprobs` and `logprob_token_ids` are vLLM's own; `echo` with `logprobs` is OpenAI's older form. IDs are sent as
+the prompt and read back, as `prompt_token_ids` or as strings `token_id:504`.
+"""
+
+from dataclasses import dataclass, field
+
+from vernacular.inference.server.client import Client
+from vernacular.inference.server.forms import (
+    BOUNDARY,
+    CONSISTENT,
+    ECHO,
+    EXTENDED,
+    LETTERS,
+    REACH,
+    STANDARD,
+    AnswerError,
+    TokenScore,
+    count,
+    finite,
+    read,
+)
+
+_ID = "token_id:"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One generated text."""
+
+    text: str
+    finish_reason: str | None  # "stop", "length"
+    stop: str | None  # the stop string that ended it, if the server reports one
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    ids: list[int] | None  # of the generated tokens, if the server returns them
+    logprobs: list[float] | None  # of the generated tokens, nats
+    content: dict = field(repr=False)  # the entire response
+
+
+class Completions:
+    """Requests to `/v1/completions`, and to `/v1/chat/completions` if the prompt is a list of messages.
+
+    Args:
+        fields: Sampling fields that the server accepts, with their neutral values.
+    """
+
+    def __init__(self, client: Client, model: str, fields: dict | None = None):
+        self.client, self.model = client, model
+        self.fields = {**STANDARD, **EXTENDED} if fields is None else fields
+
+    def complete(self, prompt: str | list, max_tokens: int, **changes) -> Completion:
+        """Return the continuation of a text, of token IDs, or of chat messages; `changes` replace or add fields.
+
+        Raises AnswerError if the response contains no text, and what `Client.post` raises.
+        """
+        is_chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
+        sampling = {name: value for name, value in changes.items() if name in self.fields or name not in EXTENDED}
+        body = {"model": self.model, "messages" if is_chat else "prompt": prompt, "max_tokens": max_tokens}
+        body |= {"stream": False, **self.fields, **sampling}
+        content = self.client.post("/chat/completions" if is_chat else "/completions", body)
+        choice = read(content, "choices", 0)
+        text = read(choice, "message", "content") if is_chat else read(choice, "text")
+        if is_chat and text is None and isinstance(read(choice, "message"), dict):
+            text = ""  # the model ended its turn at once
+        if not isinstance(text, str):
+            raise AnswerError(REACH, "the response contains no text")
+        usage = read(content, "usage") or {}
+        prompt_tokens, completion_tokens = read(usage, "prompt_tokens"), read(usage, "completion_tokens")
+        cached = count(read(usage, "prompt_tokens_details", "cached_tokens"))
+        self.client.count_tokens(count(prompt_tokens), count(completion_tokens), cached)
+        stop = read(choice, "stop_reason")
+        ids, logprobs = _generated(choice)
+        return Completion(
+            text,
+            read(choice, "finish_reason"),
+            stop if isinstance(stop, str) else None,
+            prompt_tokens,
+            completion_tokens,
+            ids,
+            logprobs,
+            content,
+        )
+
+
+def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:
+    """Return up to `n` greedily generated tokens with their log-probabilities, read back by ID.
+
+    Raises AnswerError if the server does not return both.
+    """
+    fields = {"logprobs": 1, "return_token_ids": True, "return_tokens_as_token_ids": True, **sampling}
+    completion = completions.complete(ids, n, **fields)
+    if not completion.ids or not completion.logprobs or len(completion.ids) < len(completion.logprobs):
+        raise AnswerError(CONSISTENT, "no token IDs and log-probabilities of generated tokens are returned")
+    pairs = zip(completion.ids, completion.logprobs, strict=False)
+    return [TokenScore(token, finite(value, "generated tokens")) for token, value in pairs]
+
+
+def _generated(choice) -> tuple[list[int] | None, list[float] | None]:
+    """Return (IDs, log-probabilities) of the generated tokens, in either shape of `logprobs`; None if absent."""
+    entries = read(choice, "logprobs", "content")
+    if isinstance(entries, list):
+        ids = [read(entry, "id") for entry in entries]
+        return (ids if all(isinstance(i, int) for i in ids) else None), [read(entry, "logprob") for entry in entries]
+    ids = read(choice, "token_ids")
+    tokens = read(choice, "logprobs", "tokens")
+    if not isinstance(ids, list) and isinstance(tokens, list):
+        ids = [parse_id(token) for token in tokens]
+        ids = None if None in ids else ids
+    logprobs = read(choice, "logprobs", "token_logprobs")
+    return ids if isinstance(ids, list) else None, logprobs if isinstance(logprobs, list) else None
+
+
+def parse_id(token) -> int | None:
+    """Return the ID in `token_id:504`; None for any other text."""
+    digits = token.removeprefix(_ID) if isinstance(token, str) and token.startswith(_ID) else ""
+    return int(digits) if digits.isdecimal() else None
+
+
+class PromptLogprobs:
+    """Log-probabilities of the prompt, as vLLM returns them: `prompt_logprobs`, keyed by token ID."""
+
+    name = "prompt_logprobs"
+
+    def __init__(self, completions: Completions):
+        self._completions = completions
+
+    def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.score`."""
+        fields = {"prompt_logprobs": 1, "return_token_ids": True, **sampling}
+        choice = read(self._completions.complete(ids, 1, **fields).content, "choices", 0)
+        entries, sent = read(choice, "prompt_logprobs"), read(choice, "prompt_token_ids")
+        if not isinstance(entries, list):
+            raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
+        if sent is not None and sent != ids:
+            raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
+        if len(entries) != len(ids):
+            raise AnswerError(ECHO, f"{self.name}: {len(entries)} entries for {len(ids)} tokens")
+        if entries[0] is not None or None in entries[1:]:
+            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
+        scores = [TokenScore(ids[0], None)] if first == 0 else []
+        for token, entry in list(zip(ids, entries, strict=True))[max(first, 1) :]:
+            values = {key: finite(read(value, "logprob"), self.name) for key, value in entry.items()}
+            if str(token) not in values:
+                raise AnswerError(ECHO, f"{self.name}: no entry for token {token} of the prompt")
+            scores.append(TokenScore(token, values[str(token)], max(values.values())))
+        return scores
+
+    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.generated`."""
+        return generated_scores(self._completions, ids, n, **sampling)
+
+
+class Echo:
+    """Log-probabilities of the prompt as part of the output: `echo` with `logprobs`."""
+
+    name = "echo"
+
+    def __init__(self, completions: Completions):
+        self._completions = completions
+
+    def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.score`."""
+        fields = {"echo": True, "logprobs": 1, "return_tokens_as_token_ids": True, **sampling}
+        logprobs = read(self._completions.complete(ids, 1, **fields).content, "choices", 0, "logprobs")
+        values, tokens = read(logprobs, "token_logprobs"), read(logprobs, "tokens")
+        if not isinstance(values, list) or not isinstance(tokens, list):
+            raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
+        if len(values) < len(ids) or len(tokens) != len(values):
+            raise AnswerError(ECHO, f"{self.name}: {len(values)} entries for {len(ids)} tokens and a generated one")
+        returned = [parse_id(token) for token in tokens[: len(ids)]]
+        if None in returned:
+            raise AnswerError(ECHO, f"{self.name}: the server returns strings instead of token IDs")
+        if returned != ids:
+            raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
+        values = values[: len(ids)]
+        if values[0] is not None or None in values[1:]:
+            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
+        scores = [TokenScore(ids[0], None)] if first == 0 else []
+        for index in range(max(first, 1), len(ids)):
+            value, top = finite(values[index], self.name), read(logprobs, "top_logprobs", index)
+            best = (
+                max([value, *(finite(v, self.name) for v in top.values())]) if isinstance(top, dict) and top else None
+            )
+            scores.append(TokenScore(ids[index], value, best))
+        return scores
+
+    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.generated`."""
+        return generated_scores(self._completions, ids, n, **sampling)
+
+
+class LabelIds:
+    """Log-probabilities of given tokens after a prompt, as vLLM returns them: `logprob_token_ids`."""
+
+    name = "logprob_token_ids"
+
+    def __init__(self, completions: Completions):
+        self._completions = completions
+
+    def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
+        """See `LabelForm.label_scores`."""
+        fields = {"logprobs": 1, "logprob_token_ids": labels, "return_tokens_as_token_ids": True}
+        completion = self._completions.complete(ids, 1, **fields)
+        top = read(completion.content, "choices", 0, "logprobs", "top_logprobs", 0)
+        values = {parse_id(token): value for token, value in top.items()} if isinstance(top, dict) else {}
+        if not set(labels) <= values.keys():
+            raise AnswerError(LETTERS, f"{self.name}: the response lacks some of the requested tokens")
+        best = max(finite(value, self.name) for value in values.values())
+        return [TokenScore(label, finite(values[label], self.name), best) for label in labels]
+
+
+class TopIds:
+    """Log-probabilities of the `k` most probable next tokens, by ID; a label that is not among them has none."""
+
+    def __init__(self, completions: Completions, k: int):
+        self._completions, self.k = completions, k
+        self.name = f"top {k}"
+
+    def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
+        """See `LabelForm.label_scores`."""
+        fields = {"logprobs": self.k, "return_tokens_as_token_ids": True}
+        choice = read(self._completions.complete(ids, 1, **fields).content, "choices", 0)
+        top = read(choice, "logprobs", "top_logprobs", 0)
+        if isinstance(top, dict):
+            values = {parse_id(token): value for token, value in top.items()}
+        else:
+            entries = read(choice, "logprobs", "content", 0, "top_logprobs") or []
+            values = {read(entry, "id"): read(entry, "logprob") for entry in entries}
+        if not values or None in values:
+            raise AnswerError(LETTERS, f"{self.name}: the response contains no token IDs")
+        values = {token: finite(value, self.name) for token, value in values.items()}
+        return [TokenScore(label, values.get(label), max(values.values())) for label in labels]

@@ -1,0 +1,194 @@
+"""Generation through a server: the same rows as `generation.generate`.
+
+Prompts, lengths, stop strings and flags are those of a local model if a tokenizer is known; without one, the server
+receives text, or chat messages to which it applies its own template. The server's text is stored as it is. An
+evaluation is prepared while another is computed, unless the server is asked for its tokens.
+"""
+
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from vernacular.core.errors import ModelError
+from vernacular.core.fingerprint import fingerprint
+from vernacular.inference.generation.prepare import (
+    DEFAULT_NEW_TOKENS,
+    GREEDY,
+    MARGIN,
+    PreparedPrompt,
+    find_stop,
+    output_row,
+    prepare_prompts,
+    truncate_output,
+)
+from vernacular.inference.journal import Journal
+from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
+from vernacular.inference.server.calls import answer_all
+from vernacular.inference.server.completions import Completion
+from vernacular.inference.server.forms import read
+from vernacular.inference.server.served import ServedModel
+from vernacular.types import Request
+
+_MAX_STOPS = 4  # the most that OpenAI's API accepts; the output is cut at all of them
+
+
+@dataclass(frozen=True)
+class Call:
+    """One text to generate."""
+
+    name: str
+    prompt: PreparedPrompt
+    content: str | list  # token IDs, a text, or chat messages
+
+
+def generate(served: ServedModel, requests: pa.Table, *, journal: Journal) -> tuple[pa.Table, dict]:
+    """Run the generate requests of one evaluation; return (table per GENERATIONS, metadata with counters).
+
+    Raises:
+        ServerError: The server cannot be reached any more; answered requests are in the journal.
+        ModelError: The server's responses are no longer those that the probe found.
+        Stopped: A stop signal was received.
+    """
+    generation = Generation(served, requests)
+    generation.compute(journal)
+    return generation.finish()
+
+
+class Generation:
+    """One evaluation; see `generation.generate.Generation`. Raises what `generate` raises."""
+
+    def __init__(self, served: ServedModel, requests: pa.Table):
+        started = time.perf_counter()
+        self.served, self.requests = served, requests
+        self.form = served.record["server"]["forms"]["generation"]
+        self.prompts: dict[str, PreparedPrompt] | None = None
+        if served.record["server"]["tokenizer"] != "server":
+            self._prepare()
+        self.seconds = time.perf_counter() - started
+
+    def _prepare(self) -> None:
+        if self.served.tokenizer is not None:
+            self.prompts = prepare_prompts(self.served, self.requests)
+            contents = {p.request_id: p.ids for p in self.prompts.values()}
+        else:
+            self.prompts, contents = _text_prompts(self.served, self.requests)
+        calls = [
+            Call(fingerprint(["served", self.form, prompt.request_id]), prompt, contents[prompt.request_id])
+            for prompt in self.prompts.values()
+            if prompt.error is None
+        ]
+        self.calls = sorted(calls, key=lambda call: (str(call.content), call.name))
+
+    def compute(self, journal: Journal) -> None:
+        """Send the requests."""
+        served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
+        if self.prompts is None:
+            self._prepare()
+        answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "generate")
+        self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
+        self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
+        self.journal_notes = getattr(journal, "notes", [])
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `generate`."""
+        served = self.served
+        rows = (output_row(row, self.prompts, self.outcomes) for row in iter_rows(self.requests))
+        reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
+        return rows_to_table(rows, GENERATIONS.schema), {
+            "model": served.metadata(),
+            "engine": {"name": f"server: {self.form}", "fallback": []},
+            "tokenizer": {
+                "bos": served.option("bos", "auto"),
+                "adds_bos": served.adds_bos,
+                "truncation": "few-shot examples",
+            },
+            "counters": {
+                "requests": self.requests.num_rows,
+                "distinct": len(self.prompts),
+                "tokens_computed": self.used["prompt_tokens"],
+                "tokens_generated": self.used["completion_tokens"],
+                "server": self.used,
+                "invalid_prompts": len(self.prompts) - len(self.calls),
+                "finish_reasons": dict(sorted(reasons.items())),
+                "seconds": round(self.seconds, 3),
+            },
+            "journal": self.journal_notes,
+        }
+
+
+def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, PreparedPrompt], dict[str, str | list]]:
+    """Return the prompts without token IDs, and what is sent for each."""
+    prompts: dict[str, PreparedPrompt] = {}
+    contents: dict[str, str | list] = {}
+    forms, chat_option = served.record["server"]["forms"], served.option("chat", "auto")
+    if chat_option is True and not forms["chat"]:
+        raise ModelError(
+            f"model {served.record['name']}: chat is true, but the server answers no chats. Set chat: auto."
+        )
+    for row in iter_rows(requests):
+        if row["kind"] != "generate" or row["request_id"] in prompts:
+            continue
+        chat = bool(row["messages"]) and forms["chat"] and chat_option is not False
+        error = None if chat or forms["generation"] != "chat" else "the server answers chats only"
+        contents[row["request_id"]] = (
+            [{"role": turn["role"], "content": turn["content"]} for turn in row["messages"]]
+            if chat
+            else row["prefix"] + row["text"]
+        )
+        prompts[row["request_id"]] = PreparedPrompt(
+            request_id=row["request_id"],
+            ids=[],
+            rendered="chat template applied by the server" if chat else None,
+            max_new_tokens=_max_new_tokens(row),
+            stops=list(row["stop"] or []),
+            decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+            error=error,
+        )
+    return prompts, contents
+
+
+def _max_new_tokens(row: Request) -> int:
+    """Return the number of tokens to generate; the longest expected output has at most a token per byte."""
+    if row["max_new_tokens"] is not None:
+        return row["max_new_tokens"]
+    if row["longest_target"] is None:
+        return DEFAULT_NEW_TOKENS
+    return len(row["longest_target"].encode("utf-8", "surrogatepass")) + MARGIN
+
+
+def _answer(served: ServedModel, call: Call) -> dict:
+    prompt, decoding = call.prompt, call.prompt.decoding
+    seed = 0 if decoding["seed"] is None else int(fingerprint([decoding["seed"], prompt.request_id])[:7], 16)
+    # a chat turn may begin with an empty line, which must not end it
+    stops = [] if prompt.rendered is not None else prompt.stops
+    complete = served.native.complete if served.native else served.completions.complete
+    fields = {
+        "temperature": decoding["temperature"],
+        "top_k": decoding["top_k"] or -1,
+        "top_p": decoding["top_p"] or 1.0,
+        "repetition_penalty": decoding["repetition_penalty"] or 1.0,
+        "seed": seed,
+    }
+    if stops:
+        fields |= {"stop": stops[:_MAX_STOPS], "include_stop_str_in_output": True}
+    completion = complete(call.content, max(1, prompt.max_new_tokens), **fields)
+    has_prefix = prompt.rendered is not None
+    return {
+        "raw_output": completion.text,
+        "output": truncate_output(completion.text, prompt.stops, skip_leading_space=has_prefix),
+        "finish_reason": _finish_reason(completion, prompt, bool(stops)),
+        "n_tokens": completion.completion_tokens,
+    }
+
+
+def _finish_reason(completion: Completion, prompt: PreparedPrompt, has_stops: bool) -> str:
+    """Return "stop", "eos" or "length"; a server that does not tell a stop string from an EOS token has "stop"."""
+    if find_stop(completion.text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
+        return "stop"
+    if completion.finish_reason == "length":
+        return "length"
+    tells = "stop_reason" in (read(completion.content, "choices", 0) or {}) or "stop_type" in completion.content
+    return "stop" if completion.stop or (has_stops and not tells) else "eos"

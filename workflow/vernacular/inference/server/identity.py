@@ -1,0 +1,61 @@
+"""What a server says about itself, for provenance: never a reason to trust it."""
+
+import os
+
+from vernacular.core.errors import ModelError, suggest
+from vernacular.core.fingerprint import fingerprint
+from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.forms import count, read
+
+_PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
+
+
+def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, int | None]:
+    """Return (name of the model in requests, what is reported about it, context length, vocabulary size).
+
+    Lengths are None if the server does not report them. Raises ModelError if the server has no model of that name, or
+    several and no name is given.
+    """
+    try:
+        listed = [entry for entry in read(client.get("/models"), "data") or [] if isinstance(read(entry, "id"), str)]
+    except RefusedError:
+        listed = []
+    entry = next((e for e in listed if model in (e["id"], read(e, "root"))), None)
+    if model is None and len(listed) == 1:
+        entry = listed[0]
+    if entry is None and (listed or model is None):
+        names = [_basename(e["id"]) for e in listed]
+        found = f"lists {', '.join(names)}" if names else "lists no models"
+        hint = suggest(model, names) if model else " Set model."
+        raise ModelError(f'{client.source}: the server {found}, and the model is "{model or ""}".{hint}')
+    answers = {name: _get(client, path) for name, path in _PATHS.items()}
+    meta, props, info = read(entry, "meta") or {}, answers["props"], answers["info"]
+    template = read(props, "chat_template")
+    reported = {
+        "listed": bool(entry),
+        "owned_by": read(entry, "owned_by"),
+        "version": read(answers["version"], "version") or read(props, "build_info"),
+        "file": _basename(read(props, "model_path") or read(info, "model_path") or read(entry, "root")),
+        "file_type": read(props, "model_ftype") or read(meta, "ftype"),
+        "parameters": read(meta, "n_params"),
+        "slots": read(props, "total_slots"),
+        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
+    }
+    lengths = (read(entry, "max_model_len"), read(meta, "n_ctx"), read(props, "default_generation_settings", "n_ctx"))
+    lengths += (read(props, "n_ctx"), read(info, "max_model_len"))
+    max_length = min((count(length) for length in lengths if count(length)), default=None)
+    name = entry["id"] if entry else model
+    return name, {k: v for k, v in reported.items() if v is not None}, max_length, count(read(meta, "n_vocab")) or None
+
+
+def _get(client: Client, path: str) -> dict | None:
+    try:
+        content = client.get(path, root=True)
+    except RefusedError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _basename(path) -> str | None:
+    """Return the name of a file, whose directories are nobody's business; other names are unchanged."""
+    return os.path.basename(path) if isinstance(path, str) and path.startswith(("/", "~")) else path

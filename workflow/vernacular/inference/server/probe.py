@@ -1,0 +1,238 @@
+"""The probe of a server: sixteen checks that decide in which forms it can answer, and which protocols that allows.
+
+Names and versions decide nothing: servers ignore requests that they do not understand. Each form of log-probabilities
+is tried in turn, and the first that passes all of its checks is used. The outcome of every check, and answers to a few
+texts, are stored in the model's record; each later start runs the probe again and compares the answers.
+"""
+
+from vernacular.core.errors import ModelError
+from vernacular.inference.model.tokenization import AlignmentError
+from vernacular.inference.server import checks, prompt_checks
+from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.completions import Completions, TopIds
+from vernacular.inference.server.forms import (
+    BATCH,
+    BYTES,
+    CHECKS,
+    CONSISTENT,
+    ECHO,
+    EXTENDED,
+    IDS,
+    LENGTH,
+    LETTERS,
+    PENALTIES,
+    PLAUSIBLE,
+    REACH,
+    REPETITION,
+    STANDARD,
+    STOP,
+    TOKENIZER,
+    AnswerError,
+)
+from vernacular.inference.server.identity import identify
+from vernacular.inference.server.known import check_known_answers
+from vernacular.inference.server.llama_cpp import LlamaCpp
+from vernacular.inference.server.served import ServedModel, label_forms, span_forms, wrap_server
+from vernacular.inference.server.text_labels import TextLabels
+from vernacular.inference.server.tokenizer import ServerTokenizer
+
+_CHAT = [{"role": "user", "content": checks.PROMPT}]
+_FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # tried until one is accepted
+
+
+def probe(record: dict, client: Client, tokenizer, known: dict | None = None) -> dict:
+    """Return the part `server` of a model's record: forms, reasons, checks, answers, names and lengths.
+
+    Args:
+        record: Name and settings of the model.
+        tokenizer: The local tokenizer; None: that of the server, if it has one.
+        known: Values of a local copy, {text: log-probabilities}, for the last check.
+
+    Raises:
+        ModelError: The server has no such model, or cannot generate.
+        ServerError: The server cannot be reached, or denies access.
+    """
+    model, reported, max_length, vocabulary = identify(client, record.get("model"))
+    server = {"model": model, "reported": reported, "max_length": max_length, "vocabulary": vocabulary}
+    server |= {"tokenizer": "local" if tokenizer else None, "whole_token": None}
+    return _Probe({**record, "server": server}, client, tokenizer, known).run()
+
+
+class _Probe:
+    def __init__(self, record: dict, client: Client, tokenizer, known: dict | None):
+        self.client, self.server, self.known = client, record["server"], known
+        self.checks: list[dict] = []
+        self.reasons: dict[str, str] = {}
+        if tokenizer is None:
+            tokenizer = self._server_tokenizer()
+        self.loaded: ServedModel = wrap_server(record, client, tokenizer)
+        self.native: LlamaCpp | None = None
+
+    def run(self) -> dict:
+        self._note(REACH, None, True, f"the model {self.server['model']} answers")
+        prompts = self._negotiate_fields()
+        if self.loaded.tokenizer is not None:
+            self._check_ids()
+        spans = self._select_spans()
+        labels = self._select_labels(spans)
+        forms = {"generation": self._select_generation(prompts, spans), "chat": "chat" in prompts}
+        forms |= {"spans": spans.name if spans else None, "labels": labels.name if labels else None}
+        return self.server | {
+            "fields": self.loaded.completions.fields,
+            "forms": forms,
+            "reasons": self.reasons,
+            "checks": self.checks,
+            "answers": self._answers(spans, forms["generation"]),
+        }
+
+    def _server_tokenizer(self) -> ServerTokenizer | None:
+        try:
+            tokenizer = ServerTokenizer(self.client)
+            tokenizer(checks.TEXTS[2])
+        except (RefusedError, AlignmentError):
+            return None
+        self.server["tokenizer"] = "server"
+        return tokenizer
+
+    def _negotiate_fields(self) -> set[str]:
+        """Find the sampling fields that the server accepts; return the kinds of prompts that it does."""
+        prompts, refusals = set(), []
+        for fields in _FIELD_SETS:
+            self.loaded.completions = Completions(self.client, self.server["model"], fields)
+            for name, prompt in (("text", checks.PROMPT), ("chat", _CHAT)):
+                try:
+                    self.loaded.completions.complete(prompt, 1)
+                    prompts.add(name)
+                except (RefusedError, AnswerError) as error:
+                    refusals.append(str(error))
+            if prompts:
+                return prompts
+        raise ModelError(f"{self.client.source}: the server generates no text ({refusals[0]}).")
+
+    def _check_ids(self) -> None:
+        """Check the tokenizer and the use of token IDs; without them, only text remains."""
+        loaded, completions = self.loaded, self.loaded.completions
+        steps = [(IDS, lambda: prompt_checks.check_ids(loaded, completions))]
+        if self.server["tokenizer"] == "local":
+            steps.insert(0, (TOKENIZER, lambda: prompt_checks.check_tokenizer(loaded, self.client, completions)))
+        for number, step in steps:
+            try:
+                self._note(number, None, True, step())
+            except (AnswerError, RefusedError, AlignmentError) as error:
+                self._fail(number, None, error, "spans", "labels")
+                loaded.tokenizer = self.server["tokenizer"] = None
+                return
+        self.server["whole_token"] = checks.ids_of(loaded, "the")[-1]
+        self.native = LlamaCpp(self.client, loaded.n_embeddings, self.server["whole_token"])
+
+    def _select_spans(self):
+        """Return the first form of log-probabilities that passes all checks; None if there is none."""
+        loaded = self.loaded
+        best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
+        for form in span_forms(loaded, self.native):
+            steps = [
+                (ECHO, lambda form=form: checks.check_structure(loaded, form)),
+                (BYTES, lambda form=form: checks.check_bytes(loaded, form)),
+                (REPETITION, lambda form=form: checks.check_repetition(loaded, form)),
+                (PLAUSIBLE, lambda form=form: checks.check_plausible(loaded, form)),
+                (CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
+                (PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
+                (BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
+                (LENGTH, lambda form=form: prompt_checks.check_length(loaded, loaded.completions, form)),
+                (16, lambda form=form: check_known_answers(loaded, form, self.known)),
+            ]
+            for passed, (number, step) in enumerate(steps):
+                try:
+                    self._note(number, form.name, True, step())
+                except (AnswerError, RefusedError) as error:
+                    reason = self._fail(number, form.name, error)
+                    rank = (passed, getattr(error, "check", ECHO) != ECHO)
+                    if not isinstance(error, RefusedError) and (rank > best[0] or not best[1]):
+                        best = (rank, reason)
+                    break
+            else:
+                return form
+        if best[1]:
+            self.reasons.setdefault("spans", best[1])
+        default = "no tokenizer is known; set tokenizer" if loaded.tokenizer is None else "the server returns none"
+        self.reasons.setdefault("spans", f"log-probabilities of a text are not available: {default}")
+        return None
+
+    def _select_labels(self, spans):
+        """Return the first form of the log-probabilities of labels; None if there is none."""
+        for form in label_forms(self.loaded, self.native):
+            if spans is not None and isinstance(form, TopIds | TextLabels):
+                break  # scored as texts instead
+            try:
+                if isinstance(form, TextLabels):
+                    prompt = [{"role": "user", "content": checks.QUESTION}] if form.chat else checks.QUESTION
+                    values, _ = form.label_texts(prompt, list(checks.LABELS))
+                    seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
+                else:
+                    seen = checks.check_labels(self.loaded, form, spans)
+            except (AnswerError, RefusedError) as error:
+                self._fail(LETTERS, form.name, error)
+                continue
+            self._note(LETTERS, form.name, True, seen)
+            self.reasons.pop("labels", None)
+            return form
+        self.reasons.setdefault("labels", "the server returns no log-probabilities of the next token")
+        return None
+
+    def _select_generation(self, prompts: set[str], spans) -> str | None:
+        """Return how texts are generated: "native" or "ids" (token IDs), "text", or "chat"."""
+        form, complete = "text" if "text" in prompts else "chat", self.loaded.completions.complete
+        prompt = checks.PROMPT if form == "text" else _CHAT
+        if self.loaded.tokenizer is not None and form == "text":
+            native = spans is not None and spans is self.native
+            form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
+            complete = self.native.complete if native else complete
+        try:
+            self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt))
+        except (AnswerError, RefusedError) as error:
+            self._fail(STOP, form, error, "generation")
+            return None
+        return form
+
+    def _answers(self, spans, generation: str | None) -> dict:
+        """Return answers to compare at the next start: values of texts, and greedy texts."""
+        loaded, answers = self.loaded, {}
+        if spans is not None:
+            answers["values"] = [checks.values_of(spans.score(checks.ids_of(loaded, t), 0)) for t in checks.TEXTS]
+        chat = generation == "chat"
+        prompts = [[{"role": "user", "content": t}] if chat else t[: len(t) // 2] for t in checks.TEXTS]
+        answers["texts"] = [loaded.completions.complete(prompt, 8).text for prompt in prompts]
+        return answers
+
+    def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
+        self.checks.append({"check": number, "name": CHECKS[number], "form": form, "passed": passed, "seen": seen})
+
+    def _fail(self, number: int, form: str | None, error: Exception, *protocols: str) -> str:
+        """Note a failed check; return one sentence, which is the reason of `protocols`."""
+        number = getattr(error, "check", number)
+        self._note(number, form, False, str(error))
+        reason = f"the server fails check {number} ({CHECKS[number]}): {error}"
+        self.reasons |= dict.fromkeys(protocols, reason)
+        return reason
+
+
+def differences(stored: dict, current: dict) -> str | None:
+    """Return how a server's answers differ from those stored in a record; None if they do not.
+
+    Log-probabilities are compared if there are any, and greedy texts otherwise: of those, all must differ, because one
+    may change with the noise of a batch.
+    """
+    if stored["model"] != current["model"]:
+        return f'it serves "{current["model"]}" instead of "{stored["model"]}"'
+    for kind in ("generation", "spans", "labels"):
+        if stored["forms"][kind] != current["forms"][kind]:
+            reason = current["reasons"].get(kind, f"now {current['forms'][kind]}")
+            return f"{kind} were obtained as {stored['forms'][kind]}, and {reason}"
+    pairs = list(zip(stored["answers"].get("values", []), current["answers"].get("values", []), strict=False))
+    for values, others in pairs:
+        if not checks.agree(values, others):
+            return f"log-probabilities differ by up to {checks.deviations(values, others)[1]:.2f} nats"
+    texts = list(zip(stored["answers"]["texts"], current["answers"]["texts"], strict=True))
+    if not pairs and all(a != b for a, b in texts):
+        return f"a text is continued as {texts[0][1]!r} instead of {texts[0][0]!r}"
+    return None

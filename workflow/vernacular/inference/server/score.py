@@ -1,0 +1,188 @@
+"""Scoring through a server: the same rows as `scoring.score`, from the forms that the probe selected.
+
+Texts, tokens, spans and flags are prepared as for a local model. Spans of one token with a common context (the letters
+of a question) are one request if the server returns the log-probabilities of given tokens. An evaluation is prepared
+while another is computed, unless the server is asked for its tokens.
+"""
+
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from vernacular.core.errors import ArtifactError
+from vernacular.core.fingerprint import fingerprint
+from vernacular.inference.journal import Journal, MemoryJournal
+from vernacular.inference.model.tokenization import bos_policy
+from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
+from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.server.calls import answer_all
+from vernacular.inference.server.forms import TokenScore
+from vernacular.inference.server.label_texts import NOT_LISTED, score_label_texts
+from vernacular.inference.server.served import ServedModel
+from vernacular.inference.server.text_labels import TextLabels
+
+EXTRAS = {"entropy", "rank", "word_end_logprobs"}  # need the distribution over all tokens, which no server returns
+_SEVERAL_TOKENS = "error: not answerable: the label has several tokens"
+
+
+@dataclass(frozen=True)
+class Call:
+    """Tokens to score: `ids[first:]`, or each of `labels` after `ids`."""
+
+    name: str
+    ids: tuple[int, ...]
+    first: int
+    labels: tuple[int, ...] | None
+
+
+def score(served: ServedModel, requests: pa.Table, *, journal: Journal | None = None) -> tuple[pa.Table, dict]:
+    """Score the spans of `requests` (kind "score"); return (table per SCORES, metadata). See `scoring.score.score`.
+
+    Raises:
+        ArtifactError: A request is of another kind.
+        ServerError: The server cannot be reached any more; answered requests are in the journal.
+        ModelError: The server's responses are no longer those that the probe found.
+        Stopped: A stop signal was received.
+    """
+    scoring = Scoring(served, requests)
+    scoring.compute(MemoryJournal() if journal is None else journal)
+    return scoring.finish()
+
+
+class Scoring:
+    """One evaluation; see `scoring.score.Scoring`. Raises what `score` raises."""
+
+    def __init__(self, served: ServedModel, requests: pa.Table):
+        if kinds := set(requests["kind"].unique().to_pylist()) - {"score"}:
+            raise ArtifactError(f'expected requests of kind "score", got "{kinds.pop()}".')
+        started = time.perf_counter()
+        self.served, self.requests = served, requests
+        self.by_text = isinstance(served.labels, TextLabels) and served.spans is None
+        self.prepared: list[PreparedRequest] | None = None
+        if not self.by_text and served.record["server"]["tokenizer"] == "local":
+            self._prepare()
+        self.seconds = time.perf_counter() - started
+
+    def _prepare(self) -> None:
+        first_rows: dict[str, int] = {}
+        for index, request_id in enumerate(self.requests["request_id"].to_pylist()):
+            first_rows.setdefault(request_id, index)
+        distinct = self.requests.take(pa.array(first_rows.values(), pa.int64()))
+        self.prepared = list(prepare_all(self.served, distinct))
+        self.calls, self.places = plan(self.served, self.prepared)
+
+    def compute(self, journal: Journal) -> None:
+        """Send the requests."""
+        served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
+        if self.by_text:
+            self.rows, self.n_calls = score_label_texts(served, self.requests, journal)
+        else:
+            if self.prepared is None:
+                self._prepare()
+            self.n_calls = len(self.calls)
+            self.answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "score")
+        self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
+        self.journal_notes = journal.notes
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `score`."""
+        served, requests = self.served, self.requests
+        rows = self.rows if self.by_text else self._rows()
+        flags = Counter(
+            flag.split(":")[0] for row in rows.values() for flag in (row["flags"] or "").split("; ") if flag
+        )
+        n_missing = sum(NOT_LISTED in (row["flags"] or "") for row in rows.values())
+        extras = {extra for row in iter_rows(requests.select(["extras"])) for extra in row["extras"] or []} & EXTRAS
+        metadata = {
+            "model": served.metadata(),
+            "engine": {
+                "name": f"server: {(served.spans or served.labels).name}",
+                "fallback": [f"{', '.join(sorted(extras))}: not returned by the server"] if extras else [],
+                "journal": self.journal_notes,
+            },
+            "tokenizer": {
+                "class": type(served.tokenizer).__name__ if served.tokenizer else None,
+                "bos_policy": bos_policy(served) if served.tokenizer else None,
+                "adds_bos": served.adds_bos,
+            },
+            "counters": {
+                "requests": len(rows),
+                "calls": self.n_calls,
+                "tokens_computed": self.used["prompt_tokens"],
+                "server": self.used,
+                "labels_not_listed": n_missing,
+                "coverage": 1 - n_missing / len(rows) if rows else None,
+                "seconds": self.seconds,
+            },
+            "flags": dict(flags),
+        }
+        ids = requests.select(["request_id", "item_id", "role"])
+        return rows_to_table(({**rows[row["request_id"]], **row} for row in iter_rows(ids)), SCORES.schema), metadata
+
+    def _rows(self) -> dict[str, dict]:
+        """Return the outputs by request ID."""
+        return {
+            request.request_id: _row(self.served, request, self.answers, self.places.get(request.request_id))
+            for request in self.prepared
+        }
+
+
+def plan(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Call], dict[str, tuple[str, int]]]:
+    """Return the calls, ordered by their tokens, and {request ID: (name of its call, index of its first score)}."""
+    labels: dict[tuple, dict[int, list[str]]] = {}  # context -> token -> requests
+    spans: dict[tuple, list[str]] = {}  # (tokens, first) -> requests
+    for request in requests:
+        if request.failed:
+            continue
+        ids = tuple(request.ids.tolist())
+        if served.labels is not None and request.first and request.stop - request.first == 1:
+            labels.setdefault(ids[:-1], {}).setdefault(ids[-1], []).append(request.request_id)
+        elif served.spans is not None:
+            spans.setdefault((ids, request.first), []).append(request.request_id)
+        else:
+            request.flags.append(_SEVERAL_TOKENS)
+    calls, places = [], {}
+    for context, by_token in labels.items():
+        if served.spans is not None and len(by_token) == 1:  # of no use as labels
+            [(token, request_ids)] = by_token.items()
+            spans.setdefault(((*context, token), len(context)), []).extend(request_ids)
+            continue
+        tokens = tuple(sorted(by_token))
+        name = fingerprint([served.labels.name, context, tokens])
+        calls.append(Call(name, context, len(context), tokens))
+        places |= {r: (name, index) for index, token in enumerate(tokens) for r in by_token[token]}
+    for (ids, first), request_ids in spans.items():
+        name = fingerprint([served.spans.name, ids, first])
+        calls.append(Call(name, ids, first, None))
+        places |= dict.fromkeys(request_ids, (name, 0))
+    return sorted(calls, key=lambda call: (call.ids, call.first)), places  # prefixes in the server's cache are next
+
+
+def _answer(served: ServedModel, call: Call) -> dict:
+    ids = list(call.ids)
+    scores: list[TokenScore] = (
+        served.spans.score(ids, call.first)
+        if call.labels is None
+        else served.labels.label_scores(ids, list(call.labels))
+    )
+    return {"logprobs": [score.logprob for score in scores], "is_greedy": [score.is_greedy for score in scores]}
+
+
+def _row(served: ServedModel, request: PreparedRequest, answers: dict, place: tuple[str, int] | None) -> dict:
+    """Return the outputs of one request."""
+    row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
+    answer = answers[place[0]] if place else {}
+    if error := answer.get("error"):
+        request.flags.append(f"error: {error}")
+    elif place:
+        index, size = place[1], request.stop - request.first
+        values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
+        if None in values["logprobs"] and request.first:
+            request.flags.append(NOT_LISTED)
+        else:
+            tokens = served.tokenizer.convert_ids_to_tokens(request.span.tolist())
+            row |= {"tokens": tokens, "offsets": request.offsets.tolist(), "n_prompt_tokens": request.first, **values}
+    return row | {"flags": request.flag}

@@ -1,0 +1,89 @@
+"""The start of a job with a served model: the probe again, compared with the record."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from vernacular.core.errors import ModelError, ServerError, format_count
+from vernacular.core.failures import wrap_tokenizer_panics
+from vernacular.inference.server import checks
+from vernacular.inference.server.client import RefusedError, Usage
+from vernacular.inference.server.forms import AnswerError
+from vernacular.inference.server.probe import differences, probe
+from vernacular.inference.server.served import ServedModel, connect, load_tokenizer, open_server
+from vernacular.types import ModelRecord
+
+log = logging.getLogger("vernacular")
+
+
+class StartedServer:
+    """A server whose answers are those of its record; the counterpart of `model.base.Base`.
+
+    Raises:
+        ModelError: The key is not set, the server fails a check that it passed before, or it answers differently.
+        ServerError: The server cannot be reached, or denies access.
+    """
+
+    def __init__(self, record: ModelRecord):
+        client = connect(record)
+        try:
+            directory = record.get("directory")
+            tokenizer = load_tokenizer(record["name"], directory) if directory else None
+            with wrap_tokenizer_panics(record):
+                current = probe(record, client, tokenizer, record["server"].get("known"))
+        finally:
+            client.close()
+        if difference := differences(record["server"], current):
+            raise _other_model(record, difference)
+        self.probe_usage = client.usage
+        self.loaded: ServedModel = open_server({**record, "server": {**record["server"], "checks": current["checks"]}})
+
+    @contextlib.contextmanager
+    def model(self, record: ModelRecord) -> Iterator[ServedModel]:
+        """Yield the served model; print the requests and tokens of the job at the end."""
+        try:
+            yield self.loaded
+        finally:
+            self.loaded.client.close()
+            line = f"infer: {record['name']}: {describe_usage(self.loaded.client.usage)}"
+            log.info(f"{line}; the probe: {describe_usage(self.probe_usage)}")
+            print(line, flush=True)
+
+
+def describe_usage(usage: Usage) -> str:
+    """Return the numbers of requests and tokens as one line.
+
+    >>> describe_usage(Usage(requests=2, retries=1, prompt_tokens=1500, completion_tokens=1))
+    '2 requests answered (1 repeated), 1,500 tokens read, 1 generated'
+    """
+    requests = f"{format_count(usage.requests, 'request')} answered ({usage.retries} repeated)"
+    return f"{requests}, {usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} generated"
+
+
+def verify_answers(served: ServedModel) -> None:
+    """Raise ModelError if the server's answers to a few texts are no longer those of the record.
+
+    A server can be restarted with another model while a job waits for it. Without log-probabilities, nothing is
+    compared: greedy texts change with the noise of a batch. Raises ServerError if the server cannot be reached.
+    """
+    stored = served.record["server"]["answers"].get("values")
+    if served.spans is None or not stored:
+        return
+    for text, values in zip(checks.TEXTS, stored, strict=True):
+        try:
+            current = checks.values_of(served.spans.score(checks.ids_of(served, text), 0))
+        except (AnswerError, RefusedError) as error:
+            raise _other_model(served.record, str(error)) from error
+        except ServerError as error:
+            raise ServerError(f"model {served.record['name']}: {error}") from error
+        if not checks.agree(values, current):
+            largest = checks.deviations(values, current)[1]
+            raise _other_model(served.record, f"log-probabilities differ by up to {largest:.2f} nats")
+
+
+def _other_model(record: ModelRecord, difference: str) -> ModelError:
+    name = record["name"]
+    return ModelError(
+        f"model {name}: {record['source']} does not answer as it did when the model was recorded: {difference}. If "
+        f"another model is served on purpose, delete resources/models/{name}.json and run snakemake again."
+    )
