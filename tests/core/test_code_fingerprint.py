@@ -31,6 +31,7 @@ NOT_IN_KEYS = {
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.load": "its result is in the keys",
     "vernacular.config.evaluations": "its result is in the keys",
+    "vernacular.config.prompts": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
     "vernacular.config.unavailable": "deletes files when a run has ended",
     "vernacular.data.lm_eval.settings": "its result is in the keys",

@@ -7,7 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.protocols.build import build, inference_metadata
+from vernacular.protocols.build import BUILD_KEYS, build, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
 
@@ -33,7 +33,7 @@ class _Evaluations(Batch):
         if unavailable := source.get("unavailable"):
             self.fail(path, spec, unavailable)
             return f"requests: {path.stem}: no requests (dataset unavailable)"
-        keys = ("language", "protocol", "shots", "seed", "style", "options")
+        keys = BUILD_KEYS & spec.keys()
         rows, prompt_metadata = build(items_in(self._items(spec)), spec["task"], **{key: spec[key] for key in keys})
         metadata = {**_metadata(spec, source), **prompt_metadata, "size": request_size(rows)}
         artifacts.write(path, REQUESTS, rows, metadata)
@@ -49,7 +49,8 @@ class _Evaluations(Batch):
 
 
 def _metadata(spec: dict, source: dict) -> dict:
-    metadata = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
+    keys = ("evaluation", "language", "protocol", "shots", "seed", "style", "prompt")  # the default has no name here
+    metadata = {key: spec[key] for key in keys if key in spec}
     metadata |= {"task": spec["task"]["task"], "items": source} | inference_metadata(spec["protocol"])
     return metadata | {"fingerprint": _fingerprint(spec, source)}
 

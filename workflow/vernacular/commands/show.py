@@ -8,7 +8,7 @@ from vernacular.config.load import Config, load
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.load import load_items
-from vernacular.protocols.build import build
+from vernacular.protocols.build import BUILD_KEYS, build
 from vernacular.types import Request, skipped_reason
 
 
@@ -49,8 +49,7 @@ def _rows(config: Config, evaluation: str) -> list[Request]:
     items, _ = load_items(
         dataset["task"], dataset["language"], source=dataset["data"], limit=dataset["limit"], seed=0, root=WORKFLOW
     )
-    keys = ("language", "protocol", "shots", "seed", "style", "options")
-    return build(items, spec["task"], **{key: spec[key] for key in keys})[0]
+    return build(items, spec["task"], **{key: spec[key] for key in BUILD_KEYS & spec.keys()})[0]
 
 
 def _print_request(row: Request, loaded) -> None:

@@ -16,11 +16,12 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity.outputs import TOOLS
+from vernacular.protocols.prompt_variants import variant_labels
 from vernacular.protocols.prompts import prompt_lines
-from vernacular.types import SETTING
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
@@ -53,9 +54,9 @@ def requests_spec(config: Config) -> dict:
 
 
 def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
-    """Return an evaluation and its prompt lines."""
+    """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task = config.tasks[evaluation.task]
-    return {
+    spec = {
         "evaluation": evaluation.id,
         "task": {key: task[key] for key in ("task", "item_type", "protocols")},
         "language": evaluation.language,
@@ -66,6 +67,10 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
         "options": dict(evaluation.options),
         "prompts": prompt_lines(evaluation.language),
     }
+    if evaluation.prompt == DEFAULT_PROMPT:
+        return spec
+    prompts = variant_labels(evaluation.language, evaluation.prompt)
+    return spec | {"prompt": evaluation.prompt, "prompts": prompts}
 
 
 def model_spec(config: Config, name: str) -> dict:

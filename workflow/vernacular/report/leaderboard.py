@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.evaluation import SETTING
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.data_files import round_significant
-from vernacular.types import SETTING
 
 BEST, SHARED = 2, 1
 _DESCRIBED_KEYS = ("unit", "higher_is_better", "headline")
@@ -120,7 +120,7 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
 
 
 def setting(rows: pd.DataFrame) -> dict:
-    """Return task, language, protocol, shots, seed and style of one evaluation's rows."""
+    """Return task, language, protocol, shots, seed, style and prompt of one evaluation's rows."""
     first_row = rows.iloc[0]
     return {name: None if pd.isna(first_row[name]) else _to_builtin(first_row[name]) for name in SETTING}
 

@@ -19,6 +19,7 @@ from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
@@ -26,7 +27,6 @@ from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.plots import specifications
-from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
 _RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
@@ -155,7 +155,7 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
 def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
     metadata = artifacts.metadata(results / "requests" / f"{name}.parquet")
-    return {key: metadata.get(key) for key in SETTING}
+    return {key: metadata.get(key) for key in SETTING} | {"prompt": metadata.get("prompt", DEFAULT_PROMPT)}
 
 
 def _write_assets(out: Path) -> None:

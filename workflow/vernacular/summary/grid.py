@@ -85,7 +85,7 @@ def near_chance(low, high, chance) -> np.ndarray:
     return (low <= chance) & (chance <= high)
 
 
-RUN = ["model", "adapter", "shots", "seed", "style", "model_revision"]
+RUN = ["model", "adapter", "shots", "seed", "style", "prompt", "model_revision"]
 COLUMN = ["task", "language", "protocol", "metric"]
 _ORDER = ["base_model", "is_adapter", *RUN]
 
@@ -126,6 +126,11 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
         raise ArtifactError(
             f"{row['model']}: two values of {row['metric']} in {row['evaluation']}. Specify each metrics file once."
         )
+    return sort_rows(long)
+
+
+def sort_rows(long: pd.DataFrame) -> pd.DataFrame:
+    """Sort the long table by task, language, protocol, category, metric and run."""
     sort_columns = ["task", "language", "protocol", "category", "metric", *_ORDER]
     return _with_order(long).sort_values(sort_columns, key=sort_key, ignore_index=True)[METRICS.schema.names]
 

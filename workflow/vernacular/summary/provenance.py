@@ -68,7 +68,18 @@ def _put_value(sheet: Worksheet, row: int, column: int, value):
     return put_text(sheet, row, column, value)
 
 
-_GROUP_COLUMNS = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
+_GROUP_COLUMNS = [
+    "model",
+    "adapter",
+    "model_revision",
+    "task",
+    "language",
+    "protocol",
+    "shots",
+    "style",
+    "prompt",
+    "metric",
+]
 _SEED_COLUMNS = [*_GROUP_COLUMNS, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 
