@@ -10,6 +10,7 @@ rule compare:
         tasks=expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
     output:
         multiext("results/summary/rankings", ".parquet", ".csv"),
+        multiext("results/summary/prompts", ".parquet", ".csv"),
         "results/summary/comparisons.parquet",
         "results/summary/overall.parquet",
         table("comparisons", "CSV"),
@@ -39,7 +40,7 @@ rule compare:
 rule summary:
     input:
         metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
-        compared=expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
+        compared=expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall", "prompts"]),
     output:
         "results/summary/results.parquet",
         table("results", "CSV"),
@@ -71,7 +72,7 @@ rule summary:
 rule report:
     input:
         "results/summary/results.parquet",
-        expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
+        expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall", "prompts"]),
         expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
         changes="results/comparisons",
         models=expand("resources/models/{model}.json", model=CONFIG.models),

@@ -1,11 +1,12 @@
 """Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
-from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
+from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
@@ -21,13 +22,16 @@ def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
-    tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL)}
+    tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
+    prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
+    results = with_means(results, prompts)
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
+    notes += prompt_notes(prompts)
     models = [_describe(note["record"]) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
@@ -39,13 +43,13 @@ def summary(args) -> str:
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
     if write_lm_eval_results:
-        write_lm_eval_results(args.out / "lm_eval", results)
+        write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
         write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
     provenance = {"evaluated models": models, "item sources": list(datasets.values()), "notes": notes}
-    rankings = comparison_tables["rankings"]
-    write_similarity(args.out / "similarity_summary.xlsx", results, provenance, rankings=rankings)
-    write_surprisal(args.out / "surprisal_summary.xlsx", results, provenance, rankings=rankings)
-    write_leaderboard(args.out / "leaderboard.xlsx", results, provenance, **comparison_tables)
+    rankings, questions = comparison_tables["rankings"], as_questions(results, prompts)
+    write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, rankings=rankings)
+    write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, rankings=rankings)
+    write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **comparison_tables, prompts=prompts)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
     )

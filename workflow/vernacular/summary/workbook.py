@@ -16,6 +16,7 @@ from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
 from vernacular.summary.grid import build_grid, index_rankings
 from vernacular.summary.lists import write_comparisons, write_overall
+from vernacular.summary.prompts import write_prompts
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
@@ -41,16 +42,20 @@ def write_leaderboard(
     rankings: list[dict] | None = None,
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
+    prompts: list[dict] | None = None,
 ) -> Path:
     """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `rankings` as in `write_similarity`.
 
-    `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet.
+    `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
+    no prompts: no sheet.
     """
     extra = {}
     if overall is not None:
         extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
+    if prompts:
+        extra["prompts"] = lambda sheet: write_prompts(sheet, prompts)
     return _write(path, "Leaderboard", headline(long), provenance, rankings, extra)
 
 
