@@ -121,7 +121,7 @@
   function content(index, cell, display) {
     if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
-    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.address(["task", evaluation.id, index.models[cell.model]]));
+    return cells.draw(cell, index.metrics[cell.metric], display(cell), evaluation.prompt === "all" ? names.address(["prompts", evaluation.id]) : names.address(["task", evaluation.id, index.models[cell.model]]));
   }
 
   function wide(index, models, columns, chosen, display) {

@@ -26,6 +26,7 @@ vernacular.names = (() => {
       evaluation.shots ? `${evaluation.shots}-shot` : null,
       evaluation.seed ? `seed ${evaluation.seed}` : null,
       evaluation.style && evaluation.style !== "default" ? evaluation.style : null,
+      evaluation.prompt && evaluation.prompt !== "default" ? (evaluation.prompt === "all" ? "mean over prompts" : `prompt ${evaluation.prompt}`) : null,
     ].filter(Boolean).join(" · ");
   }
 

@@ -18,5 +18,6 @@ def report(args) -> str:
         records=[read_record(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
+        prompts=args.spec.get("prompts"),
         processes=args.threads,
     )

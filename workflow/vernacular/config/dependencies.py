@@ -20,7 +20,7 @@ from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity.outputs import TOOLS
-from vernacular.protocols.prompt_variants import variant_labels
+from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import prompt_lines
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
@@ -164,7 +164,11 @@ def report_spec(config: Config) -> dict:
     """Return the models, evaluations and pairs in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
+    spec = {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
+    described = {
+        e.id: description(e.language, e.prompt) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
+    }
+    return spec | ({"prompts": described} if described else {})
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

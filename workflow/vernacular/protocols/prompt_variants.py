@@ -71,3 +71,9 @@ def variant_labels(language: str, name: str, directory: Path = PROMPTS_DIR) -> d
     block, lines = blocks[name], prompt_lines(language, directory) or {}
     labels = {line: block.get(line, lines[line]) for line in _SHARED_LINES}
     return labels | {"templates": {layout: block[layout] for layout in LAYOUT_FIELDS if layout in block}}
+
+
+def description(language: str, name: str) -> dict:
+    """Return how a variant differs from the default, and who has read it: {"differs", "reviewed"}."""
+    block = variants(language)[name]
+    return {"differs": block["differs"], "reviewed": block.get("reviewed", False)}

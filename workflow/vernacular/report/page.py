@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vernacular import __version__
-from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
@@ -27,6 +27,7 @@ from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.plots import specifications
+from vernacular.report.prompts import put_means, write_prompts
 
 ASSETS = WORKFLOW / "report"
 _RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
@@ -44,6 +45,7 @@ def build(
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
     title: str = "Vernacular",
+    prompts: dict[str, dict] | None = None,
     processes: int = 1,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
@@ -54,6 +56,7 @@ def build(
         records: the models' records.
         changes: (baseline, candidate) -> its CHANGES file.
         benchmarks: directory of Snakemake's benchmark files, if there are any.
+        prompts: descriptions of the prompt variants, by evaluation; None if no evaluation has several prompts.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
 
     Raises:
@@ -91,6 +94,10 @@ def build(
             index["cells"] += [
                 [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
             ]
+        if prompt_rows := _read_optional(results, "prompts", PROMPTS).to_pylist():
+            put_means(index, long, prompt_rows, report_index)
+            write_prompts(out, prompt_rows, results, report_index, prompts or {})
+            index["n_prompt_groups"] = len({row["evaluation"] for row in prompt_rows})
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)

@@ -6,6 +6,8 @@ in shape or position in addition to color, so that they can be distinguished wit
 
 import altair as alt
 
+from vernacular.report import prompts
+
 VERDICTS = ["candidate better", "baseline better", "not significantly different"]
 OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"]
 
@@ -18,6 +20,7 @@ def specifications() -> dict[str, dict]:
         "distribution": _distribution().to_dict(),
         "outcomes": _outcomes().to_dict(),
         "differences": _differences().to_dict(),
+        "prompts": prompts.specification(),
     }
 
 
