@@ -22,6 +22,7 @@ NOT_IN_KEYS = {
     "vernacular.results": "reads results",
     "vernacular.commands.check": "prints",
     "vernacular.commands.init": "writes a config file",
+    "vernacular.commands.plan": "prints",
     "vernacular.commands.show": "prints",
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",

@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
 from vernacular.statistics.over_prompts import LIKE_THESE, THESE, mean_over_prompts, probability_better
-from vernacular.statistics.planning import equal_weight_prompts, planning_table, smallest_difference, standard_error
+from vernacular.statistics.planning import (
+    accuracy_components,
+    equal_weight_prompts,
+    planning_table,
+    smallest_difference,
+    standard_error,
+)
 from vernacular.statistics.prompt_choice import best_prompt, ranks_by_prompt
 
 HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
@@ -179,3 +185,11 @@ def test_planned_difference_is_found_four_times_of_five():
     planned = smallest_difference(Components((100, 5), {effect: scale**2 for effect, scale in sd.items()}), 100, 5)
     found = [over(draw(rng, (100, 5), sd) - 0.5 + planned).p < 0.05 for _ in range(1000)]
     assert 0.72 <= np.mean(found) <= 0.88
+
+
+def test_assumed_components_are_those_of_the_simulation():
+    of_value, of_difference = accuracy_components(0.0236, items_per_cluster=5)  # prompts 2 points, seeds 1, both 0.7
+    assert (of_value.of("items"), of_value.of("items", "prompts")) == pytest.approx((0.043, 0.028), rel=0.05)
+    published = [4.8, 4.1, 3.9, 3.6, 3.5, 3.6, 2.9, 2.7, 2.5, 2.3, 2.7, 2.1, 1.8, 1.5, 1.3]  # docs/prompts.md
+    planned = [100 * design.se for design in planning_table(of_value, of_difference, [40, 100, 400])]
+    assert planned == pytest.approx(published, abs=0.07)
