@@ -66,6 +66,12 @@ def test_protocols_without_words_beside_others_keep_their_default(tmp_path):
     assert len([e for e in found if e.protocol == "options"]) == 5
 
 
+def test_all_is_the_default_in_languages_without_variants(tmp_path):
+    found = load(tmp_path, "task: truthfulqa_multi, languages: [eu, gl], protocols: [options], data: hub, prompts: all")
+    assert [e.prompt for e in found if e.language == "eu"] == ["default"]
+    assert len([e for e in found if e.language == "gl"]) == 5
+
+
 @pytest.mark.parametrize(
     ("entry", "parts"),
     [
@@ -76,6 +82,7 @@ def test_protocols_without_words_beside_others_keep_their_default(tmp_path):
         ("task: openbookqa, languages: [gl], protocols: [generation], styles: [simil-eval], prompts: all", ("prompts", "generation", "simil-eval")),
         ("task: belebele, languages: [gl], protocols: [letters], prompts: [formall]", ("prompts", '"formall"', "gl.yaml", '"formal"')),
         ("task: belebele, languages: [gl], protocols: [letters], prompts: [bare]", ("prompts", '"bare"', "letters")),
+        ("task: truthfulqa_multi, languages: [eu], protocols: [options], data: hub, prompts: [formal]", ("prompts", '"formal"', "options", "eu.yaml")),
         ("task: belebele, languages: [gl], seeds: paired", ("seeds", "paired", "several prompts")),
         ("task: belebele, languages: [gl], seeds: pairs", ("seeds", '"pairs"', '"paired"')),
         ("task: belebele, languages: [gl], prompt: all", ('"prompts"',)),
