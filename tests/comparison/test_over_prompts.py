@@ -13,7 +13,7 @@ from vernacular.statistics.crossed import clustered_variance
 from vernacular.statistics.over_prompts import mean_over_prompts
 from vernacular.types import Evaluation as OriginalEvaluation
 
-NAMES = ["default", "bare", "instructed", "question_first", "formal"]
+NAMES = ["default", "bare", "formal", "instructed", "question_first"]
 SPEC = {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}
 
 

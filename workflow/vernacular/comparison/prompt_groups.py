@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vernacular.comparison.align import Items, Side
-from vernacular.evaluation import ALL_PROMPTS, SETTING, Evaluation
+from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 from vernacular.metrics.metric import Metric
 
 _SHARED = [name for name in (*SETTING, "items") if name not in ("prompt", "seed")]
@@ -23,7 +23,7 @@ class PromptGroup:
 
     Attributes:
         setting: SETTING of the group, with "evaluation"; prompt "all", seed null if the runs have several
-        runs: (prompts, seeds) IDs of evaluations, in the order of the config
+        runs: (prompts, seeds) IDs of evaluations, the default prompt first, then by name
         prompts: name of each row
     """
 
@@ -49,6 +49,7 @@ def prompt_groups(evaluations: Mapping[str, dict]) -> list[PromptGroup]:
     for prompts in members.values():
         if len(prompts) < 2:
             continue
+        prompts = dict(sorted(prompts.items(), key=lambda entry: (entry[0] != DEFAULT_PROMPT, entry[0])))
         depth = min(map(len, prompts.values()))
         runs = tuple(tuple(by_seed[seed] for seed in sorted(by_seed)[:depth]) for by_seed in prompts.values())
         first = evaluations[runs[0][0]]

@@ -76,7 +76,7 @@ def test_tables_contain_the_mean_and_each_prompt(workspace):
     prompts = table(workspace, "prompts").query("metric == 'accuracy'")
     assert prompts["baseline"].isna().tolist() == [True, True, False]
     frame = pd.read_csv(workspace.directory / "results" / "summary" / "prompts.csv")
-    assert json.loads(frame["prompts"].iloc[0]) == ["default", "instructed", "formal"]
+    assert json.loads(frame["prompts"].iloc[0]) == ["default", "formal", "instructed"]
 
 
 def test_mean_is_one_question(workspace):
@@ -110,9 +110,9 @@ def test_report_has_the_wordings(workspace):
     text = (workspace.directory / "results" / "report" / "data" / "prompts.js").read_text("utf-8")
     content = json.loads(text.partition(",")[2].rpartition(")")[0])
     (group,) = content["groups"]
-    assert [prompt["name"] for prompt in group["prompts"]] == ["default", "instructed", "formal"]
-    assert group["prompts"][1]["text"].startswith("Escolle a opción correcta.")
-    assert group["prompts"][1]["reviewed"] is False
+    assert [prompt["name"] for prompt in group["prompts"]] == ["default", "formal", "instructed"]
+    assert group["prompts"][2]["text"].startswith("Escolle a opción correcta.")
+    assert group["prompts"][2]["reviewed"] is False
     index = (workspace.directory / "results" / "report" / "data" / "index.js").read_text("utf-8")
     assert f'"id":"{MEAN}"' in index
 
