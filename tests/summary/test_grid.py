@@ -47,14 +47,14 @@ def test_wide_separates_runs_with_different_settings(metrics_table, changes):
 
 def test_wide_leaves_missing_evaluations_empty(metrics_table):
     table = wide(collect([metrics_table({"model": "a"}, {"model": "b", "language": "ca", "value": 0.1})]))
-    assert list(table.columns[7:]) == ["openbookqa-ca-accuracy", "openbookqa-gl-accuracy"]
-    np.testing.assert_array_equal(table.iloc[:, 7:].to_numpy(), [[np.nan, 0.5], [0.1, np.nan]])
+    assert list(table.columns[6:]) == ["openbookqa-ca-accuracy", "openbookqa-gl-accuracy"]
+    np.testing.assert_array_equal(table.iloc[:, 6:].to_numpy(), [[np.nan, 0.5], [0.1, np.nan]])
 
 
 def test_wide_column_names_include_protocol_only_if_ambiguous(metrics_table):
     rows = [{}, {"protocol": "options", "value": 0.6}, {"task": "belebele", "value": 0.7}]
     table = wide(collect([metrics_table(*rows)]))
-    assert table.iloc[0, 7:].to_dict() == {
+    assert table.iloc[0, 6:].to_dict() == {
         "belebele-gl-accuracy": 0.7,
         "openbookqa-generation-gl-accuracy": 0.5,
         "openbookqa-options-gl-accuracy": 0.6,

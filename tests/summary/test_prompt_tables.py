@@ -3,8 +3,8 @@
 import openpyxl
 import pytest
 from vernacular.comparison.schema import PROMPTS
-from vernacular.summary.grid import collect
-from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means, write_prompts
+from vernacular.summary.grid import collect, wide
+from vernacular.summary.prompts import as_questions, as_styles, prompt_notes, standard_errors, with_means, write_prompts
 
 RUNS = ["openbookqa.gl.generation.5shot", "openbookqa.gl.generation.5shot.formal"]
 MEAN = "openbookqa.gl.generation.5shot.all"
@@ -76,3 +76,16 @@ def test_sheet_lists_means_and_designs():
     assert set(designs) == {(items, prompts) for items in (50, 100, 200, 400) for prompts in (1, 2, 3, 5, 10)}
     assert designs[100, 1] == pytest.approx((0.1 / 100 + 0.1 / 100 + 0.0004) ** 0.5)
     assert designs[100, 5] < designs[400, 1] * 1.2
+
+
+def test_prompts_are_named_as_styles_in_runs(metrics_table):
+    names = [{}, {"prompt": "formal"}, {"style": "default", "prompt": "formal"}, {"prompt": "all", "seed": None}]
+    long = collect([metrics_table(*names)])
+    styles = dict(zip(zip(long["style"], long["prompt"], strict=True), as_styles(long)["style"], strict=True))
+    assert styles == {
+        ("vernacular", "default"): "vernacular",
+        ("vernacular", "formal"): "vernacular, formal",
+        ("default", "formal"): "formal",
+        ("vernacular", "all"): "vernacular, all prompts",
+    }
+    assert wide(as_styles(long))["style"].nunique() == 4

@@ -29,7 +29,7 @@ def test_language_sheet_has_task_and_metric_header_rows(write_workbook):
     rows = list(workbook["gl"].iter_rows(min_row=1, max_row=2, values_only=True))
     assert rows[0] == ("run", None, None, None, None, None, "belebele", "openbookqa", None)
     titles = ("Accuracy (% ↑)", "Accuracy (% ↑)", "Cosine (↑)")
-    assert rows[1] == ("model", "adapter", "shots", "seed", "style", "prompt", "revision", *titles)
+    assert rows[1] == ("model", "adapter", "shots", "seed", "style", "revision", *titles)
     assert {str(block) for block in workbook["gl"].merged_cells.ranges} == {"A1:F1", "H1:I1"}
 
 

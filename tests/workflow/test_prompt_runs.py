@@ -84,14 +84,14 @@ def test_mean_is_one_question(workspace):
     assert set(comparisons.query("n_tests.notna()")["evaluation"]) == {MEAN}
     assert comparisons["n_tests"].max() == 1
     wide = pd.read_csv(workspace.directory / "results" / "summary" / "wide.csv")
-    assert sorted(wide["prompt"]) == sorted(["default", "instructed", "formal", "all"] * 2)
+    assert sorted(wide["style"]) == sorted(["default", "instructed", "formal", "all prompts"] * 2)
 
 
 def test_leaderboard_holds_the_mean_and_the_sheet_its_parts(workspace):
     book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "leaderboard.xlsx")
     runs = [[cell.value for cell in row] for row in book["overview"].iter_rows()]
     shown = {value for row in runs for value in row}
-    assert "all" in shown
+    assert "all prompts" in shown
     assert not {"instructed", "formal"} & shown
     texts = {cell.value for row in book["prompts"].iter_rows() for cell in row}
     assert {"prompts like these", "tiny", "other", "SE of the mean"} <= texts

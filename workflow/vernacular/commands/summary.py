@@ -6,7 +6,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
-from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
+from vernacular.summary.prompts import as_questions, as_styles, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
@@ -37,7 +37,7 @@ def summary(args) -> str:
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     write_csv(args.out / "results.csv", results)
-    write_csv(args.out / "wide.csv", wide(results))
+    write_csv(args.out / "wide.csv", wide(as_styles(results)))
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
@@ -46,7 +46,7 @@ def summary(args) -> str:
         write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
         write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
     provenance = {"evaluated models": models, "item sources": list(datasets.values()), "notes": notes}
-    rankings, questions = comparison_tables["rankings"], as_questions(results, prompts)
+    rankings, questions = comparison_tables["rankings"], as_styles(as_questions(results, prompts))
     write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, rankings=rankings)
     write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, rankings=rankings)
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **comparison_tables, prompts=prompts)

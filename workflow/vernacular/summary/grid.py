@@ -85,7 +85,7 @@ def near_chance(low, high, chance) -> np.ndarray:
     return (low <= chance) & (chance <= high)
 
 
-RUN = ["model", "adapter", "shots", "seed", "style", "prompt", "model_revision"]
+RUN = ["model", "adapter", "shots", "seed", "style", "model_revision"]
 COLUMN = ["task", "language", "protocol", "metric"]
 _ORDER = ["base_model", "is_adapter", *RUN]
 
@@ -119,7 +119,7 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     combined = pa.concat_tables([METRICS.schema.empty_table(), *tables])
     long = to_frame(combined)
-    identity = [*COLUMN, "category", *RUN]
+    identity = [*COLUMN, "category", *RUN, "prompt"]
     duplicates = long.duplicated(identity)
     if duplicates.any():
         row = long[duplicates].iloc[0]
@@ -131,7 +131,7 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
 
 def sort_rows(long: pd.DataFrame) -> pd.DataFrame:
     """Sort the long table by task, language, protocol, category, metric and run."""
-    sort_columns = ["task", "language", "protocol", "category", "metric", *_ORDER]
+    sort_columns = ["task", "language", "protocol", "category", "metric", *_ORDER, "prompt"]
     return _with_order(long).sort_values(sort_columns, key=sort_key, ignore_index=True)[METRICS.schema.names]
 
 

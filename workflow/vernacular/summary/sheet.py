@@ -10,7 +10,6 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.evaluation import DEFAULT_PROMPT
 from vernacular.summary import cells, grid
 from vernacular.summary.cells import CENTERED, comment, direction, format_value, metric_title, put_text, style_header
 from vernacular.summary.grid import RUN, Grid
@@ -134,7 +133,7 @@ LEGEND = [
 ]
 
 _RUN_TITLES = {"model_revision": "revision"}
-_RUN_WIDTHS = {"model": 34, "adapter": 18, "style": 14, "prompt": 14, "model_revision": 14}
+_RUN_WIDTHS = {"model": 34, "adapter": 18, "style": 14, "model_revision": 14}
 
 
 def write_runs(sheet: Worksheet, layout: Grid, first_row: int) -> None:
@@ -150,8 +149,7 @@ def write_runs(sheet: Worksheet, layout: Grid, first_row: int) -> None:
                 sheet.cell(row, column, int(value)).alignment = CENTERED
         dimension = sheet.column_dimensions[get_column_letter(column)]
         dimension.width = _RUN_WIDTHS.get(name, 8)
-        unset = values.isna() | ((values == DEFAULT_PROMPT) if name == "prompt" else False)
-        dimension.hidden = len(values) > 0 and bool(unset.all())
+        dimension.hidden = len(values) > 0 and bool(values.isna().all())
     longest = max((len(plain_text(model)) for model in layout.runs["model"]), default=0)
     sheet.column_dimensions["A"].width = min(60, max(12, longest + 2))
 
