@@ -3,11 +3,15 @@
 import openpyxl
 import pytest
 from vernacular.comparison.schema import PROMPTS
-from vernacular.summary.grid import collect, wide
-from vernacular.summary.prompts import as_questions, as_styles, prompt_notes, standard_errors, with_means, write_prompts
+from vernacular.summary.grid import build_grid, collect, wide
+from vernacular.summary.headings import make_headings
+from vernacular.summary.lists import write_comparisons
+from vernacular.summary.paper import make_table
+from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means, write_prompts
 
 RUNS = ["openbookqa.gl.generation.5shot", "openbookqa.gl.generation.5shot.formal"]
 MEAN = "openbookqa.gl.generation.5shot.all"
+GENERATION = "generation · 5 shots · vernacular"
 
 
 @pytest.fixture
@@ -78,14 +82,53 @@ def test_sheet_lists_means_and_designs():
     assert designs[100, 5] < designs[400, 1] * 1.2
 
 
-def test_prompts_are_named_as_styles_in_runs(metrics_table):
-    names = [{}, {"prompt": "formal"}, {"style": "default", "prompt": "formal"}, {"prompt": "all", "seed": None}]
-    long = collect([metrics_table(*names)])
-    styles = dict(zip(zip(long["style"], long["prompt"], strict=True), as_styles(long)["style"], strict=True))
-    assert styles == {
-        ("vernacular", "default"): "vernacular",
-        ("vernacular", "formal"): "vernacular, formal",
-        ("default", "formal"): "formal",
-        ("vernacular", "all"): "vernacular, all prompts",
-    }
-    assert wide(as_styles(long))["style"].nunique() == 4
+def test_a_model_is_one_row_with_a_column_per_prompt_and_one_of_their_mean(long):
+    table = with_means(long, [mean_row()])
+    assert wide(table).columns.tolist() == [
+        "model",
+        "gl / cola / acceptability 5 shots vernacular / Accuracy (share)",
+        "gl / openbookqa / generation 5 shots vernacular mean over prompts / Accuracy (share)",
+        "gl / openbookqa / generation 5 shots vernacular / Accuracy (share)",
+        "gl / openbookqa / generation 5 shots vernacular prompt formal / Accuracy (share)",
+    ]
+    layout = build_grid(as_questions(table, [mean_row()]))
+    assert layout.columns["setting"].tolist() == [
+        "acceptability · 5 shots · vernacular",
+        f"{GENERATION} · mean over prompts",
+    ]
+
+
+def test_seeds_that_are_paired_with_prompts_are_not_named(metrics_table):
+    names = [{"evaluation": RUNS[0], "seed": 0}, {"evaluation": RUNS[1], "prompt": "formal", "seed": 4}]
+    settings = make_headings(collect([metrics_table(*names)]), {}).settings
+    assert list(settings.values()) == [
+        GENERATION,
+        f"{GENERATION} · prompt formal",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "sampled"),
+    [
+        ("these prompts", "items"),
+        ("prompts like these", "items, those of means over at least three prompts also over prompts"),
+    ],
+)
+def test_caption_states_what_intervals_of_means_are_over(long, question, sampled):
+    rows = [mean_row(question=question), mean_row(model="other")]
+    table = as_questions(with_means(long, rows[:1]), rows)
+    caption = make_table(table, make_headings(table, {}), [], models=["m"], intervals=True, prompts=rows).caption
+    assert "Mean over prompts: 2 wordings of the prompt for the same items." in caption
+    assert f"In brackets: 95 % intervals over {sampled}." in caption
+
+
+def test_comparisons_name_prompts_only_if_there_are_several(comparison_row):
+    def titles(*rows):
+        sheet = openpyxl.Workbook().active
+        write_comparisons(sheet, list(rows))
+        return [[cell.value for cell in row] for row in sheet.iter_rows()]
+
+    one, several = titles(comparison_row()), titles(comparison_row(), comparison_row(prompt="all"))
+    assert "prompt" not in one[0]
+    position = several[0].index("prompt")
+    assert [row[position] for row in several[1:]] == ["default", "mean over prompts"]

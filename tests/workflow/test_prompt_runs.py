@@ -13,6 +13,7 @@ from support.workspace import Clone, output_tail
 
 EVALUATION = "openbookqa.gl.letters.0shot"
 MEAN = f"{EVALUATION}.all"
+NAMES = (" mean over prompts", " prompt formal", " prompt instructed")
 ENTRY = {"task": "openbookqa", "languages": ["gl"], "protocols": ["letters"]}
 
 
@@ -84,15 +85,20 @@ def test_mean_is_one_question(workspace):
     assert set(comparisons.query("n_tests.notna()")["evaluation"]) == {MEAN}
     assert comparisons["n_tests"].max() == 1
     wide = pd.read_csv(workspace.directory / "results" / "summary" / "wide.csv")
-    assert sorted(wide["style"]) == sorted(["default", "instructed", "formal", "all prompts"] * 2)
+    assert wide["model"].tolist() == ["other", "tiny"]
+    settings = {column.split(" / ")[2] for column in wide.columns[1:]}
+    assert settings == {f"letters 0 shots{name}" for name in ("", *NAMES)}
 
 
 def test_leaderboard_holds_the_mean_and_the_sheet_its_parts(workspace):
     book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "leaderboard.xlsx")
-    runs = [[cell.value for cell in row] for row in book["overview"].iter_rows()]
-    shown = {value for row in runs for value in row}
-    assert "all prompts" in shown
-    assert not {"instructed", "formal"} & shown
+    for sheet in ("overview", "gl"):
+        shown = {str(cell.value) for row in book[sheet].iter_rows() for cell in row}
+        settings = {text for text in shown if text.startswith("letters")}
+        assert settings == {"letters · 0 shots · mean over prompts"}
+    evaluations = [[cell.value for cell in row] for row in book["comparisons"].iter_rows()]
+    prompts = {row[evaluations[0].index("prompt")] for row in evaluations[1:]}
+    assert prompts == {"mean over prompts"}
     texts = {cell.value for row in book["prompts"].iter_rows() for cell in row}
     assert {"prompts like these", "tiny", "other", "SE of the mean"} <= texts
 

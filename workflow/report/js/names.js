@@ -6,7 +6,8 @@ vernacular.names = (() => {
   function read(index) {
     const model = new Map(index.models.map((name, number) => [name, number]));
     const evaluation = new Map(index.names.map((name, number) => [name, number]));
-    return { ...index, modelNumber: model, evaluationNumber: evaluation };
+    const tasks = new Map((index.tasks ?? []).map(([name, title, note]) => [name, { title, note }]));
+    return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks };
   }
 
   function language(code) {
@@ -30,6 +31,20 @@ vernacular.names = (() => {
     ].filter(Boolean).join(" · ");
   }
 
+  // Title of the evaluation's task, or its name; and the remark for readers, if there is one.
+  function title(index, evaluation) {
+    return index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id;
+  }
+
+  function remark(index, evaluation) {
+    return index.tasks.get(evaluation.task)?.note ?? null;
+  }
+
+  // The address of an evaluation's view; that of a mean over prompts shows its prompts.
+  function place(evaluation, model) {
+    return address(evaluation.runs ? ["prompts", evaluation.id] : ["task", evaluation.id, model].filter((part) => part !== undefined));
+  }
+
   function arrow(info) {
     return info.higher === null ? "" : info.higher ? "↑" : "↓";
   }
@@ -42,5 +57,5 @@ vernacular.names = (() => {
     return `#/${path}${search ? `?${search}` : ""}`;
   }
 
-  return { read, language, manner, arrow, address };
+  return { read, language, manner, title, remark, place, arrow, address };
 })();

@@ -2,7 +2,6 @@
 // Evaluations with several prompts: a point per prompt, the mean and its interval, ranks, shares of variance, wordings.
 (() => {
   const { el, data, load, names, format, table, plot, views } = vernacular;
-  const SERIES = [1, 2, 3, 4, 5, 6].map((i) => `series-${i}`);
 
   // The link is shown only if there is something to show.
   load("index").then((index) => {
@@ -25,26 +24,29 @@
     const rows = group.rows.filter((row) => row.metric === metric);
     const models = rows.filter((row) => row.baseline === null);
     const pairs = rows.filter((row) => row.baseline !== null);
-    const figure = el("figure", null, el("figcaption", null, el("h2", null, `${info.title} by prompt`, " ", el("span", { "aria-hidden": "true" }, names.arrow(info))), el("p", null, question(models, group))));
+    const drawn = models.length ? figure(index, group, models, info) : null;
     const element = el("section", null,
-      el("h1", null, data(setting.task ?? index.names[group.evaluation]), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
+      el("h1", null, data(names.title(index, setting) ?? index.names[group.evaluation]), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
       controls(index, groups, group, metrics, metric),
-      figure,
+      drawn?.element,
       means(index, models, info),
       ranks(index, group, models, info),
       variance(index, models),
       differences(index, pairs, info),
       wordings(index, group));
-    const after = async () => {
-      if (!models.length) return;
-      const times = info.unit === "share" ? 100 : 1;
-      const points = models.flatMap((row) => (row.values ?? []).map((value, i) => ({ model: index.models[row.model], prompt: group.prompts[i].name, value: value === null ? null : value * times, label: format.value(value, info.unit) })));
-      const bars = models.map((row) => ({ model: index.models[row.model], value: row.value === null ? null : row.value * times, low: row.ci_low === null ? null : row.ci_low * times, high: row.ci_high === null ? null : row.ci_high * times, label: format.value(row.value, info.unit) }));
-      const colors = group.prompts.map((prompt, i) => [prompt.name, SERIES[i % SERIES.length]]);
-      await plot.put(figure, plot.draw("prompts", { rows: points, means: bars }, `${info.title} of ${format.counted(models.length, "model")} under ${format.counted(group.prompts.length, "prompt")}; the tables below contain the same values.`, { height: 52 * models.length, field: "prompt", colors }));
-    };
-    return { title: `Prompts of ${setting.id ?? ""}`, element, after };
+    return { title: `Prompts of ${setting.id ?? ""}`, section: "prompts", element, after: () => drawn?.draw() };
   });
+
+  // A point per prompt; the mean over them, without a prompt, has an interval.
+  function figure(index, group, models, info) {
+    const scale = info.unit === "share" ? 100 : 1;
+    const times = (value) => (value === null ? null : value * scale);
+    const points = models.flatMap((row) => (row.values ?? []).map((value, i) => ({ model: index.models[row.model], prompt: group.prompts[i].name, value: times(value), low: null, high: null, label: format.value(value, info.unit) })));
+    const bars = models.map((row) => ({ model: index.models[row.model], prompt: null, value: times(row.value), low: times(row.ci_low), high: times(row.ci_high), label: format.value(row.value, info.unit) }));
+    return plot.figure([`${info.title} by prompt`, format.unit(info.unit)].filter(Boolean).join(", "), question(models, group), "prompts",
+      { rows: [...points, ...bars], pairs: plot.series(group.prompts.map((prompt) => prompt.name)), by: "prompt" },
+      { file: `${index.names[group.evaluation]} ${info.name}`, height: 52 * models.length, description: `${info.title} of ${format.counted(models.length, "model")} under ${format.counted(group.prompts.length, "prompt")}; the tables below contain the same values.` });
+  }
 
   function question(models, group) {
     const random = models.some((row) => row.question === "prompts like these");

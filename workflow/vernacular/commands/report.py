@@ -18,6 +18,7 @@ def report(args) -> str:
         records=[read_record(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
+        tasks=args.spec["tasks"],
         prompts=args.spec.get("prompts"),
         processes=args.threads,
     )

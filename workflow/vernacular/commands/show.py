@@ -6,9 +6,9 @@ from vernacular.commands.common import inference_record
 from vernacular.config import dependencies
 from vernacular.config.load import Config, load
 from vernacular.core.errors import UserError, format_count, suggest
-from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.paths import display_path
 from vernacular.data.load import load_items
-from vernacular.protocols.build import BUILD_KEYS, build
+from vernacular.protocols.build import build_evaluation
 from vernacular.types import Request, skipped_reason
 
 
@@ -46,10 +46,8 @@ def show(args) -> str:
 def _rows(config: Config, evaluation: str) -> list[Request]:
     spec = dependencies.requests_spec(config)["evaluations"][evaluation]
     dataset = dependencies.items_spec(config)["items"][spec["items"]]
-    items, _ = load_items(
-        dataset["task"], dataset["language"], source=dataset["data"], limit=dataset["limit"], seed=0, root=WORKFLOW
-    )
-    return build(items, spec["task"], **{key: spec[key] for key in BUILD_KEYS & spec.keys()})[0]
+    items, _ = load_items(dataset["task"], dataset["language"], source=dataset["data"], limit=dataset["limit"])
+    return build_evaluation(items, spec)[0]
 
 
 def _print_request(row: Request, loaded) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 from vernacular.comparison.pairwise import Pair
 from vernacular.comparison.schema import COMPARISONS
-from vernacular.evaluation import SETTING
+from vernacular.evaluation import ALL_PROMPTS, SETTING
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.planning import detectable
 
+_KEY = ("baseline", "candidate", "evaluation", "metric")
 TEST = "mean over prompts: t over items and prompts, Satterthwaite"
 TEST_THESE = "mean over these prompts: t over items"
 _COPIED = ("evaluation", *SETTING, "metric", "unit", "higher_is_better", "headline", "n", "p_value", "note")
@@ -54,12 +55,21 @@ def _row(prompt_row: dict, pair: Pair, *, reverse: bool) -> dict:
     }
 
 
-def replaced(comparison_rows: Iterable[dict], prompt_rows: Iterable[dict]) -> set[tuple[str, str, str, str]]:
-    """Return (baseline, candidate, evaluation, metric) of the single prompts that a row of a mean stands for."""
+def replaced(rows: Iterable[dict], prompt_rows: Iterable[dict]) -> set[tuple[str, str, str, str]]:
+    """Return (baseline, candidate, evaluation, metric) of the single prompts for which one of `rows`, a mean, stands.
+
+    `rows`: per COMPARISONS; those that are no means stand for nothing else.
+    """
     runs = {(row["evaluation"], row["metric"]): row["evaluations"] for row in prompt_rows}
     return {
         (row["baseline"], row["candidate"], run, row["metric"])
-        for row in comparison_rows
-        if row["p_value"] is not None
+        for row in rows
+        if row["prompt"] == ALL_PROMPTS and row["p_value"] is not None
         for run in runs[row["evaluation"], row["metric"]]
     }
+
+
+def without_single_prompts(rows: list[dict], prompt_rows: list[dict]) -> list[dict]:
+    """Return COMPARISONS rows without the single prompts for which a mean over prompts stands."""
+    singles = replaced(rows, prompt_rows)
+    return [row for row in rows if tuple(row[name] for name in _KEY) not in singles]

@@ -157,18 +157,32 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    return {"models": list(config.models), "evaluations": list(config.evaluations)}
+    return {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
 
 
 def report_spec(config: Config) -> dict:
-    """Return the models, evaluations and pairs in the report, and a hash of its templates."""
+    """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    spec = {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
+    spec = {
+        **summary_spec(config),
+        "pairs": config.comparisons,
+        "tasks": task_labels(config),
+        "templates": template_hash,
+    }
     described = {
         e.id: description(e.language, e.prompt) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
     }
     return spec | ({"prompts": described} if described else {})
+
+
+def task_labels(config: Config) -> dict[str, dict]:
+    """Return what readers see of the evaluated tasks: task -> its title and note, as far as it has them."""
+    evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
+    return {
+        name: {key: config.tasks[name][key] for key in ("title", "note") if key in config.tasks[name]}
+        for name in evaluated_tasks
+    }
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

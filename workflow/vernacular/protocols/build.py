@@ -15,7 +15,7 @@ from vernacular.types import Item, skipped_reason
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
-BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
+_BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
 
 
 def build(
@@ -64,6 +64,11 @@ def build(
 
 def _labels(language: str, prompt: str) -> dict:
     return load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
+
+
+def build_evaluation(items: list[Item], spec: dict) -> tuple[list[dict], dict]:
+    """Build the requests of an evaluation from its part of the requests specification (config/dependencies.py)."""
+    return build(items, spec["task"], **{key: spec[key] for key in _BUILD_KEYS & spec.keys()})
 
 
 def inference_metadata(protocol: str) -> dict:

@@ -3,10 +3,8 @@
 A group is one entry of the leaderboard, in place of its single prompts; these have their task and item views.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-
-import altair as alt
-import pandas as pd
 
 from vernacular.core import artifacts
 from vernacular.protocols.schema import REQUESTS
@@ -87,46 +85,35 @@ def _texts(results: Path, runs: list[str]) -> list[str | None]:
     return [texts[shared[0]] if shared else None for texts in by_run]
 
 
-def put_means(index: dict, long: pd.DataFrame, prompt_rows: list[dict], report_index: ReportIndex) -> None:
+def put_means(
+    index: dict, rows_by_evaluation: Mapping[str, list[dict]], prompt_rows: list[dict], report_index: ReportIndex
+) -> None:
     """Put the means in the index of the leaderboard, in place of the values of the single prompts.
 
-    To be called before names of other evaluations are numbered: a group's number is its position in the list.
+    A group is one evaluation with `runs`, the numbers of its evaluations with one prompt, each of which has the number
+    of its group as `group`. To be called before names of other evaluations are numbered: a group's number is its
+    position in the list.
     """
     replaced: set[tuple[int, int]] = set()
     for name in dict.fromkeys(row["evaluation"] for row in prompt_rows):
-        rows = long[long["evaluation"] == name]
-        if not len(rows):
+        rows = rows_by_evaluation.get(name)
+        if not rows:
             continue
         number = report_index.evaluations.number(name)
-        cells = leaderboard.cells(rows.to_dict("records"), report_index)
-        runs = {run for row in prompt_rows if row["evaluation"] == name for run in row["evaluations"]}
-        replaced |= {(report_index.evaluations.number(run), cell[0]) for run in runs for cell in cells}
+        cells = leaderboard.cells(rows, report_index)
+        names = dict.fromkeys(run for row in prompt_rows if row["evaluation"] == name for run in row["evaluations"])
+        runs = [report_index.evaluations.number(run) for run in names]
+        replaced |= {(run, cell[0]) for run in runs for cell in cells}
+        for run in runs:
+            index["evaluations"][run]["group"] = number
         index["evaluations"].append(
             {
                 "id": name,
-                "items": int(rows["n"].max()),
+                "items": max(row["n"] for row in rows),
                 "representative": leaderboard.representative_metric(cells, report_index.metric_info),
-                **leaderboard.setting(rows),
+                "runs": runs,
+                **leaderboard.setting(rows[0]),
             }
         )
         index["cells"] += [[number, *cell] for cell in cells if report_index.metric_info[cell[1]]["headline"]]
     index["cells"] = [cell for cell in index["cells"] if (cell[0], cell[1]) not in replaced]
-
-
-def specification() -> dict:
-    """Return the Vega-Lite specification of the values: a point per prompt; the mean and its interval below them."""
-    rows, means = alt.Chart(alt.NamedData("rows")), alt.Chart(alt.NamedData("means"))
-    y = alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=220))
-    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
-    legend = alt.Legend(orient="top", labelLimit=220)
-    color = alt.Color("prompt:N", title=None, legend=legend, scale=alt.Scale(domain=["prompt"]))
-    shape = alt.Shape("prompt:N", title=None, legend=legend, scale=alt.Scale(domain=["prompt"]))
-    tooltip = [alt.Tooltip("model:N"), alt.Tooltip("prompt:N"), alt.Tooltip("label:N", title="value")]
-    interval = means.mark_rule(strokeWidth=2, yOffset=10).encode(y=y, x=alt.X("low:Q", title=None), x2="high:Q")
-    mean = means.mark_tick(thickness=3, size=16, yOffset=10).encode(
-        y=y, x=x, tooltip=[alt.Tooltip("model:N"), alt.Tooltip("label:N", title="mean over prompts")]
-    )
-    points = rows.mark_point(filled=True, size=60, opacity=0.9, yOffset=-6).encode(
-        y=y, x=x, color=color, shape=shape, tooltip=tooltip
-    )
-    return (interval + mean + points).properties(width="container").to_dict()

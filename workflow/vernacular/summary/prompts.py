@@ -9,7 +9,7 @@ import math
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
+from vernacular.evaluation import ALL_PROMPTS
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.crossed import Components
 from vernacular.statistics.planning import planning_table
@@ -60,19 +60,6 @@ def as_questions(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
     }
     kept = [key not in single for key in zip(long["model"], long["evaluation"], strict=True)]
     return long[kept].reset_index(drop=True)
-
-
-def as_styles(long: pd.DataFrame) -> pd.DataFrame:
-    """Return the long table with prompts other than the default named in the column `style`, as runs of their own."""
-    styles = [_style(*names) for names in zip(long["style"], long["prompt"], strict=True)]
-    return long.assign(style=pd.Series(styles, index=long.index, dtype=long["style"].dtype))
-
-
-def _style(style, prompt):
-    if pd.isna(prompt) or prompt == DEFAULT_PROMPT:
-        return style
-    name = "all prompts" if prompt == ALL_PROMPTS else prompt
-    return name if pd.isna(style) or style == "default" else f"{style}, {name}"
 
 
 def prompt_notes(prompt_rows: list[dict]) -> list[dict]:

@@ -10,6 +10,7 @@ import functools
 import re
 import resource
 import sys
+import threading
 from collections.abc import Callable
 
 import jinja2
@@ -157,12 +158,12 @@ MAX_BYTES = 1 << 30
 def sandbox_limits():
     """Raise TimeLimitExceeded inside the block after SECONDS, and MemoryError for MEMORY bytes more than now in use.
 
-    There is no limit outside the main thread. Memory is limited on Linux only.
+    Memory is limited on Linux only, and in the main thread: the limit is that of the process.
     """
     previous_limits = None
     try:
-        with time_limit(MAX_SECONDS) as is_limited:
-            if is_limited and sys.platform == "linux":
+        with time_limit(MAX_SECONDS):
+            if threading.current_thread() is threading.main_thread() and sys.platform == "linux":
                 previous_limits = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
                 max_address_space = _address_space() + MAX_BYTES
                 resource.setrlimit(
