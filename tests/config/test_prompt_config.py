@@ -94,6 +94,24 @@ def test_errors_name_key_and_cause(tmp_path, entry, parts):
     assert_states(raised.value, "config.yaml", *parts)
 
 
+def test_all_mistakes_of_prompts_are_reported_at_once(tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, "task: belebele, languages: [gl, xx], protocols: [letters, options], prompts: [formall, bare]")
+    lines = str(raised.value).splitlines()
+    found = {
+        part
+        for line in lines
+        for part in (
+            '"xx"',
+            '"formall" not found for letters',
+            '"formall" not found for options',
+            '"bare" not found for letters',
+        )
+        if part in line
+    }
+    assert len(lines) == len(found) == 4
+
+
 def test_ids_of_prompts_and_styles_differ():
     setting = {
         "task": "t",

@@ -168,6 +168,15 @@ def test_invalid_variants_name_file_line_and_cause(tmp_path, change, parts):
     assert_states(raised.value, "gl.yaml", *parts)
 
 
+def test_all_invalid_texts_are_reported_at_once(tmp_path):
+    lines = (PROMPTS_DIR / "gl.yaml").read_text("utf-8").split("\n# Other ways")[0]
+    other = VALID.removeprefix("variants:\n").replace("short", "brief").replace("R:", "{options}")
+    (tmp_path / "gl.yaml").write_text(lines + VALID.replace("{question}", "{pregunta}") + other, "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        variants("gl", tmp_path)
+    assert_states(raised.value, "variants.short.question", "{pregunta}", "variants.brief.question")
+
+
 def test_a_copied_file_with_a_new_variant_needs_one_block(tmp_path):
     shutil.copy(PROMPTS_DIR / "gl.yaml", tmp_path)
     with open(tmp_path / "gl.yaml", "a", encoding="utf-8") as file:

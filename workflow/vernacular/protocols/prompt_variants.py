@@ -10,6 +10,7 @@ from pathlib import Path
 from vernacular.core import validate
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.problems import Problems
 from vernacular.core.yaml import read
 from vernacular.protocols.prompt_template import LAYOUT_FIELDS, problem, usual_layout
 from vernacular.protocols.prompts import PROMPTS_DIR, VARIANTS, prompt_lines
@@ -23,7 +24,7 @@ _SHARED_LINES = ("options", "option", "complete")  # lines of the default that a
 def variants(language: str, directory: Path = PROMPTS_DIR) -> dict[str, dict]:
     """Return the variants of a language besides the default, by name, in the file's order; {} without a file.
 
-    Raises ConfigError, with file and line, for an invalid block and for two blocks with the same text.
+    Raises ConfigError, with file and line, for all invalid blocks and for blocks with the same text.
     """
     path = Path(directory) / f"{language}.yaml"
     if not path.is_file():
@@ -34,18 +35,21 @@ def variants(language: str, directory: Path = PROMPTS_DIR) -> dict[str, dict]:
     blocks = content[VARIANTS]
     block_lines = {keys[1:]: line for keys, line in lines.items() if keys[0] == VARIANTS and len(keys) > 1}
 
-    def fail(keys: tuple, message: str):
-        raise ConfigError(f"{validate.error_location(path, lines, (VARIANTS, *keys))}: {message}.")
-
     validate.check(blocks, block_lines, validate.schema(_SCHEMA), path)
+    problems = Problems()
+
+    def report(keys: tuple, message: str) -> None:
+        problems.add(f"{validate.error_location(path, lines, (VARIANTS, *keys))}: {message}.")
+
     texts: dict[tuple, str] = {}
     for name, block in blocks.items():
-        for layout in LAYOUT_FIELDS.keys() & block.keys():
+        for layout in (layout for layout in LAYOUT_FIELDS if layout in block):
             if message := problem(block[layout], layout):
-                fail((name, layout), message)
+                report((name, layout), message)
             text = (layout, block[layout], block.get("options"), block.get("option"))
             if (previous := texts.setdefault(text, name)) != name:
-                fail((name, layout), f"the same text as in {previous}; remove one")
+                report((name, layout), f"the same text as in {previous}; remove one")
+    problems.raise_all()
     return blocks
 
 
