@@ -7,7 +7,7 @@ from vernacular.comparison import compare, pairwise
 from vernacular.comparison.compare import compare_all
 from vernacular.metrics.schema import as_table
 
-SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
+SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
 
 def random_rows(seed, n=40):

@@ -17,7 +17,7 @@ SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)
 NEITHER = Metric("length", "words", None, "similarity", headline=True)
 HIDDEN = Metric("accuracy_char", "share", True, "similarity", proportion=True)
 TOTAL = Metric("mcc", "score", True, "surprisal", headline=True, corpus=lambda a, b: (a * b).mean(-1), needs=("u", "v"))
-SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style")}
+SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
 
 def test_add_significance_by_hand():

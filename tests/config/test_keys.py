@@ -108,8 +108,25 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
         "seed": 3,
         "style": "default",
         "options": {"option_rotations": 2},
-        "prompts": yaml.safe_load((WORKFLOW / "prompts" / "gl.yaml").read_text("utf-8")),
+        "prompts": {name: text for name, text in read_yaml("gl").items() if name != "variants"},
     }
+
+
+def read_yaml(language):
+    return yaml.safe_load((WORKFLOW / "prompts" / f"{language}.yaml").read_text("utf-8"))
+
+
+def test_requests_spec_of_a_variant_contains_its_texts_only(load_config):
+    def edit(config_values, _task):
+        config_values["evaluations"][0]["prompts"] = ["default", "instructed"]
+
+    evaluations = specs.requests_spec(load_config(edit))["evaluations"]
+    assert evaluations[LETTERS] == specs.requests_spec(load_config())["evaluations"][LETTERS]
+    variant = evaluations[f"{LETTERS}.instructed"]
+    assert variant["prompt"] == "instructed"
+    texts = read_yaml("gl")["variants"]
+    assert variant["prompts"]["templates"]["letters_question"] == texts["instructed"]["letters_question"]
+    assert texts["formal"]["letters_question"] not in str(variant)
 
 
 def test_model_and_encoder_specs_contain_source_and_permissions(load_config):
@@ -195,7 +212,7 @@ def test_metrics_comparisons_and_summary_specs(load_config):
         "shots": 2,
         "seed": 3,
     }
-    letters_evaluation["style"] = "default"
+    letters_evaluation |= {"style": "default", "prompt": "default"}
     metrics = specs.metrics_spec(cfg, "base")
     assert (metrics["model"], list(metrics["evaluations"])) == ("base", names)
     assert metrics["evaluations"][LETTERS] == letters_evaluation

@@ -5,10 +5,20 @@ from vernacular.protocols.build import build
 from support.sample_items import item as item
 
 
-def build_requests(items, item_type, protocol, *, language="gl", shots=0, seed=0, style="default", **options):
+def build_requests(
+    items, item_type, protocol, *, language="gl", shots=0, seed=0, style="default", prompt="default", **options
+):
     task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
     return build(
-        items, task, language=language, protocol=protocol, shots=shots, seed=seed, style=style, options=options
+        items,
+        task,
+        language=language,
+        protocol=protocol,
+        shots=shots,
+        seed=seed,
+        style=style,
+        options=options,
+        prompt=prompt,
     )
 
 

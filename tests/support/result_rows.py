@@ -12,6 +12,7 @@ EVALUATION = {
     "shots": 0,
     "seed": 0,
     "style": "default",
+    "prompt": "default",
 }
 
 

@@ -19,6 +19,7 @@ def metrics_row():
             "shots": 5,
             "seed": 42,
             "style": "vernacular",
+            "prompt": "default",
             "category": "",
             "metric": "accuracy",
             "value": 0.5,
@@ -61,6 +62,7 @@ _EVALUATION = {
     "shots": 5,
     "seed": 42,
     "style": "vernacular",
+    "prompt": "default",
     "metric": "accuracy",
 }
 

@@ -62,7 +62,11 @@ def test_first_run_writes_every_documented_artifact(workspace):
         "complete.txt",
         "lm_eval",
         "every_eval_ever",
-        *(f"{name}.{kind}" for name in ("comparisons", "rankings", "overall") for kind in ("parquet", "csv")),
+        *(
+            f"{name}.{kind}"
+            for name in ("comparisons", "rankings", "overall", "prompts")
+            for kind in ("parquet", "csv")
+        ),
     }
     assert len(list((workspace.directory / "results" / "summary" / "lm_eval").glob("*.json"))) == 1
     exports = {path.name for path in (workspace.directory / "results" / "exports" / "tiny").rglob("*.*")}

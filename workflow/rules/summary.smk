@@ -11,6 +11,7 @@ rule compare:
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
     output:
         multiext(in_output("summary/rankings"), ".parquet", ".csv"),
+        multiext(in_output("summary/prompts"), ".parquet", ".csv"),
         in_output("summary/comparisons.parquet"),
         in_output("summary/overall.parquet"),
         table("comparisons", "CSV"),
@@ -43,7 +44,7 @@ rule compare:
 rule summary:
     input:
         metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
-        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall"]),
+        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
     output:
         in_output("summary/results.parquet"),
         table("results", "CSV"),
@@ -76,7 +77,7 @@ rule summary:
 rule report:
     input:
         values=in_output("summary/results.parquet"),
-        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall"]),
+        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),

@@ -79,6 +79,14 @@ def _add_user_commands(commands) -> None:
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
     init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
 
+    plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")
+    plan.add_argument("--items", type=int, nargs="+", default=[100, 200, 500, 1000, 2000], help="default: 100 … 2000")
+    plan.add_argument("--items-per-cluster", type=float, default=1, help="items per passage; default: 1")
+    plan.add_argument("--sd-prompts", type=float, default=2, help="assumed, in points of accuracy; default: 2")
+    plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
+    plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
+    plan.add_argument("--metric", help="default: the first headline metric")
+
     treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
     treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")

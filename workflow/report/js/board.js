@@ -20,7 +20,7 @@ vernacular.board = (() => {
   function content(index, cell, display, axis) {
     if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
-    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.address(["task", evaluation.id, index.models[cell.model]]), axis);
+    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.place(evaluation, index.models[cell.model]), axis);
   }
 
   const style = (display) => (element, cell) => { if (cell) cells.style(element, cell, display(cell)); };

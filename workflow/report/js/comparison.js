@@ -33,7 +33,7 @@
   function overview(index, context) {
     const { number, pair, baseline, candidate } = context;
     const rows = pair.rows.filter((row) => row.category === "");
-    const headline = rows.filter((row) => row.headline && row.difference !== null);
+    const headline = rows.filter((row) => row.headline && row.difference !== null && !row.single);
     const counts = new Map(pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]));
     const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high); // equal values of items that differ have an interval
     const figures = el("div", { class: "wideplots" });
@@ -89,13 +89,17 @@
       { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.regressed ?? null, cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE) },
     ];
     const headline = rows.filter((row) => row.headline);
-    const shown = headline.length ? headline : rows;
+    const listed = headline.length ? headline : rows;
+    const [shown, singles] = [listed.filter((row) => !row.single), listed.filter((row) => row.single)];
     const make = (rows, label) => table.make(columns, rows, { class: "numbers", page: 100, label, file: `${candidate} against ${baseline} ${label}`, caption: el("span", { class: "visually-hidden" }, `${label} by evaluation`) }).element;
     const [different, same] = [shown.filter(differs), shown.filter((row) => !differs(row))];
-    const folded = el("details", null, el("summary", null, `${format.counted(same.length, "row")} without any difference`));
-    folded.addEventListener("toggle", () => folded.append(make(same, "Rows without any difference")), { once: true });
+    const fold = (rows, summary, label) => {
+      const folded = el("details", null, el("summary", null, summary));
+      folded.addEventListener("toggle", () => folded.append(make(rows, label)), { once: true });
+      return rows.length ? folded : null;
+    };
     const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
-    return el("div", null, el("h2", null, "Table of differences"), different.length ? make(different, "Differences") : el("p", null, "No evaluation differs."), same.length ? folded : null, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
+    return el("div", null, el("h2", null, "Table of differences"), different.length ? make(different, "Differences") : el("p", null, "No evaluation differs."), fold(same, `${format.counted(same.length, "row")} without any difference`, "Rows without any difference"), fold(singles, `${format.counted(singles.length, "row")} of single prompts, which are not part of the Holm correction`, "Single prompts"), notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
       el("p", { class: "note" }, "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items."));
   }
 
@@ -103,7 +107,7 @@
   function called(index, row) {
     const setting = index.evaluations[row.evaluation];
     if (!setting) return data(index.names[row.evaluation]);
-    return el("a", { href: names.address(["task", setting.id]), title: setting.id }, el("span", { class: "task" }, data(names.title(index, setting))), el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`));
+    return el("a", { href: names.place(setting), title: setting.id }, el("span", { class: "task" }, data(names.title(index, setting))), el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`));
   }
 
   // Many rows: loaded when the section is opened.

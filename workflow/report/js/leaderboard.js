@@ -12,7 +12,7 @@
     const built = chosen.down === "evaluations" ? board.tall(index, models, columns, chosen, display) : board.wide(index, models, columns, chosen, display);
     const element = el("section", { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
-      el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
+      el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.filter((e) => !e.runs).length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
       controls(index, chosen, built),
       columns.length ? built.element : el("p", null, "No evaluation has a value for these settings."),
       board.legend(index, chosen, columns, models.length),

@@ -27,6 +27,7 @@ vernacular.names = (() => {
       evaluation.shots ? `${evaluation.shots}-shot` : null,
       evaluation.seed ? `seed ${evaluation.seed}` : null,
       evaluation.style && evaluation.style !== "default" ? evaluation.style : null,
+      evaluation.prompt && evaluation.prompt !== "default" ? (evaluation.prompt === "all" ? "mean over prompts" : `prompt ${evaluation.prompt}`) : null,
     ].filter(Boolean).join(" · ");
   }
 
@@ -37,6 +38,11 @@ vernacular.names = (() => {
 
   function remark(index, evaluation) {
     return index.tasks.get(evaluation.task)?.note ?? null;
+  }
+
+  // The address of an evaluation's view; that of a mean over prompts shows its prompts.
+  function place(evaluation, model) {
+    return address(evaluation.runs ? ["prompts", evaluation.id] : ["task", evaluation.id, model].filter((part) => part !== undefined));
   }
 
   function arrow(info) {
@@ -51,5 +57,5 @@ vernacular.names = (() => {
     return `#/${path}${search ? `?${search}` : ""}`;
   }
 
-  return { read, language, manner, title, remark, arrow, address };
+  return { read, language, manner, title, remark, place, arrow, address };
 })();

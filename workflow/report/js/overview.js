@@ -52,7 +52,7 @@
     for (const e of index.evaluations) items.set(`${e.task} ${e.language}`, Math.max(items.get(`${e.task} ${e.language}`) ?? 0, e.items));
     const count = (values) => new Set(values).size;
     const one = (number, noun) => el("div", null, el("dd", null, format.count(number)), el("dt", null, number === 1 ? noun : `${noun}s`));
-    return el("dl", { class: "tiles" }, one(models.length, "model"), one(count(index.evaluations.map((e) => e.language)), "language"), one(count(index.evaluations.map((e) => e.task)), "task"), one(index.evaluations.length, "evaluation"), one([...items.values()].reduce((a, b) => a + b, 0), "item"));
+    return el("dl", { class: "tiles" }, one(models.length, "model"), one(count(index.evaluations.map((e) => e.language)), "language"), one(count(index.evaluations.map((e) => e.task)), "task"), one(index.evaluations.filter((e) => !e.runs).length, "evaluation"), one([...items.values()].reduce((a, b) => a + b, 0), "item"));
   }
 
   // {kind: "best"}, {kind: "model", model} or {kind: "pair", pair}
@@ -87,6 +87,7 @@
     const languages = [...new Set(index.evaluations.map((e) => e.language))].sort();
     const rows = new Map();
     index.evaluations.forEach((setting, number) => {
+      if (setting.group !== undefined && !values.has(number)) return; // the mean over prompts stands for it
       const key = [setting.task, names.manner(setting)].join("\u0000");
       if (!rows.has(key)) rows.set(key, { setting, of: new Map() });
       rows.get(key).of.set(setting.language, number);
@@ -129,7 +130,7 @@
   function valueCell(index, setting, { info, cell, equal, alone }, shown, n) {
     const above = cell.chance !== null && cell.chance < 1 ? (cell.value - cell.chance) / (1 - cell.chance) : null;
     const second = shown.kind === "best" && n > 1 ? (equal > 1 ? format.counted(equal, "model") : data(index.models[cell.model], { class: "who" })) : cell.chance === null ? info.title : `chance ${format.value(cell.chance, info.unit)}`;
-    const element = el("td", null, el("a", { href: names.address(["task", setting.id, index.models[cell.model]]), title: `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, 95 % interval ${format.interval(cell.low, cell.high, info.unit)}, ${format.counted(cell.n, "item")}` },
+    const element = el("td", null, el("a", { href: names.place(setting, index.models[cell.model]), title: `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, 95 % interval ${format.interval(cell.low, cell.high, info.unit)}, ${format.counted(cell.n, "item")}` },
       el("span", { class: "value" }, format.value(cell.value, info.unit)), el("span", { class: "n" }, second)));
     cells.shade(element, above ?? 0);
     element.classList.toggle("near-chance", cells.nearChance(cell));

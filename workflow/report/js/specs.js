@@ -111,5 +111,18 @@ vernacular.specs = (() => {
     ]);
   }
 
-  return { values, categories, distribution, outcomes, differences };
+  // Every model's value under each prompt, and below these points the mean over prompts (no prompt) with its interval.
+  function prompts({ rows, color, colors, shapes }) {
+    const y = field("model", "nominal", NAME);
+    const x = (name) => field(name, "quantitative", { title: null, scale: { zero: false } });
+    const fill = field("prompt", "nominal", { title: null, legend: { orient: "top", columns: 6, labelLimit: 220 }, scale: colors });
+    const means = rows.filter((row) => row.prompt === null);
+    return wide([
+      ...interval(means, { strokeWidth: 2, yOffset: 10, color: color("plot-ink") }, { y, x: x("low") }),
+      { data: { values: means }, mark: { type: "tick", thickness: 3, size: 16, yOffset: 10, color: color("plot-ink") }, encoding: { y, x: x("value"), tooltip: [tip("model"), tip("label", "mean over prompts")] } },
+      { data: { values: rows.filter((row) => row.prompt !== null) }, mark: { type: "point", filled: true, size: 70, opacity: 0.9, yOffset: -6 }, encoding: { y, x: x("value"), color: fill, shape: { ...fill, scale: shapes }, tooltip: [tip("model"), tip("prompt"), tip("label", "value")] } },
+    ]);
+  }
+
+  return { values, categories, distribution, outcomes, differences, prompts };
 })();

@@ -6,6 +6,7 @@
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     if (!setting) return vernacular.notFound(`Evaluation “${route.parts[0] ?? ""}” not found.`);
+    if (setting.runs) return views.get("prompts")(index, route);
     const task = await load(`e${number}/task`);
     const metric = chosenMetric(index, task, setting, route.query.get("metric"));
     const model = index.modelNumber.get(route.parts[1]) ?? task.models[0];
@@ -14,7 +15,7 @@
     const plots = el("div", { class: "plots" });
     const remark = names.remark(index, setting);
     const element = el("section", null,
-      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard")),
+      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), setting.group === undefined ? null : [" › ", el("a", { href: names.place(index.evaluations[setting.group]) }, "All prompts")]),
       el("h1", null, data(names.title(index, setting)), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
       source(setting, task),
       remark ? el("p", { class: "remark" }, data(remark)) : null,

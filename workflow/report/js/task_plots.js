@@ -87,7 +87,7 @@ vernacular.taskPlots = (() => {
   async function acrossLanguages(context) {
     const { index, setting, metric, info, model } = context;
     if (!inCategories(context).length || info.unit !== "share") return null;
-    const same = (other) => ["task", "protocol", "shots", "seed", "style"].every((key) => other[key] === setting[key]);
+    const same = (other) => ["task", "protocol", "shots", "seed", "style", "prompt"].every((key) => other[key] === setting[key]);
     const rows = [];
     for (const [number, other] of index.evaluations.entries()) {
       if (!same(other)) continue;

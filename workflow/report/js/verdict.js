@@ -21,11 +21,13 @@ vernacular.verdict = (() => {
     return [outcome, rest ? `; ${metrics(rest)} ${rest === 1 ? "does" : "do"} not differ significantly.` : "."];
   }
 
-  function items({ items: compared, improved, regressed }) {
-    if (!compared && !improved && !regressed) return "No item is judged correct or incorrect.";
+  // With several prompts, there is an answer to an item under each.
+  function items({ items: compared, improved, regressed, prompts }) {
+    const noun = prompts ? "answer" : "item";
+    if (!compared && !improved && !regressed) return `No ${noun} is judged correct or incorrect.`;
     const changed = improved + regressed;
-    if (!changed) return `None of ${format.counted(compared, "item")} changed between correct and incorrect.`;
-    return `${compared ? `${format.count(changed)} of ${format.counted(compared, "item")}` : format.counted(changed, "item")} changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`;
+    if (!changed) return `None of ${format.counted(compared, noun)} changed between correct and incorrect.`;
+    return `${compared ? `${format.count(changed)} of ${format.counted(compared, noun)}` : format.counted(changed, noun)} changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`;
   }
 
   function link(index, [left, right]) {

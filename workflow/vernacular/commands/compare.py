@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 
 from vernacular.commands.common import items_in
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, format_count
@@ -76,9 +77,10 @@ def compare(args) -> str:
         (COMPARISONS, comparison.comparisons),
         (RANKINGS, comparison.rankings),
         (OVERALL, comparison.overall),
+        (PROMPTS, comparison.prompts),
     ):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, metadata)
-        write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
+        write_csv(path.with_suffix(".csv"), _csv_frame(artifacts.read(path, kind)))
     n_changed = _write_changes(
         args.changes, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
     )
@@ -142,10 +144,16 @@ def _write_pair(directory: Path, tables: list[pa.Table], input_fingerprint: str)
     table = sort_changes(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
     metadata = {"fingerprint": artifacts.input_fingerprint(directory.name, input_fingerprint)}
     artifacts.write(directory / "changes.parquet", CHANGES, table, metadata)
+    write_csv(directory / "changes.csv", _csv_frame(table))
+
+
+def _csv_frame(table: pa.Table) -> pd.DataFrame:
+    """Return the rows of a table with its lists as JSON."""
     frame = to_frame(table)
-    for name in ("choices", "gold", "baseline_scores", "candidate_scores"):
-        frame[name] = [None if value is None else _to_json(value) for value in table[name].to_pylist()]
-    write_csv(directory / "changes.csv", frame)
+    for field in table.schema:
+        if pa.types.is_list(field.type):
+            frame[field.name] = [None if value is None else _to_json(value) for value in table[field.name].to_pylist()]
+    return frame
 
 
 def _load_external_results(

@@ -9,13 +9,14 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
+from vernacular.evaluation import SETTING
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.metric import CHANCE, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
 from vernacular.protocols.evaluate import evaluate, metric_rows
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import SETTING, ModelRecord
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 

@@ -19,5 +19,6 @@ def report(args) -> str:
         changes=changes,
         benchmarks=args.benchmarks,
         tasks=args.spec["tasks"],
+        prompts=args.spec.get("prompts"),
         processes=args.threads,
     )

@@ -48,7 +48,8 @@ class _Evaluations(Batch):
 
 
 def _metadata(spec: dict, source: dict) -> dict:
-    metadata = {key: spec[key] for key in ("evaluation", "language", "protocol", "shots", "seed", "style")}
+    keys = ("evaluation", "language", "protocol", "shots", "seed", "style", "prompt")  # the default has no name here
+    metadata = {key: spec[key] for key in keys if key in spec}
     metadata |= {"task": spec["task"]["task"], "items": source} | inference_metadata(spec["protocol"])
     return metadata | {"fingerprint": _fingerprint(spec, source)}
 

@@ -1,6 +1,7 @@
 """Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
-from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.prompt_means import without_single_prompts
+from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.paths import without_local_paths
@@ -9,6 +10,7 @@ from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
+from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
@@ -24,14 +26,16 @@ def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
-    tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL)}
+    tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
+    prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
+    results = with_means(results, prompts)
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
-    notes = _published(notes)
+    notes = _published(notes + prompt_notes(prompts))
     models = [_describe(note["record"]) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
@@ -45,14 +49,18 @@ def summary(args) -> str:
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
     if write_lm_eval_results:
-        write_lm_eval_results(args.out / "lm_eval", results)
+        write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
         write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
     provenance = _published({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
+    questions = as_questions(published, prompts)
     common = {"rankings": comparison_tables.pop("rankings"), "headings": headings}
-    write_similarity(args.out / "similarity_summary.xlsx", published, provenance, **common)
-    write_surprisal(args.out / "surprisal_summary.xlsx", published, provenance, **common)
-    write_leaderboard(args.out / "leaderboard.xlsx", published, provenance, **common, **comparison_tables)
+    write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, **common)
+    write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
+    comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
+    write_leaderboard(
+        args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables, prompts=prompts
+    )
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
     )

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from vernacular.comparison.schema import COMPARISONS, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.config.dependencies import task_labels
-from vernacular.config.load import load
+from vernacular.config.load import Config, load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, suggest
 from vernacular.core.paths import display_path
@@ -16,11 +16,13 @@ from vernacular.metrics.schema import RESULTS
 from vernacular.summary.headings import make_headings
 from vernacular.summary.markup import to_latex, to_markdown
 from vernacular.summary.paper import choose, make_table
+from vernacular.summary.prompts import as_questions
 
 
 def table(args) -> None:
     """Print the table of the config's models and evaluations, or of those chosen, from the results of the run.
 
+    Evaluations that differ in the prompt only are shown as their mean over prompts.
     Models and evaluations of the config without results are named on standard error.
 
     Raises:
@@ -33,13 +35,16 @@ def table(args) -> None:
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
     headings = make_headings(long, task_labels(config))
-    long = long[long["evaluation"].isin(config.evaluations) & (long["category"].fillna("") == "")]
+    prompts = _prompt_means(summary, config)
+    wanted = {*config.evaluations, *(row["evaluation"] for row in prompts)}
+    long = long[long["evaluation"].isin(wanted) & (long["category"].fillna("") == "")]
     models = args.models or list(config.models)
     long = choose(long[long["model"].isin(models)], "model", args.models, "--models")
     for column, names in (("task", args.tasks), ("language", args.languages), ("protocol", args.protocols)):
         long = choose(long, column, names, f"--{column}s")
     choose(long, "metric", args.metrics, "--metrics")
     _report_missing(config, args, summary, set(long["model"]), set(long["evaluation"]))
+    long = as_questions(long, prompts)
     rankings = artifacts.read(summary / "rankings.parquet", RANKINGS).to_pylist()
     paper_table = make_table(
         long,
@@ -49,6 +54,7 @@ def table(args) -> None:
         metrics=args.metrics,
         intervals=args.marks == "interval",
         tests=_tests(summary),
+        prompts=prompts,
     )
     text = to_latex(paper_table, args.label) if args.format == "latex" else to_markdown(paper_table)
     print(text, end="")
@@ -59,6 +65,12 @@ def _read_results(summary: Path, config: Path) -> pd.DataFrame:
     if not path.exists():
         raise UserError(f"{path}: file not found. Run `snakemake -c4 --configfile {config}` first.")
     return to_frame(artifacts.read(path, RESULTS))
+
+
+def _prompt_means(summary: Path, config: Config) -> list[dict]:
+    """Return the PROMPTS rows of means over prompts of the config's evaluations."""
+    rows = artifacts.read(summary / "prompts.parquet", PROMPTS).to_pylist()
+    return [row for row in rows if config.evaluations.keys() >= set(row["evaluations"])]
 
 
 def _report_missing(config, args, summary: Path, models: set[str], evaluations: set[str]) -> None:

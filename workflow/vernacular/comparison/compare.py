@@ -15,12 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import Items, Side, align
+from vernacular.comparison.over_prompts import group_rows
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
+from vernacular.comparison.prompt_groups import prompt_groups
+from vernacular.comparison.prompt_means import comparison_rows as mean_rows
+from vernacular.comparison.prompt_means import replaced
+from vernacular.evaluation import SETTING
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm
-from vernacular.types import SETTING
 
 
 def rankings(
@@ -114,6 +118,7 @@ class ComparisonResults:
     comparisons: list[dict]  # rows per COMPARISONS
     rankings: list[dict]  # rows per RANKINGS
     overall: list[dict]  # rows per OVERALL
+    prompts: list[dict]  # rows per PROMPTS
 
 
 def compare_all(
@@ -154,19 +159,47 @@ def compare_all(
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         results_by_evaluation = list(pool.map(compare_evaluation, evaluations))
-    rows = add_significance([row for comparison_rows, _, _ in results_by_evaluation for row in comparison_rows])
+    by_name = {metadata["evaluation"]: content for *_, (metadata, *content) in results_by_evaluation}
+    prompts, group_rankings, first_runs = _compare_groups(evaluations, by_name, external_names)
+    means = mean_rows(prompts, pairs)
+    singles = [row for comparison_rows, _, _ in results_by_evaluation for row in comparison_rows]
+    rows = add_significance([*singles, *means], replaced(means, prompts))
     for row in rows:
-        _add_signature(row, signatures or {})
+        _add_signature(row, signatures or {}, first_runs.get(row["evaluation"], row["evaluation"]))
     return ComparisonResults(
         rows,
-        [row for _, ranking_rows, _ in results_by_evaluation for row in ranking_rows],
+        [row for _, ranking_rows, _ in results_by_evaluation for row in ranking_rows] + group_rankings,
         overall([evaluation for *_, evaluation in results_by_evaluation], seed=seed),
+        prompts,
     )
 
 
-def _add_signature(row: dict, signatures: Mapping) -> None:
+def _compare_groups(evaluations: Mapping, by_name: Mapping, external_names: set) -> tuple[list, list, dict]:
+    """Return (PROMPTS rows, RANKINGS rows, a run of each group by its ID) of evaluations with several prompts."""
+    prompt_rows, ranking_rows, first_runs = [], [], {}
+    for group in prompt_groups(evaluations):
+        aligned = {run: by_name[run][1:] for run in group.evaluations}
+        metrics = by_name[group.evaluations[0]][0]
+        models = sorted({model for _, sides in aligned.values() for model in sides} - external_names)
+        rows = group_rows(group, aligned, metrics, models)
+        first_runs[group.setting["evaluation"]] = group.evaluations[0]
+        for metric in metrics:
+            metric_rows = [row for row in rows if row["metric"] == metric.name and row["value"] is not None]
+            values = {row["model"]: row["value"] for row in metric_rows if row["baseline"] is None}
+            if metric.headline and metric.higher_is_better is not None and len(values) >= 2:
+                pairs = [
+                    {**row, "candidate": row["model"], "difference": row["value"]}
+                    for row in metric_rows
+                    if row["baseline"] is not None
+                ]
+                ranking_rows += [group.setting | row for row in _rank_by_metric(metric, values, pairs)]
+        prompt_rows += rows
+    return prompt_rows, ranking_rows, first_runs
+
+
+def _add_signature(row: dict, signatures: Mapping, evaluation: str) -> None:
     """Set the signature that the sides share, or the only one (external results have none); note a difference."""
-    key = (row["evaluation"], row["metric"])
+    key = (evaluation, row["metric"])
     baseline, candidate = (signatures.get(row[side], {}).get(key) for side in ("baseline", "candidate"))
     row["signature"] = baseline or candidate
     if baseline and candidate and baseline != candidate:
@@ -175,12 +208,16 @@ def _add_signature(row: dict, signatures: Mapping) -> None:
         row["note"] = "; ".join(part for part in (row["note"], note) if part)
 
 
-def add_significance(rows: list[dict]) -> list[dict]:
-    """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant."""
+def add_significance(rows: list[dict], outside: Iterable[tuple] = ()) -> list[dict]:
+    """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant.
+
+    `outside`: (baseline, candidate, evaluation, metric) of rows that are not in a family, as single prompts of a mean.
+    """
     families: dict[tuple, list[dict]] = {}
     for row in rows:
         row |= {"p_holm": None, "n_tests": None}
-        if row["headline"] and not row["category"] and row["p_value"] is not None:
+        key = (row["baseline"], row["candidate"], row.get("evaluation"), row.get("metric"))
+        if row["headline"] and not row["category"] and row["p_value"] is not None and key not in outside:
             families.setdefault((row["baseline"], row["candidate"]), []).append(row)
     for family in families.values():
         for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):

@@ -15,6 +15,7 @@ _EVALUATION = [
     ("shots", pa.int32()),
     ("seed", pa.int64()),
     ("style", pa.string()),
+    ("prompt", pa.string()),
 ]
 
 # results/summary/comparisons.parquet: a row per pair, evaluation, category and metric
@@ -124,4 +125,65 @@ OVERALL = Kind(
     ),
     key=("model", "scope"),
     required=("n_evaluations",),
+)
+
+# results/summary/prompts.parquet: means over the prompts of a group; of a model, or of a difference (with a baseline)
+PROMPTS = Kind(
+    "prompts",
+    pa.schema(
+        [
+            ("model", pa.string()),  # the candidate of a difference
+            ("baseline", pa.string()),  # null for the values of one model
+            *_EVALUATION,  # of the group: prompt is "all", seed null if the runs have several
+            ("metric", pa.string()),
+            ("unit", pa.string()),
+            ("higher_is_better", pa.bool_()),
+            ("headline", pa.bool_()),
+            ("n", pa.int64()),  # items with a value under all prompts
+            ("n_baseline", pa.int64()),
+            ("n_candidate", pa.int64()),
+            ("n_clusters", pa.int64()),
+            ("n_prompts", pa.int64()),
+            ("n_seeds", pa.int64()),  # seeds that are crossed with the prompts; 1 if they are paired
+            ("prompts", pa.list_(pa.string())),
+            ("evaluations", pa.list_(pa.string())),  # the runs, prompt by prompt
+            ("prompt_values", pa.list_(pa.float64())),  # value (or difference) under each prompt
+            ("value", pa.float64()),  # mean over prompts
+            ("ci_low", pa.float64()),
+            ("ci_high", pa.float64()),
+            ("question", pa.string()),  # "prompts like these", or "these prompts": items alone are a sample
+            ("se", pa.float64()),
+            ("df", pa.float64()),
+            ("se_items", pa.float64()),
+            ("se_prompts", pa.float64()),
+            ("sd_prompts", pa.float64()),  # standard deviation between the prompts' values
+            ("lowest", pa.float64()),
+            ("lowest_prompt", pa.string()),
+            ("highest", pa.float64()),
+            ("highest_prompt", pa.string()),
+            ("best_prompt", pa.string()),
+            ("best_corrected", pa.float64()),  # the best prompt's value, without the bias of having chosen it
+            ("agreement", pa.float64()),  # share of items with the same outcome under two prompts
+            ("variance_items", pa.float64()),  # components, of clusters of items
+            ("variance_prompts", pa.float64()),
+            ("variance_items_prompts", pa.float64()),
+            ("share_items", pa.float64()),  # shares of the variance of one run
+            ("share_prompts", pa.float64()),
+            ("share_seeds", pa.float64()),
+            ("share_items_prompts", pa.float64()),
+            ("share_rest", pa.float64()),
+            ("rank_best", pa.int32()),  # ranks of the model over the prompts
+            ("rank_worst", pa.int32()),
+            ("rank_mean", pa.float64()),
+            ("ranks", pa.list_(pa.int32())),
+            ("baseline_value", pa.float64()),
+            ("candidate_value", pa.float64()),
+            ("p_value", pa.float64()),
+            ("probability_better", pa.float64()),  # of the candidate, under a prompt drawn at random
+            ("chance_level", pa.float64()),
+            ("note", pa.string()),
+        ]
+    ),
+    key=(),  # model, baseline (which may be null), evaluation and metric
+    required=("n", "n_prompts"),
 )

@@ -17,11 +17,12 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity.outputs import TOOLS
+from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import prompt_lines
-from vernacular.types import SETTING
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
@@ -56,9 +57,9 @@ def requests_spec(config: Config) -> dict:
 
 
 def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
-    """Return an evaluation and its prompt lines."""
+    """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task = config.tasks[evaluation.task]
-    return {
+    spec = {
         "evaluation": evaluation.id,
         "task": {key: task[key] for key in ("task", "item_type", "protocols")},
         "language": evaluation.language,
@@ -69,6 +70,10 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
         "options": dict(evaluation.options),
         "prompts": prompt_lines(evaluation.language),
     }
+    if evaluation.prompt == DEFAULT_PROMPT:
+        return spec
+    prompts = variant_labels(evaluation.language, evaluation.prompt)
+    return spec | {"prompt": evaluation.prompt, "prompts": prompts}
 
 
 def model_spec(config: Config, name: str) -> dict:
@@ -173,12 +178,16 @@ def report_spec(config: Config) -> dict:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {
+    spec = {
         **summary_spec(config),
         "pairs": config.comparisons,
         "tasks": task_labels(config),
         "templates": template_hash,
     }
+    described = {
+        e.id: description(e.language, e.prompt) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
+    }
+    return spec | ({"prompts": described} if described else {})
 
 
 def task_labels(config: Config) -> dict[str, dict]:

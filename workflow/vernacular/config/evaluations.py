@@ -4,15 +4,16 @@ import itertools
 from itertools import combinations
 from urllib.parse import urlsplit
 
+from vernacular.config.prompts import check_prompts, prompts_and_seeds
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
+from vernacular.evaluation import Evaluation
 from vernacular.protocols.prompts import load_labels
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, supports_few_shot, uses_prompt_lines
-from vernacular.types import Evaluation
 
 
 def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> list[Evaluation]:
-    """Return one evaluation per language, protocol, style, number of shots and seed of an entry of `evaluations:`.
+    """Return one evaluation per language, protocol, style, number of shots, prompt and seed of an entry.
 
     Protocols without few-shot examples get 0 shots and seed 0.
 
@@ -32,31 +33,34 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     protocols = [protocol for protocol in protocols if protocol in task["protocols"]]
     if not protocols:
         return []
-    shots, styles, seeds = _as_list(entry["shots"]), _as_list(entry["styles"]), _as_list(entry["seeds"])
+    shots, styles = _as_list(entry["shots"]), _as_list(entry["styles"])
+    check_prompts(entry, task, protocols, styles, report)
     if any(shots) and not any(supports_few_shot(protocol, task["item_type"]) for protocol in protocols):
         report("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
         if not set(supporting := protocols_with(option)) & set(protocols):
             report(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
     evaluations: dict[Evaluation, None] = {}
-    for language, protocol, style, n_shots, seed in itertools.product(languages, protocols, styles, shots, seeds):
+    for language, protocol, style, n_shots in itertools.product(languages, protocols, styles, shots):
         few_shot = supports_few_shot(protocol, task["item_type"])
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, task["item_type"], style):
             _check_labels(language, report)
-        evaluation = Evaluation(
-            task=task["task"],
-            language=language,
-            protocol=protocol,
-            shots=n_shots if few_shot else 0,
-            seed=seed if few_shot else 0,
-            style=style,
-            data=data,
-            limit=min((n for n in (entry["limit"], limit) if n is not None), default=None),
-            options=tuple((key, entry[key]) for key in OPTIONS if key in entry),
-        )
-        evaluations[evaluation] = None
+        for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
+            evaluation = Evaluation(
+                task=task["task"],
+                language=language,
+                protocol=protocol,
+                shots=n_shots if few_shot else 0,
+                seed=seed if few_shot else 0,
+                style=style,
+                data=data,
+                limit=min((n for n in (entry["limit"], limit) if n is not None), default=None),
+                options=tuple((key, entry[key]) for key in OPTIONS if key in entry),
+                prompt=prompt,
+            )
+            evaluations[evaluation] = None
     for style in styles:
         if not any(style in PROTOCOLS[protocol].styles for protocol in protocols):
             report("styles", f'style "{style}" is not supported by {" or ".join(protocols)}.')

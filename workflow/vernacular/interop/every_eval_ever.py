@@ -18,8 +18,8 @@ import pandas as pd
 from vernacular import __version__
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import is_finite, plain_text
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.interop.lm_eval_results import by_model, write_json
-from vernacular.types import SETTING
 
 SCHEMA_VERSION = "0.3.0"
 _BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; all others are unbounded or unknown
@@ -95,6 +95,10 @@ def _record(rows: list[dict], model: dict, datasets: dict[tuple, dict], retrieve
     }
 
 
+def _setting(row: dict) -> dict:
+    return {key: row[key] for key in SETTING if key != "prompt" or row[key] != DEFAULT_PROMPT}
+
+
 def _model(row: dict, model: dict) -> dict:
     name = plain_text(row["model"])
     source = row["adapter"] or model.get("source") or ""
@@ -146,7 +150,7 @@ def _result(row: dict, dataset: dict) -> dict:
             "details": _as_text({key: row[key] for key in ("n_flagged", "n_ties")}),
             "uncertainty": uncertainty,
         },
-        "generation_config": {"additional_details": _as_text({key: row[key] for key in SETTING})},
+        "generation_config": {"additional_details": _as_text(_setting(row))},
     }
 
 

@@ -2,7 +2,8 @@
 
 There is one file per model (with adapter and revision): `results` by evaluation, each metric as "name,none" (no filter)
 and its standard error as "name_stderr,none". lm-eval has no intervals, so the standard error is half the 95% interval
-divided by 1.96; the unrounded interval is in results.csv. A missing value is "N/A", as in lm-eval.
+divided by 1.96, except for a mean over prompts, which has one of its own. The unrounded interval is in results.csv. A
+missing value is "N/A", as in lm-eval.
 """
 
 import json
@@ -15,7 +16,7 @@ import pandas as pd
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
-from vernacular.types import SETTING
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 
 _Z_95 = NormalDist().inv_cdf(0.975)
 _IDENTITY_COLUMNS = ["model", "adapter", "model_revision"]
@@ -78,7 +79,7 @@ def _model_results(rows: list[dict]) -> dict:
 
 
 def _config(rows: list[dict]) -> dict:
-    setting = {name: rows[0][name] for name in SETTING}
+    setting = {name: rows[0][name] for name in SETTING if name != "prompt" or rows[0][name] != DEFAULT_PROMPT}
     signatures = {row["metric"]: row["signature"] for row in rows}
     return setting | {"num_fewshot": setting["shots"], "signatures": signatures}
 
@@ -87,7 +88,7 @@ def _values(rows: list[dict]) -> dict:
     values = {}
     for row in rows:
         value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
-        stderr = (high - low) / (2 * _Z_95)
+        stderr = row.get("se") or (high - low) / (2 * _Z_95)
         values[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
         values[f"{row['metric']}_stderr,none"] = stderr if math.isfinite(stderr) else "N/A"
     return values

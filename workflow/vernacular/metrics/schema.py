@@ -59,6 +59,7 @@ METRICS = Kind(
             ("shots", pa.int32()),
             ("seed", pa.int64()),
             ("style", pa.string()),
+            ("prompt", pa.string()),  # name of the wording; "all": the mean over several
             ("category", pa.string()),  # "" = all items
             ("metric", pa.string()),
             ("value", pa.float64()),  # unrounded; null if no item could be scored

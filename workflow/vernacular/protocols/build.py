@@ -6,6 +6,7 @@ from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols import fewshot
 from vernacular.protocols.generation import requests as generation
+from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import LAYOUTS, load_labels
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, supports_few_shot, uses_prompt_lines
 from vernacular.protocols.request_rows import Setting
@@ -14,20 +15,32 @@ from vernacular.types import Item, skipped_reason
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
+_BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
 
 
 def build(
-    items: list[Item], task: dict, *, language: str, protocol: str, shots: int, seed: int, style: str, options: dict
+    items: list[Item],
+    task: dict,
+    *,
+    language: str,
+    protocol: str,
+    shots: int,
+    seed: int,
+    style: str,
+    options: dict,
+    prompt: str = DEFAULT,
 ) -> tuple[list[dict], dict]:
     """Build the requests of one evaluation; return (rows per REQUESTS, metadata).
 
     Metadata: `few_shot_examples` (item IDs of the few-shot examples, in prompt order), `held_out` (those of them that
     are excluded from the evaluated items), `prefix` (the few-shot prefix), `skipped` (reason by skipped item),
-    `prompts` (fingerprint of the prompt lines). Raises ConfigError if the settings cannot be combined.
+    `prompts` (fingerprint of the prompt lines), `prompt` (its name, if it is not the default). Raises
+    ConfigError if the settings cannot be combined.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
     metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
+    metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     if task["item_type"] == "lm_eval":
         setting = Setting(task["item_type"], language, seed, style, options)
         rows, example_ids = verbatim.build(
@@ -35,7 +48,7 @@ def build(
         )
         return rows, metadata | _row_metadata(rows, example_ids, set(), setting)
     module = REQUESTS[protocol]
-    labels = load_labels(language) if uses_prompt_lines(protocol, task["item_type"], style) else {}
+    labels = _labels(language, prompt) if uses_prompt_lines(protocol, task["item_type"], style) else {}
     setting = Setting(task["item_type"], language, seed, style, options, labels)
     examples, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, setting) for item in examples]
@@ -49,10 +62,13 @@ def build(
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, setting)
 
 
+def _labels(language: str, prompt: str) -> dict:
+    return load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
+
+
 def build_evaluation(items: list[Item], spec: dict) -> tuple[list[dict], dict]:
     """Build the requests of an evaluation from its part of the requests specification (config/dependencies.py)."""
-    keys = ("language", "protocol", "shots", "seed", "style", "options")
-    return build(items, spec["task"], **{key: spec[key] for key in keys})
+    return build(items, spec["task"], **{key: spec[key] for key in _BUILD_KEYS & spec.keys()})
 
 
 def inference_metadata(protocol: str) -> dict:

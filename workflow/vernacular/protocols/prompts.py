@@ -1,5 +1,7 @@
 """Prompts of items: the lines of `workflow/prompts/{language}.yaml`, in the order of the task's layout.
 
+These lines are the default; a variant has a template instead (`prompt_variants`).
+
 A prompt is the item's text, its options if they are shown, and a cue ("Resposta:") without a trailing space; the answer
 follows after one space. Few-shot examples are such prompts with their answers, separated by an empty line.
 """
@@ -11,10 +13,12 @@ from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
+from vernacular.protocols.prompt_template import cue_of, fill, layout
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
+VARIANTS = "variants"  # key of a prompts file with other ways to ask; all other keys are the default
 
 # each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
@@ -71,13 +75,20 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
 
 @functools.cache
 def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
-    """Return the content of a language's prompts file, without comments and formatting; None if it does not exist."""
+    """Return the default of a language's prompts file, without comments and formatting; None if it does not exist."""
     path = Path(directory) / f"{language}.yaml"
-    return read(path)[0] if path.is_file() else None
+    content = read(path)[0] if path.is_file() else None
+    if not isinstance(content, dict):
+        return content
+    return {name: text for name, text in content.items() if name != VARIANTS}
 
 
 def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:
     """Return an item's prompt, which ends in the cue of its layout; `options`: the texts, in display order."""
+    if "templates" in labels:
+        lines = [labels["option"].replace("{option}", option) for option in options or ()]
+        heading = [labels["options"]] if labels["options"] else []
+        return fill(template(item, item_type, labels), item, "\n".join([*heading, *lines]) if lines else "")
     context_line, cue = LAYOUTS[item_type]
     lines = []
     if item["context"]:
@@ -93,8 +104,18 @@ def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -
     return "\n".join(lines)
 
 
-def cue(item_type: str, labels: dict) -> str:
+def template(item: Item, item_type: str, labels: dict, *, letters: bool = False) -> str:
+    """Return a variant's template for an item. Raises ConfigError if the variant has none."""
+    name = layout(item_type, letters=letters, context=bool(item["context"]))
+    if name not in labels["templates"]:
+        raise ConfigError(f"item {item['item_id']} has the layout {name}, which this prompt variant does not cover.")
+    return labels["templates"][name]
+
+
+def cue(item: Item, item_type: str, labels: dict) -> str:
     """Return the cue alone, after which an option is scored without the question."""
+    if "templates" in labels:
+        return cue_of(template(item, item_type, labels))
     name = LAYOUTS[item_type][1]
     return labels[name] if name else ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.comparison.prompt_means import replaced
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
@@ -31,17 +32,21 @@ _COUNT_COLUMNS = (
 )
 
 
-def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict, index: ReportIndex) -> list[list]:
+def write_pairs(
+    out: Path, comparisons: pa.Table, changes: dict, positions: dict, index: ReportIndex, prompt_rows: list[dict]
+) -> list[list]:
     """Write every pair's data files; return [baseline, candidate, summary] per pair, the sides by number.
 
     comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions: evaluation
-    -> item_id -> position in the evaluation's files.
+    -> item_id -> position in the evaluation's files. prompt_rows: rows per PROMPTS; a difference under one prompt, for
+    which a mean over prompts stands, has the key `single` and is not part of the verdict.
     """
+    singles = replaced(rows_of(comparisons), prompt_rows) if prompt_rows else set()
     pairs = dict.fromkeys(zip(comparisons["baseline"].to_pylist(), comparisons["candidate"].to_pylist(), strict=True))
     summaries = []
     for i, (baseline, candidate) in enumerate(pairs):
         is_pair = pc.and_(pc.equal(comparisons["baseline"], baseline), pc.equal(comparisons["candidate"], candidate))
-        rows = [_row(row, index) for row in rows_of(comparisons.filter(is_pair))]
+        rows = [_row(row, index, singles) for row in rows_of(comparisons.filter(is_pair))]
         path = changes.get((baseline, candidate))
         counts = _write_changes(out, i, path, positions, index) if path else []
         category_rows = [row for row in rows if row["category"]]
@@ -58,11 +63,12 @@ def _summarize(rows: list[dict], changes: list[list]) -> dict:
 
     `tests`: headline metrics with a difference; of these, those in which `candidate` or `baseline` is significantly
     better, and those `identical` to the last digit. `items`: compared items that are correct or not, and of these the
-    `improved` and `regressed` ones.
+    `improved` and `regressed` ones. With several prompts, an item counts once under each, and `prompts` is true.
     """
-    tested = [row for row in rows if row["headline"] and row["difference"] is not None]
+    compared = [row for row in rows if row["headline"] and row["difference"] is not None]
+    tested = [row for row in compared if "single" not in row]
     items_by_evaluation: dict[int, int] = {}
-    for row in tested:
+    for row in compared:
         if row["both_correct"] is not None:
             items_by_evaluation[row["evaluation"]] = max(row["n"], items_by_evaluation.get(row["evaluation"], 0))
     better = Counter(row["better"] for row in tested)
@@ -74,10 +80,12 @@ def _summarize(rows: list[dict], changes: list[list]) -> dict:
         "items": sum(items_by_evaluation.values()),
         "improved": sum(improved for _, improved, _ in changes),
         "regressed": sum(regressed for _, _, regressed in changes),
+        **({"prompts": True} if len(tested) < len(compared) else {}),
     }
 
 
-def _row(row: dict, index: ReportIndex) -> dict:
+def _row(row: dict, index: ReportIndex, singles: set[tuple]) -> dict:
+    is_single = (row["baseline"], row["candidate"], row["evaluation"], row["metric"]) in singles
     return {
         "evaluation": index.evaluations.number(row["evaluation"]),
         "metric": index.metric(row),
@@ -85,6 +93,7 @@ def _row(row: dict, index: ReportIndex) -> dict:
         "headline": row["headline"],
         **{name: round_significant(row[name]) for name in _FLOAT_COLUMNS},
         **{name: row[name] for name in (*_COUNT_COLUMNS, "test", "significant", "better", "note")},
+        **({"single": True} if is_single else {}),
     }
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from vernacular import types
 from vernacular.core.paths import without_local_paths
+from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.data_files import round_significant
-from vernacular.types import SETTING
 
 BEST, SHARED = 2, 1
 _DESCRIBED_KEYS = ("unit", "higher_is_better", "headline")
@@ -119,8 +120,12 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
 
 
 def setting(row: dict) -> dict:
-    """Return task, language, protocol, shots, seed and style of an evaluation from one of its rows."""
-    return {name: row[name] for name in SETTING}
+    """Return task, language, protocol, shots, seed, style, and a prompt other than the default, of an evaluation.
+
+    row: one of its rows, or the metadata of its requests.
+    """
+    names = SETTING if row.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else types.SETTING
+    return {name: row.get(name) for name in names}
 
 
 def representative_metric(rows: list[list], metric_info: list[dict]) -> int | None:

@@ -13,20 +13,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from vernacular import __version__
-from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
+from vernacular.evaluation import SETTING
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
-from vernacular.types import SETTING
+from vernacular.report.prompts import put_means, write_prompts
 
 ASSETS = WORKFLOW / "report"
 FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred
@@ -46,6 +47,7 @@ def build(
     benchmarks: Path | None = None,
     tasks: dict[str, dict] | None = None,
     title: str = "Vernacular",
+    prompts: dict[str, dict] | None = None,
     processes: int = 1,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
@@ -57,6 +59,7 @@ def build(
         changes: (baseline, candidate) -> its CHANGES file.
         benchmarks: directory of Snakemake's benchmark files, if there are any.
         tasks: task -> its `title` and `note` for readers, as far as it has them.
+        prompts: descriptions of the prompt variants, by evaluation; None if no evaluation has several prompts.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
 
     Raises:
@@ -94,13 +97,17 @@ def build(
             index["cells"] += [
                 [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
             ]
+        prompt_rows = _read_optional(results, "prompts", PROMPTS).to_pylist()
+        if prompt_rows:
+            put_means(index, long, prompt_rows, report_index)
+            write_prompts(out, prompt_rows, results, report_index, prompts or {})
+            index["n_prompt_groups"] = len({row["evaluation"] for row in prompt_rows})
         index["tasks"] = [[name, task.get("title"), task.get("note")] for name, task in (tasks or {}).items()]
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
-        index["pairs"] = write_pairs(
-            out, _read_optional(results, "comparisons", COMPARISONS), changes, positions, report_index
-        )
+        comparisons = _read_optional(results, "comparisons", COMPARISONS)
+        index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)
         # names: first those given as arguments, then those that only occur in a note or a comparison
         index |= {
             "models": report_index.models.names,
@@ -168,8 +175,7 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
 
 def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
-    metadata = artifacts.metadata(results / "requests" / f"{name}.parquet")
-    return {key: metadata.get(key) for key in SETTING}
+    return leaderboard.setting(artifacts.metadata(results / "requests" / f"{name}.parquet"))
 
 
 def _write_assets(out: Path) -> None:

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame
+from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.headings import Headings, make_headings
 
 MODEL = ["model", "adapter", "model_revision"]  # a model name has one adapter and one revision in a run
-EVALUATION = ["task", "language", "protocol", "shots", "seed", "style"]
+EVALUATION = ["task", "language", "protocol", "shots", "seed", "style", "prompt"]
 COLUMN = [*EVALUATION, "metric"]
 _ORDER = ["base_model", "is_adapter", *MODEL]
 
@@ -59,7 +60,12 @@ def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
         raise ArtifactError(
             f"{row['model']}: two values of {row['metric']} in {row['evaluation']}. Specify each metrics file once."
         )
-    run = ["base_model", "is_adapter", "model", "adapter", "shots", "seed", "style", "model_revision"]
+    return sort_rows(long)
+
+
+def sort_rows(long: pd.DataFrame) -> pd.DataFrame:
+    """Sort the long table by task, language, protocol, category, metric, model and setting."""
+    run = ["base_model", "is_adapter", "model", "adapter", "shots", "seed", "style", "model_revision", "prompt"]
     sort_columns = ["task", "language", "protocol", "category", "metric", *run]
     return _with_order(long).sort_values(sort_columns, key=sort_key, ignore_index=True)[METRICS.schema.names]
 
@@ -88,10 +94,11 @@ def build_grid(
     metric_order = metric_order or {}
     ranks = [metric_order.get(key, len(metric_order)) for key in zip(rows["evaluation"], rows["metric"], strict=True)]
     is_headline = rows["headline"].fillna(False).astype(bool)
-    rows = rows.assign(is_secondary=~is_headline, metric_rank=ranks)
+    rows = rows.assign(is_secondary=~is_headline, metric_rank=ranks, prompt_rank=rows["prompt"].map(_prompt_rank))
     order = ["language", "task"] if by_language else ["task", "language"]
     models, row_of = _distinct(_with_order(rows), MODEL, _ORDER)
-    sort_columns = [*order, "protocol", "shots", "style", "seed", "is_secondary", "metric_rank", "metric"]
+    setting = ["protocol", "shots", "style", "prompt_rank", "prompt", "seed"]
+    sort_columns = [*order, *setting, "is_secondary", "metric_rank", "metric"]
     columns, column_of = _distinct(rows, COLUMN, sort_columns)
     cells = np.full((len(models), len(columns)), -1)
     cells[row_of, column_of] = positions
@@ -140,6 +147,11 @@ def unique_names(models: pd.DataFrame) -> list[str]:
         f"{name} ({', '.join(part for part in (adapter, revision) if not pd.isna(part))})" if repeated else name
         for name, adapter, revision, repeated in zip(*(models[key] for key in MODEL), is_repeated, strict=True)
     ]
+
+
+def _prompt_rank(prompt) -> int:
+    """Return a number to sort by: the mean over prompts precedes the default, which precedes the others."""
+    return {ALL_PROMPTS: 0, DEFAULT_PROMPT: 1}.get(prompt, 2)
 
 
 def _labels(models: pd.DataFrame, headings: Headings) -> list[str]:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import plain_text
+from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.metrics.metric import display_name
 
 _MAX_TITLE = 28  # characters of a title in a heading; a longer one is shown without its parentheses
@@ -87,8 +88,8 @@ def _distinct_titles(tasks: Iterable[str], full_titles: Mapping[str, str]) -> di
 
 
 def _settings(long: pd.DataFrame) -> dict[str, str]:
-    """Return the heading of each evaluation: protocol, shots, and seed and style only where they distinguish it."""
-    keys = ["task", "protocol", "shots", "style"]
+    """Return the heading of each evaluation: protocol, shots, and what else distinguishes it: seed, style, prompt."""
+    keys = ["task", "protocol", "shots", "style", "prompt"]
     columns = ["evaluation", "language", *keys, "seed"]
     evaluations = long[columns].drop_duplicates("evaluation").reset_index(drop=True)
     n_seeds = evaluations.groupby(keys, dropna=False)["seed"].transform(lambda seeds: seeds.nunique(dropna=False))
@@ -98,8 +99,13 @@ def _settings(long: pd.DataFrame) -> dict[str, str]:
         parts += [] if pd.isna(row["shots"]) else [format_count(row["shots"], "shot")]
         parts += [f"seed {row['seed']}"] if has_seeds and not pd.isna(row["seed"]) else []
         parts += [row["style"]] if not pd.isna(row["style"]) and row["style"] != "default" else []
+        parts += [] if row["prompt"] == DEFAULT_PROMPT else [_prompt_heading(row["prompt"])]
         settings[row["evaluation"]] = " · ".join(parts)
     return settings
+
+
+def _prompt_heading(prompt: str) -> str:
+    return "mean over prompts" if prompt == ALL_PROMPTS else f"prompt {prompt}"
 
 
 def model_labels(models: Iterable[Mapping]) -> dict[str, str]:

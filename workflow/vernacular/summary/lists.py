@@ -10,6 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
+from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.summary.cells import (
     BOLD,
     TOP,
@@ -86,6 +87,7 @@ class _Column(NamedTuple):
     cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
 
 
+_PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
 _COMPARISONS = [
     _Column("baseline", "baseline", 24),
     _Column("candidate", "candidate", 24),
@@ -95,6 +97,7 @@ _COMPARISONS = [
     _Column("shots", "shots", 7, cell_format="0"),
     _Column("seed", "seed", 7, cell_format="0"),
     _Column("style", "style", 12),
+    _Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
     _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
     _Column("interpretation", describe_comparison, 80),
     _Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
@@ -154,11 +157,13 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
     if not rows:
         put_text(sheet, 1, 1, "No comparisons of headline metrics.")
         return
-    _write(sheet, _COMPARISONS, rows, frozen=3)
+    has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
+    columns = [column for column in _COMPARISONS if has_prompts or column.title != "prompt"]
+    _write(sheet, columns, rows, frozen=3)
     for row_number, row in enumerate(rows, 2):
         if row["significant"]:
             for title in ("difference", "interpretation"):
-                sheet.cell(row_number, 1 + [column.title for column in _COMPARISONS].index(title)).font = BOLD
+                sheet.cell(row_number, 1 + [column.title for column in columns].index(title)).font = BOLD
 
 
 def write_overall(sheet: Worksheet, overall: list[dict]) -> None:

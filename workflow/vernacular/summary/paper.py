@@ -8,12 +8,14 @@ import pandas as pd
 
 from vernacular.core.errors import DataError, suggest
 from vernacular.metrics.metric import display_name
+from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
 from vernacular.summary import marks
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
+_KEY = ("model", "evaluation", "metric")
 _FACTORS, _DIGITS = {"share": 100}, {"share": 1, "percent": 1}
 
 
@@ -67,6 +69,7 @@ def make_table(
     metrics: Sequence[str] | None = None,
     intervals: bool = False,
     tests: Mapping[tuple[str, str], Iterable[str]] | None = None,
+    prompts: Iterable[dict] = (),
 ) -> PaperTable:
     """Return the table of a selection of the long table.
 
@@ -77,6 +80,7 @@ def make_table(
         metrics: Metrics to show; None: for each evaluation the headline metric that represents it.
         intervals: Show intervals instead of significance marks.
         tests: Names of the tests by (evaluation, metric), as far as known.
+        prompts: PROMPTS rows, of the means over prompts among the values.
 
     Raises:
         DataError: Nothing is selected.
@@ -101,7 +105,8 @@ def make_table(
     if layout.columns["metric"].nunique() > 1:
         table_headings.append([_metric_heading(*column[2:]) for column in columns])
     cells = [list(row) for row in zip(*(column[0] for column in columns), strict=True)]
-    caption = _caption(long, layout, [column[1] for column in columns], intervals, tests or {})
+    means = _means_over_prompts(long, layout, prompts)
+    caption = _caption(long, layout, [column[1] for column in columns], intervals, tests or {}, means)
     return PaperTable(table_headings, layout.models["label"].tolist(), cells, caption)
 
 
@@ -150,14 +155,16 @@ def _caption(
     tested: list[bool | None],
     intervals: bool,
     tests: Mapping[tuple[str, str], Iterable[str]],
+    means: list[dict],
 ) -> str:
-    """Describe metrics, units, numbers of items, and what the marks mean."""
+    """Describe metrics, units, numbers of items and of prompts, and what the marks mean."""
     examples = [long.iloc[column.max()] for column in layout.cells.T]
     sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout)}."]
+    sentences += [f"{_describe_prompts(means)}."] if means else []
     has_best = any(is_tested is not None for is_tested in tested)
     best = ["Bold: best value of the column."] if has_best else []
     if intervals:
-        return " ".join([*sentences, "In brackets: 95 % intervals over items.", *best])
+        return " ".join([*sentences, f"In brackets: 95 % intervals over {_sampled(means)}.", *best])
     sentences += best
     if any(tested):
         keys = [(row["evaluation"], row["metric"]) for row in examples]
@@ -201,3 +208,24 @@ def _describe_items(long: pd.DataFrame, layout: Grid) -> str:
         each = " in each column" if len(ranges) > 1 else ""
         return f"n = {next(iter(ranges.values()))} items{each}"
     return "Items: " + "; ".join(f"{name} n = {n}" for name, n in ranges.items())
+
+
+def _means_over_prompts(long: pd.DataFrame, layout: Grid, prompts: Iterable[dict]) -> list[dict]:
+    """Return the PROMPTS rows of the values in the table."""
+    positions = layout.cells[layout.cells >= 0]
+    shown = set(long.iloc[positions][list(_KEY)].itertuples(index=False, name=None))
+    return [row for row in prompts if not row["baseline"] and tuple(row[key] for key in _KEY) in shown]
+
+
+def _describe_prompts(means: list[dict]) -> str:
+    """Return over how many prompts the means are: "Mean over prompts: 5 prompts of the same items"."""
+    counts = sorted({row["n_prompts"] for row in means})
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    return f"Mean over prompts: {number} wordings of the prompt for the same items"
+
+
+def _sampled(means: list[dict]) -> str:
+    """Return what the intervals are over: items, and prompts where a mean has an interval for prompts like these."""
+    if not any(row["question"] == LIKE_THESE for row in means):
+        return "items"
+    return "items, those of means over at least three prompts also over prompts"

@@ -6,6 +6,7 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.evaluation import DEFAULT_PROMPT
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.grid import sort_key
 from vernacular.summary.headers import LEGEND
@@ -35,7 +36,8 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict, hea
         sections[title] = rows.to_dict("records")
     spread = seed_spread(long)
     if not spread.empty:
-        sections["spread between few-shot seeds"] = spread.to_dict("records")
+        unvaried = [] if (spread["prompt"] != DEFAULT_PROMPT).any() else ["prompt"]
+        sections["spread between few-shot seeds"] = spread.drop(columns=unvaried).to_dict("records")
     row = 1
     for title, content in [*sections.items(), *provenance.items()]:
         put_text(sheet, row, 1, title).font = TITLE
@@ -74,7 +76,18 @@ def _put_value(sheet: Worksheet, row: int, column: int, value):
     return put_text(sheet, row, column, value)
 
 
-_GROUP_COLUMNS = ["model", "adapter", "model_revision", "task", "language", "protocol", "shots", "style", "metric"]
+_GROUP_COLUMNS = [
+    "model",
+    "adapter",
+    "model_revision",
+    "task",
+    "language",
+    "protocol",
+    "shots",
+    "style",
+    "prompt",
+    "metric",
+]
 _SEED_COLUMNS = [*_GROUP_COLUMNS, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 

@@ -20,6 +20,7 @@ from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
 from vernacular.summary.marks import index_rankings
+from vernacular.summary.prompts import write_prompts
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
@@ -66,11 +67,13 @@ def write_leaderboard(
     rankings: list[dict] | None = None,
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
+    prompts: list[dict] | None = None,
     headings: Headings | None = None,
 ) -> Path:
     """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
-    `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet, and no means.
+    `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
+    no prompts: no sheet. Without `overall`, there are no means.
     """
     headings = headings or make_headings(long, {})
     extra = {}
@@ -78,6 +81,8 @@ def write_leaderboard(
         extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
+    if prompts:
+        extra["prompts"] = lambda sheet: write_prompts(sheet, prompts)
     return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, extra, overall)
 
 

@@ -19,6 +19,7 @@ from vernacular.core.errors import MachineError, ModelError, ServerError, UserEr
 from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
 from vernacular.core.processes import StopFlag, Stopped
 from vernacular.core.progress import Progress
+from vernacular.inference.job.shared import SharedUnit, share
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version
 from vernacular.inference.journal import Journal
@@ -42,17 +43,20 @@ class Pipeline:
     """The work units of one loaded model."""
 
     def __init__(self, loaded: LoadedModel, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
-        self.loaded, self.units, self.store, self.stop, self.overlaps = loaded, units, store, stop, overlaps
+        self.loaded, self.store, self.stop, self.overlaps = loaded, store, stop, overlaps
+        shares = overlaps and loaded.kind == "causal" and not loaded.record.get("server")
+        self.units: list[WorkUnit | SharedUnit] = share(units) if shares else list(units)
         self.computed: list[str] = []
         self.failed: dict[str, str] = {}
         self.preparing: Task[Evaluation] | None = None  # the next unit
-        self.writing: tuple[WorkUnit, Task[None]] | None = None  # the last unit
+        self.writing: tuple[WorkUnit | SharedUnit, Task[None]] | None = None  # the last unit
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
         """Compute all units; return (completed evaluations, reason by failed evaluation)."""
         try:
-            for index, unit in enumerate(self.units):
-                progress.done = index
+            index = 0
+            while index < len(self.units):
+                unit = self.units[index]
                 on_begin(self.loaded.record["name"], unit.evaluation)
                 try:
                     with self._contained(unit):
@@ -60,6 +64,10 @@ class Pipeline:
                 except ServerError as error:  # the other evaluations would wait for it in vain
                     self.failed |= {remaining.evaluation: str(error) for remaining in self.units[index:]}
                     break
+                index += 1
+                progress.done = len({part.evaluation for other in self.units[:index] for part in other.units})
+                if index == len(self.units):
+                    self._wait_for_writing()
             self._wait_for_writing()
         finally:
             if self.preparing is not None:
@@ -92,7 +100,7 @@ class Pipeline:
         prepare = _evaluation_factory(self.loaded, unit)
         return Task(lambda: prepare(self.loaded, unit.requests()))
 
-    def _write(self, unit: WorkUnit, evaluation: Evaluation) -> None:
+    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
@@ -100,7 +108,8 @@ class Pipeline:
             version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
             metadata["engine"] = {**metadata.get("engine", {}), "version": version}
             try:
-                self.store.put(unit.key, unit.kind, table, metadata)
+                for part, rows, part_metadata in unit.outputs(table, metadata):
+                    self.store.put(part.key, part.kind, rows, part_metadata)
             except StoreError as error:
                 self.stop.fail(error)
                 raise
@@ -116,11 +125,11 @@ class Pipeline:
             unit, task = self.writing
             with self._contained(unit):
                 task.result()
-                self.computed.append(unit.evaluation)
+                self.computed += [part.evaluation for part in unit.units]
             self.writing = None
 
     @contextlib.contextmanager
-    def _contained(self, unit: WorkUnit) -> Iterator[None]:
+    def _contained(self, unit: WorkUnit | SharedUnit) -> Iterator[None]:
         """Record an error of one evaluation, which does not affect the others; raise errors that end the job."""
         try:
             with self.stop.interruptible():
@@ -129,7 +138,7 @@ class Pipeline:
         except (Stopped, StoreError, MachineError, ServerError):
             raise
         except UserError as error:
-            self.failed[unit.evaluation] = str(error)
+            self._fail(unit, str(error))
         except BaseException as error:
             if not is_contained(error):
                 raise
@@ -138,10 +147,20 @@ class Pipeline:
             if is_lost_device(error):
                 name, device = self.loaded.record["name"], self.loaded.device
                 raise MachineError(f"model {name}: {device} failed: {message}") from error
+            self._fail(unit, message)
+
+    def _fail(self, unit: WorkUnit | SharedUnit, message: str) -> None:
+        """Record why a unit failed; evaluations that were computed as one are computed again, one by one."""
+        if len(unit.units) == 1:
             self.failed[unit.evaluation] = message
+            return
+        log.warning("%s and others with its items failed together, computed singly: %s", unit.evaluation, message)
+        self.units += unit.units
 
 
-def _evaluation_factory(loaded: LoadedModel, unit: WorkUnit) -> Callable[[LoadedModel, pa.Table], Evaluation]:
+def _evaluation_factory(
+    loaded: LoadedModel, unit: WorkUnit | SharedUnit
+) -> Callable[[LoadedModel, pa.Table], Evaluation]:
     if loaded.record.get("server"):
         from vernacular.inference.server.generate import Generation as ServedGeneration
         from vernacular.inference.server.score import Scoring as ServedScoring

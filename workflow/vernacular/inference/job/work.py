@@ -41,6 +41,14 @@ class WorkUnit:
         table = artifacts.read(self.path, REQUESTS, dictionary_columns=_REPEATED_COLUMNS)
         return table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
 
+    @property
+    def units(self) -> tuple["WorkUnit", ...]:
+        return (self,)
+
+    def outputs(self, table: pa.Table, metadata: dict) -> list[tuple["WorkUnit", pa.Table, dict]]:
+        """Return (unit, its rows, its metadata); see `shared.SharedUnit`."""
+        return [(self, table, metadata)]
+
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:
     """Return the work units of shard k of n that this model can run.

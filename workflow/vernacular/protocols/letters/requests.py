@@ -8,7 +8,8 @@ they share their context, which is therefore computed once. `option_rotations: n
 
 import string
 
-from vernacular.protocols.prompts import display_order, example_text, gold_index
+from vernacular.protocols.prompt_template import fill
+from vernacular.protocols.prompts import display_order, example_text, gold_index, template
 from vernacular.protocols.request_rows import Setting, continue_with, score_request, skipped_request, turn
 from vernacular.types import Item, Request, Role
 
@@ -16,7 +17,7 @@ from vernacular.types import Item, Request, Role
 def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     order = display_order(item, setting.item_type, setting.seed)
-    text = prompt(item, [item["choices"][i] for i in order], setting.labels["letter"])
+    text = prompt(item, [item["choices"][i] for i in order], setting)
     letter = string.ascii_uppercase[order.index(gold_index(item))]
     return example_text(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
 
@@ -33,7 +34,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     rows = []
     for rotation in range(min(max(int(setting.options.get("option_rotations", 1)), 1), len(order))):
         rotated = order[rotation:] + order[:rotation]
-        text = prompt(item, [item["choices"][i] for i in rotated], setting.labels["letter"])
+        text = prompt(item, [item["choices"][i] for i in rotated], setting)
         for letter, choice in zip(string.ascii_uppercase, rotated, strict=False):
             role = str(Role("choice", choice, rotation))
             left, span = continue_with(text, letter, setting.language)
@@ -41,8 +42,10 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     return rows
 
 
-def prompt(item: Item, options: list[str], cue: str) -> str:
-    """Return the PalmX prompt; options after the fourth have letters as well (in the PalmX script, "5.")."""
+def prompt(item: Item, options: list[str], setting: Setting) -> str:
+    """Return the PalmX prompt, or that of a variant; a fifth option has a letter, too (in the PalmX script, "5.")."""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
+    if "templates" in setting.labels:
+        return fill(template(item, setting.item_type, setting.labels, letters=True), item, lines)
     head = "\n\n".join(part for part in (item["context"], item["question"]) if part)
-    return f"{head}\n\n{lines}\n{cue}"
+    return f"{head}\n\n{lines}\n{setting.labels['letter']}"

@@ -22,7 +22,7 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
     text = query(item, setting.item_type, setting.labels, None)
-    cue_text = cue(setting.item_type, setting.labels)
+    cue_text = cue(item, setting.item_type, setting.labels)
     rows = []
     for i, option in enumerate(item["choices"]):
         rows.append(

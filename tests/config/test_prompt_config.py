@@ -1,0 +1,126 @@
+"""`prompts:` and `seeds: paired` in evaluations: which evaluations they give, and errors that name the cause."""
+
+from pathlib import Path
+
+import pytest
+from support.messages import assert_states
+from vernacular.config import load as config
+from vernacular.core.errors import ConfigError
+from vernacular.evaluation import Evaluation
+
+NAMES = ["default", "labeled", "instructed", "question_first", "formal"]
+
+
+def load(tmp_path, entry: str):
+    path = Path(tmp_path, "config.yaml")
+    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {{{entry}}}\n", "utf-8")
+    return list(config.load([path]).evaluations.values())
+
+
+def test_all_takes_what_the_language_has_for_the_layout(tmp_path):
+    found = load(tmp_path, "task: belebele, languages: [gl], protocols: [letters, options], prompts: all")
+    assert [e.prompt for e in found if e.protocol == "letters"] == NAMES
+    assert [e.prompt for e in found if e.protocol == "options"] == ["default", "bare", *NAMES[2:]]
+    assert found[0].id == "belebele.gl.letters.0shot"
+    assert found[1].id == "belebele.gl.letters.0shot.labeled"
+
+
+def test_without_prompts_the_default_stands_alone(tmp_path):
+    entry = "task: belebele, languages: [gl], protocols: [letters], shots: [0, 2], seeds: [0, 1]"
+    found = load(tmp_path, entry)
+    assert found == load(tmp_path, f"{entry}, prompts: default")
+    assert {e.prompt for e in found} == {"default"}
+    assert not any("default" in e.id for e in found)
+
+
+def test_list_is_in_the_order_of_the_file(tmp_path):
+    found = load(tmp_path, "task: belebele, languages: [gl], protocols: [letters], prompts: [formal, default]")
+    assert [e.prompt for e in found] == ["default", "formal"]
+
+
+def test_seeds_cross_with_prompts_or_are_paired(tmp_path):
+    entry = "task: belebele, languages: [gl], protocols: [letters], shots: 2, prompts: [default, instructed, formal]"
+    crossed = load(tmp_path, f"{entry}, seeds: [0, 1]")
+    assert [(e.prompt, e.seed) for e in crossed] == [
+        (p, s) for p in ("default", "instructed", "formal") for s in (0, 1)
+    ]
+    paired = load(tmp_path, f"{entry}, seeds: paired")
+    assert [(e.prompt, e.seed) for e in paired] == [("default", 0), ("instructed", 2), ("formal", 4)]
+    assert paired[1].id == "belebele.gl.letters.2shot.seed2.instructed"
+
+
+def test_a_prompt_keeps_its_seed_when_others_are_added(tmp_path):
+    entry = "task: belebele, languages: [gl], protocols: [letters], shots: 2, seeds: paired, prompts"
+    every = load(tmp_path, f"{entry}: all")
+    assert set(load(tmp_path, f"{entry}: [default, formal]")) <= set(every)
+
+
+def test_paired_draws_nothing_without_few_shot_examples(tmp_path):
+    found = load(tmp_path, "task: belebele, languages: [gl], protocols: [letters], prompts: all, seeds: paired")
+    assert {e.seed for e in found} == {0}
+
+
+def test_protocols_without_words_beside_others_keep_their_default(tmp_path):
+    found = load(tmp_path, "task: global_piqa, languages: [gl], protocols: [minimal_pair, options], prompts: all")
+    assert [e.prompt for e in found if e.protocol == "minimal_pair"] == ["default"]
+    assert len([e for e in found if e.protocol == "options"]) == 5
+
+
+def test_all_is_the_default_in_languages_without_variants(tmp_path):
+    found = load(tmp_path, "task: truthfulqa_multi, languages: [eu, gl], protocols: [options], data: hub, prompts: all")
+    assert [e.prompt for e in found if e.language == "eu"] == ["default"]
+    assert len([e for e in found if e.language == "gl"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("entry", "parts"),
+    [
+        ("task: serbian_cloze, prompts: all", ("evaluations[0].prompts", "cloze", "without words", "remove prompts")),
+        ("task: cola, prompts: all", ("prompts", "acceptability", "without words")),
+        ("task: calame, protocols: [last_word], prompts: all", ("prompts", "last_word", "without words")),
+        ("task: calame, protocols: [generation], prompts: all", ("prompts", "generation", "calame", "without words")),
+        ("task: openbookqa, languages: [gl], protocols: [generation], styles: [simil-eval], prompts: all", ("prompts", "generation", "simil-eval")),
+        ("task: belebele, languages: [gl], protocols: [letters], prompts: [formall]", ("prompts", '"formall"', "gl.yaml", '"formal"')),
+        ("task: belebele, languages: [gl], protocols: [letters], prompts: [bare]", ("prompts", '"bare"', "letters")),
+        ("task: truthfulqa_multi, languages: [eu], protocols: [options], data: hub, prompts: [formal]", ("prompts", '"formal"', "options", "eu.yaml")),
+        ("task: belebele, languages: [gl], seeds: paired", ("seeds", "paired", "several prompts")),
+        ("task: belebele, languages: [gl], seeds: pairs", ("seeds", '"pairs"', '"paired"')),
+        ("task: belebele, languages: [gl], prompt: all", ('"prompts"',)),
+    ],
+)  # fmt: skip
+def test_errors_name_key_and_cause(tmp_path, entry, parts):
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, entry)
+    assert_states(raised.value, "config.yaml", *parts)
+
+
+def test_all_mistakes_of_prompts_are_reported_at_once(tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, "task: belebele, languages: [gl, xx], protocols: [letters, options], prompts: [formall, bare]")
+    lines = str(raised.value).splitlines()
+    found = {
+        part
+        for line in lines
+        for part in (
+            '"xx"',
+            '"formall" not found for letters',
+            '"formall" not found for options',
+            '"bare" not found for letters',
+        )
+        if part in line
+    }
+    assert len(lines) == len(found) == 4
+
+
+def test_ids_of_prompts_and_styles_differ():
+    setting = {
+        "task": "t",
+        "language": "gl",
+        "protocol": "letters",
+        "shots": 0,
+        "seed": 0,
+        "data": "hub",
+        "limit": None,
+    }
+    ids = {Evaluation(**setting, style=style, prompt=prompt).id for style in ("default", "open") for prompt in NAMES}
+    assert len(ids) == 10

@@ -1,0 +1,195 @@
+"""Variance components, intervals over prompts, planning and the choice of a prompt, by hand and by invariance."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
+from vernacular.statistics.over_prompts import LIKE_THESE, THESE, mean_over_prompts, probability_better
+from vernacular.statistics.planning import (
+    accuracy_components,
+    equal_weight_prompts,
+    planning_table,
+    smallest_difference,
+    standard_error,
+)
+from vernacular.statistics.prompt_choice import best_prompt, ranks_by_prompt
+
+HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+
+
+def over(values, clusters=None):
+    """The mean over prompts of (items, prompts) or (items, prompts, seeds)."""
+    variance, n_clusters = clustered_variance(values.reshape(len(values), -1).mean(1), clusters)
+    return mean_over_prompts(values.mean(0), variance, n_clusters)
+
+
+def draw(rng, shape, sd):
+    """A normal table: independent effects of each factor and their interaction, SD by effect."""
+    table = np.full(shape, 0.5)
+    for axes, scale in sd.items():
+        table = table + scale * rng.standard_normal([size if axis in axes else 1 for axis, size in enumerate(shape)])
+    return table
+
+
+def test_hand_computed_table():
+    squares = mean_squares(HAND)
+    assert {effect: round(ms, 6) for effect, (ms, _) in squares.items()} == {
+        (0,): 0.5,
+        (1,): 0.166667,
+        (0, 1): 0.166667,
+    }
+    variance, n_clusters = clustered_variance(HAND.mean(1))
+    assert variance == pytest.approx(1 / 12)
+    b = HAND.mean(0).var(ddof=1) / 2
+    assert b == pytest.approx(1 / 36)
+    assert components(HAND).of("prompts") == 0
+    # three prompts are the fewest for the interval; the formula itself, on the two of the hand table:
+    from vernacular.statistics.over_prompts import _satterthwaite
+
+    se, df = _satterthwaite([(variance, n_clusters - 1), (b, 1)])
+    assert se == pytest.approx(1 / 3)
+    assert df == pytest.approx((1 / 9) ** 2 / ((1 / 12) ** 2 / 2 + (1 / 36) ** 2))
+    assert round(df, 2) == 2.91
+
+
+def test_components_of_normal_tables_are_unbiased_and_the_interval_holds():
+    rng = np.random.default_rng(1)
+    estimates, held = [], []
+    for _ in range(2000):
+        table = draw(rng, (100, 5), {(0,): 0.2, (1,): 0.02, (0, 1): 0.17})
+        found = components(table)
+        estimates.append([found.variances[effect] for effect in ((0,), (1,), (0, 1))])
+        interval = over(table)
+        held.append(interval.low <= 0.5 <= interval.high)
+    means, errors = np.mean(estimates, 0), np.std(estimates, 0) / np.sqrt(2000)
+    assert (np.abs(means - [0.04, 0.0004, 0.0289]) <= 3 * errors).all()
+    assert 0.945 <= np.mean(held) <= 0.975
+
+
+def test_components_of_three_factors_are_unbiased():
+    rng = np.random.default_rng(2)
+    sd = {(0,): 0.2, (1,): 0.05, (2,): 0.03, (0, 1): 0.1, (0, 2): 0.08, (1, 2): 0.04, (0, 1, 2): 0.17}
+    tables = [components(draw(rng, (40, 5, 4), sd)).variances for _ in range(2000)]
+    for effect, scale in sd.items():
+        values = np.array([variances[effect] for variances in tables])
+        assert abs(values.mean() - scale**2) <= 4 * values.std() / np.sqrt(len(values)), effect
+
+
+def test_shares_are_those_of_one_run():
+    found = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})
+    shares = found.shares()
+    assert sum(shares.values()) == pytest.approx(1)
+    assert [round(100 * shares[name]) for name in ("items", "prompts", "items × prompts")] == [34, 44, 22]
+    assert Components((3, 2), {(0,): 0.0, (1,): -0.1, (0, 1): 0.0}).shares() == {}
+
+
+def test_prompts_with_equal_values_give_the_interval_over_items():
+    rng = np.random.default_rng(3)
+    items = rng.random((60, 1)).repeat(5, axis=1)
+    found = over(items)
+    assert (found.se_prompts, found.df) == (0, pytest.approx(59))
+    reference = stats.t.interval(0.95, 59, loc=items.mean(), scale=items[:, 0].std(ddof=1) / np.sqrt(60))
+    assert (found.low, found.high) == pytest.approx(reference)
+
+
+def test_items_with_equal_values_give_the_interval_over_prompts():
+    prompts = np.array([[0.5, 0.6, 0.4, 0.7, 0.5]]).repeat(30, axis=0)
+    found = over(prompts)
+    assert (found.se_items, found.df) == (pytest.approx(0), pytest.approx(4))
+    assert (found.low, found.high) == pytest.approx(
+        stats.t.interval(0.95, 4, loc=0.54, scale=prompts[0].std(ddof=1) / np.sqrt(5))
+    )
+
+
+def test_items_doubled_within_their_clusters_change_nothing():
+    rng = np.random.default_rng(4)
+    values = rng.random((40, 5))
+    once, twice = over(values), over(np.repeat(values, 2, axis=0), [str(i) for i in range(40) for _ in range(2)])
+    for name in ("value", "se_items", "se_prompts", "df", "low", "high"):
+        assert getattr(twice, name) == pytest.approx(getattr(once, name), rel=1e-9), name
+
+
+def test_order_of_prompts_and_items_does_not_matter():
+    rng = np.random.default_rng(5)
+    values = rng.random((40, 5))
+    found, permuted = over(values), over(values[rng.permutation(40)][:, rng.permutation(5)])
+    assert (permuted.low, permuted.high, permuted.df) == pytest.approx((found.low, found.high, found.df))
+
+
+def test_clusters_of_unequal_size_have_the_mean_over_items():
+    rng = np.random.default_rng(6)
+    values, clusters = rng.random((9, 4)), list("aaabbcccc")
+    table = cluster_table(values, clusters)
+    assert table.shape == (3, 4)
+    assert table.mean(0) == pytest.approx(values.mean(0))
+    # the squared standard error over clusters is MS_C / (C K), with the clusters' weights
+    variance, n_clusters = clustered_variance(values.mean(1), clusters)
+    assert variance == pytest.approx(mean_squares(table)[0,][0] / table.size)
+    assert n_clusters == 3
+
+
+def test_fewer_than_three_prompts_answer_for_these_prompts_only():
+    rng = np.random.default_rng(7)
+    values = rng.random((50, 2))
+    found = over(values)
+    assert found.question == THESE
+    assert found.se == pytest.approx(found.se_items)
+    assert found.df == 49
+    assert np.isnan(probability_better(0.1, 0.01, 0.1, 2))
+    assert over(rng.random((50, 3))).question == LIKE_THESE
+
+
+def test_seeds_that_are_crossed_with_prompts_are_a_third_term():
+    rng = np.random.default_rng(8)
+    values = rng.random((50, 5, 3))
+    found = over(values)
+    squares = mean_squares(values)
+    assert found.se**2 == pytest.approx(sum(squares[effect][0] for effect in ((0,), (1,), (2,))) / values.size)
+
+
+def test_ranks_share_ties_and_follow_the_direction():
+    values = np.array([[0.5, 0.6], [0.7, 0.6]])
+    assert ranks_by_prompt(values).tolist() == [[2, 1], [1, 1]]
+    assert ranks_by_prompt(values, higher_is_better=False).tolist() == [[1, 1], [2, 1]]
+
+
+def test_value_of_the_best_prompt_is_corrected_for_the_choice():
+    rng = np.random.default_rng(9)
+    tables = [draw(rng, (100, 5), {(0,): 0.2, (0, 1): 0.3}) for _ in range(200)]  # no prompt is better
+    best = [best_prompt(table) for table in tables]
+    error = np.std([b.corrected for b in best]) / np.sqrt(200)
+    assert np.mean([b.shown for b in best]) - 0.5 > 0.025  # e_5 = 1.16 times 0.03
+    assert abs(np.mean([b.corrected for b in best]) - 0.5) < 4 * error
+    assert best_prompt(-tables[0], higher_is_better=False).shown == pytest.approx(-best[0].shown)
+    assert np.isnan(best_prompt(tables[0][:3]).corrected)
+
+
+def test_a_prompt_that_is_truly_better_keeps_its_value():
+    table = np.tile([0.2, 0.9, 0.4], (50, 1))
+    assert (best_prompt(table).index, best_prompt(table).corrected) == (1, pytest.approx(0.9))
+
+
+def test_planning_prefers_prompts_to_items():
+    found = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})  # clusters of five items
+    assert standard_error(found, 100, 5) < standard_error(found, 400, 1)  # 500 items × 5 prompts, 2,000 × 1
+    assert round(equal_weight_prompts(found, 100), 1) == 2.0
+    rows = planning_table(found, found, [100])
+    assert [design.prompts for design in rows] == [1, 2, 3, 5, 10]
+    assert np.isnan([design.smallest_difference for design in rows[:2]]).all()
+    assert smallest_difference(found, 100, 10) < smallest_difference(found, 100, 3)
+
+
+def test_planned_difference_is_found_four_times_of_five():
+    rng = np.random.default_rng(10)
+    sd = {(0,): 0.4, (1,): 0.03, (0, 1): 0.3}
+    planned = smallest_difference(Components((100, 5), {effect: scale**2 for effect, scale in sd.items()}), 100, 5)
+    found = [over(draw(rng, (100, 5), sd) - 0.5 + planned).p < 0.05 for _ in range(1000)]
+    assert 0.72 <= np.mean(found) <= 0.88
+
+
+def test_assumed_components_are_those_of_the_simulation():
+    of_value, of_difference = accuracy_components(0.0236, items_per_cluster=5)  # prompts 2 points, seeds 1, both 0.7
+    assert (of_value.of("items"), of_value.of("items", "prompts")) == pytest.approx((0.043, 0.028), rel=0.05)
+    published = [4.8, 4.1, 3.9, 3.6, 3.5, 3.6, 2.9, 2.7, 2.5, 2.3, 2.7, 2.1, 1.8, 1.5, 1.3]  # docs/prompts.md
+    planned = [100 * design.se for design in planning_table(of_value, of_difference, [40, 100, 400])]
+    assert planned == pytest.approx(published, abs=0.07)

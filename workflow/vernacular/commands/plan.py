@@ -1,0 +1,80 @@
+"""Command `plan`: what numbers of items and prompts can show, before a run or from an earlier one."""
+
+import math
+from pathlib import Path
+
+from vernacular.comparison.schema import PROMPTS
+from vernacular.core import artifacts
+from vernacular.core.errors import UserError, format_count, suggest
+from vernacular.statistics.crossed import Components
+from vernacular.statistics.planning import accuracy_components, planning_table
+
+
+def plan(args) -> str:
+    """Print standard errors and smallest differences of designs; in points for shares, else in the metric's unit.
+
+    Raises:
+        UserError: The run has no means over prompts, or none of the evaluation and metric.
+        ArtifactError: The table of prompts does not exist or is damaged.
+    """
+    if args.results:
+        of_value, of_difference, per_cluster, scale = _from_run(args)
+    else:
+        of_value, of_difference = accuracy_components(args.sd_prompts / 100, args.items_per_cluster)
+        per_cluster, scale = args.items_per_cluster, 100
+        print(
+            f"assumed: accuracy 0.55, {per_cluster:g} item(s) per cluster, prompts (with their seeds) that differ by\n"
+            f"a standard deviation of {args.sd_prompts:g} points and agree on 78 % of the items, models that agree on\n"
+            "68 %. With --results, components of an earlier run are used."
+        )
+    counts = [max(2, round(items / per_cluster)) for items in args.items]
+    designs = planning_table(of_value, of_difference, counts)
+    prompts = list(dict.fromkeys(design.prompts for design in designs))
+    _print("standard error of a mean", args.items, prompts, [scale * design.se for design in designs])
+    differences = [scale * design.smallest_difference for design in designs]
+    _print("smallest difference found with a power of 0.8", args.items, prompts, differences)
+    return f"plan: {format_count(len(designs), 'design')}"
+
+
+def _from_run(args) -> tuple[Components, Components | None, float, float]:
+    """Return the components of a value and of a difference, the items per cluster, and the scale of the unit."""
+    path = Path(args.results) / "summary" / "prompts.parquet"
+    rows = [row for row in artifacts.read(path, PROMPTS).to_pylist() if row["variance_items"] is not None]
+    if not rows:
+        raise UserError(f"{path}: no means over prompts; run an evaluation with prompts: all first.")
+    names = list(dict.fromkeys(row["evaluation"] for row in rows))
+    evaluation = args.evaluation or names[0]
+    selected = [row for row in rows if row["evaluation"] == evaluation]
+    if not selected:
+        raise UserError(f'{path}: evaluation "{evaluation}" not found.{suggest(evaluation, names)}')
+    headline = [row for row in selected if row["headline"]] or selected
+    metric = args.metric or headline[0]["metric"]
+    selected = [row for row in selected if row["metric"] == metric]
+    if not selected:
+        raise UserError(f'{path}: metric "{metric}" of {evaluation} not found.')
+    values = [row for row in selected if row["baseline"] is None]
+    differences = [row for row in selected if row["baseline"] is not None]
+    first = values[0]
+    print(f"components of {evaluation}, {metric}: means over {format_count(len(values), 'model')}")
+    return (
+        mean_components(values),
+        mean_components(differences) if differences else None,
+        first["n"] / first["n_clusters"],
+        100 if first["unit"] == "share" else 1,
+    )
+
+
+def mean_components(rows: list[dict]) -> Components:
+    """Return the means of the components of PROMPTS rows: one estimate from few prompts is rough."""
+    names = {(0,): "variance_items", (1,): "variance_prompts", (0, 1): "variance_items_prompts"}
+    variances = {effect: sum(row[name] for row in rows) / len(rows) for effect, name in names.items()}
+    return Components((rows[0]["n_clusters"], rows[0]["n_prompts"]), variances)
+
+
+def _print(title: str, items: list[int], prompts: list[int], values: list[float]) -> None:
+    """Print one table, items down and prompts across."""
+    print(f"\n{title}")
+    print(f"{'items':>8}  " + "".join(f"{f'{count} prompts' if count > 1 else '1 prompt':>11}" for count in prompts))
+    for row, count in enumerate(items):
+        numbers = values[row * len(prompts) : (row + 1) * len(prompts)]
+        print(f"{count:>8}  " + "".join(f"{'-' if math.isnan(number) else f'{number:.2f}':>11}" for number in numbers))

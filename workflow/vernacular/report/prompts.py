@@ -1,0 +1,119 @@
+"""Data file `prompts`: means over the prompts of a group, values and ranks by prompt, shares of variance, wordings.
+
+A group is one entry of the leaderboard, in place of its single prompts; these have their task and item views.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vernacular.core import artifacts
+from vernacular.protocols.schema import REQUESTS
+from vernacular.report import leaderboard
+from vernacular.report.data_files import round_all, round_significant, write_data_file
+from vernacular.report.leaderboard import ReportIndex
+from vernacular.types import skipped_reason
+
+_MEAN_FIELDS = ("value", "ci_low", "ci_high", "se", "se_items", "se_prompts", "sd_prompts", "lowest", "highest",
+                "best_corrected", "agreement", "rank_best", "rank_worst", "rank_mean", "p_value",
+                "probability_better")  # fmt: skip
+_SHARES = {
+    "items": "share_items",
+    "prompts": "share_prompts",
+    "seeds": "share_seeds",
+    "items × prompts": "share_items_prompts",
+    "other": "share_rest",
+}
+
+
+def write_prompts(
+    out: Path, prompt_rows: list[dict], results: Path, index: ReportIndex, descriptions: dict[str, dict]
+) -> None:
+    """Write the data file. `prompt_rows`: rows per PROMPTS; `descriptions`: of variants, by evaluation."""
+    by_group: dict[str, list[dict]] = {}
+    for row in prompt_rows:
+        by_group.setdefault(row["evaluation"], []).append(row)
+    groups = [
+        _group(name, [row for row in rows if row["headline"]] or rows, results, index, descriptions)
+        for name, rows in by_group.items()
+    ]
+    write_data_file(out, "prompts", {"groups": groups})
+
+
+def _group(name: str, rows: list[dict], results: Path, index: ReportIndex, descriptions: dict[str, dict]) -> dict:
+    first = rows[0]
+    per_prompt = len(first["evaluations"]) // first["n_prompts"]
+    runs = first["evaluations"][::per_prompt]
+    texts = _texts(results, runs)
+    return {
+        "evaluation": index.evaluations.number(name),
+        "seeds": first["n_seeds"],
+        "prompts": [
+            {"name": prompt, "evaluation": index.evaluations.number(run), "text": text, **descriptions.get(run, {})}
+            for prompt, run, text in zip(first["prompts"], runs, texts, strict=True)
+        ],
+        "rows": [_row(row, index) for row in rows],
+    }
+
+
+def _row(row: dict, index: ReportIndex) -> dict:
+    return {
+        "metric": index.metric(row),
+        "model": index.models.number(row["model"]),
+        "baseline": None if row["baseline"] is None else index.models.number(row["baseline"]),
+        "n": row["n"],
+        "values": round_all(row["prompt_values"]),
+        "ranks": row["ranks"],
+        "shares": {name: round_significant(row[column], 3) for name, column in _SHARES.items()},
+        **{name: round_significant(row[name]) for name in _MEAN_FIELDS},
+        **{name: row[name] for name in ("question", "lowest_prompt", "highest_prompt", "best_prompt", "note")},
+    }
+
+
+def _texts(results: Path, runs: list[str]) -> list[str | None]:
+    """Return the text of one item under each prompt, without few-shot examples; null without an item in common."""
+    by_run = []
+    for run in runs:
+        columns = ["item_id", "role", "prefix", "text", "span_start"]
+        rows = artifacts.read(results / "requests" / f"{run}.parquet", REQUESTS).select(columns).to_pylist()
+        texts: dict[str, str] = {}
+        for row in rows:
+            if skipped_reason(row["role"]) is None and not row["role"].startswith("uncond"):
+                end = None if row["span_start"] is None else row["span_start"] - len(row["prefix"])
+                texts.setdefault(row["item_id"], row["text"][:end])
+        by_run.append(texts)
+    shared = sorted(set.intersection(*(set(texts) for texts in by_run)))
+    return [texts[shared[0]] if shared else None for texts in by_run]
+
+
+def put_means(
+    index: dict, rows_by_evaluation: Mapping[str, list[dict]], prompt_rows: list[dict], report_index: ReportIndex
+) -> None:
+    """Put the means in the index of the leaderboard, in place of the values of the single prompts.
+
+    A group is one evaluation with `runs`, the numbers of its evaluations with one prompt, each of which has the number
+    of its group as `group`. To be called before names of other evaluations are numbered: a group's number is its
+    position in the list.
+    """
+    replaced: set[tuple[int, int]] = set()
+    for name in dict.fromkeys(row["evaluation"] for row in prompt_rows):
+        rows = rows_by_evaluation.get(name)
+        if not rows:
+            continue
+        number = report_index.evaluations.number(name)
+        cells = leaderboard.cells(rows, report_index)
+        names = dict.fromkeys(run for row in prompt_rows if row["evaluation"] == name for run in row["evaluations"])
+        runs = [report_index.evaluations.number(run) for run in names]
+        replaced |= {(run, cell[0]) for run in runs for cell in cells}
+        for run in runs:
+            index["evaluations"][run]["group"] = number
+        index["evaluations"].append(
+            {
+                "id": name,
+                "items": max(row["n"] for row in rows),
+                "representative": leaderboard.representative_metric(cells, report_index.metric_info),
+                "runs": runs,
+                **leaderboard.setting(rows[0]),
+            }
+        )
+        index["cells"] += [[number, *cell] for cell in cells if report_index.metric_info[cell[1]]["headline"]]
+    index["cells"] = [cell for cell in index["cells"] if (cell[0], cell[1]) not in replaced]

@@ -1,0 +1,191 @@
+"""Means over prompts in the summary: rows of the long table, and the sheet `prompts`.
+
+A mean is one question. The leaderboard holds it in place of the values of the single prompts, which remain in
+`results.csv` and in the sheet.
+"""
+
+import math
+
+import pandas as pd
+from openpyxl.worksheet.worksheet import Worksheet
+
+from vernacular.evaluation import ALL_PROMPTS
+from vernacular.metrics.metric import display_name
+from vernacular.statistics.crossed import Components
+from vernacular.statistics.planning import planning_table
+from vernacular.summary import cells
+from vernacular.summary.grid import sort_rows
+
+_PLANNED = (0.5, 1, 2, 4)  # number of items of a planned design, as multiples of the evaluated one
+
+
+def with_means(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
+    """Return the long table with a row for each mean over prompts of a model (PROMPTS rows without a baseline).
+
+    The row is that of the first prompt, with `prompt` = "all" and the mean with its interval. `n_flagged` is the
+    highest number under one prompt.
+    """
+    by_key = {key: position for position, key in enumerate(_keys(long))}
+    rows = []
+    for prompt_row in prompt_rows:
+        runs = [by_key.get((prompt_row["model"], run, prompt_row["metric"])) for run in prompt_row["evaluations"]]
+        if prompt_row["baseline"] is not None or None in runs:
+            continue
+        row = long.iloc[runs[0]].to_dict()
+        row |= {name: prompt_row[name] for name in ("evaluation", "seed", "prompt", "value", "ci_low", "ci_high", "n")}
+        counted = f"mean over {prompt_row['n_prompts']} prompts"
+        signature = " | ".join(part for part in (row["signature"], counted, prompt_row["question"]) if part)
+        row |= {"n_flagged": long["n_flagged"].iloc[runs].max(), "n_ties": None, "signature": signature}
+        rows.append(row)
+    if not rows:
+        return long
+    means = pd.DataFrame(rows).astype(long.dtypes)
+    return sort_rows(pd.concat([long, means], ignore_index=True))
+
+
+def standard_errors(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
+    """Return the long table with the column `se`, known for means over prompts, for exports that lack intervals."""
+    known = {(row["model"], row["evaluation"], row["metric"]): row["se"] for row in prompt_rows if not row["baseline"]}
+    return long.assign(se=[known.get(key, math.nan) for key in _keys(long)])
+
+
+def as_questions(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
+    """Return the long table without the single prompts for which it has a mean."""
+    means = {(row["model"], row["evaluation"]) for _, row in long[long["prompt"] == ALL_PROMPTS].iterrows()}
+    single = {
+        (row["model"], run)
+        for row in prompt_rows
+        if (row["model"], row["evaluation"]) in means
+        for run in row["evaluations"]
+    }
+    kept = [key not in single for key in zip(long["model"], long["evaluation"], strict=True)]
+    return long[kept].reset_index(drop=True)
+
+
+def prompt_notes(prompt_rows: list[dict]) -> list[dict]:
+    """Return a note for each model and group whose mean has no interval for other prompts, or is not compared."""
+    notes: dict[tuple, dict] = {}
+    for row in prompt_rows:
+        if row["note"] and row["headline"]:
+            key = (row["model"], row["evaluation"], row["note"])
+            names = dict(zip(("model", "evaluation", "note"), key, strict=True))
+            notes[key] = names | {"kind": "prompts", "count": row["n_prompts"]}
+    return list(notes.values())
+
+
+def _keys(long: pd.DataFrame) -> list[tuple]:
+    """Return (model, evaluation, metric) of rows over all items; None for the others."""
+    columns = zip(long["model"], long["evaluation"], long["metric"], long["category"].fillna(""), strict=True)
+    return [None if category else (model, evaluation, metric) for model, evaluation, metric, category in columns]
+
+
+_COLUMNS = [  # title, key of a PROMPTS row, width
+    ("model", "model", 26),
+    ("compared with", "baseline", 22),
+    ("task", "task", 18),
+    ("language", "language", 9),
+    ("protocol", "protocol", 13),
+    ("shots", "shots", 7),
+    ("metric", "metric", 20),
+    ("prompts", "n_prompts", 9),
+    ("items", "n", 8),
+    ("mean", "value", 10),
+    ("low", "ci_low", 10),
+    ("high", "ci_high", 10),
+    ("interval for", "question", 20),
+    ("SE, items", "se_items", 10),
+    ("SE, prompts", "se_prompts", 10),
+    ("SD of prompts", "sd_prompts", 10),
+    ("lowest", "lowest", 10),
+    ("with", "lowest_prompt", 15),
+    ("highest", "highest", 10),
+    ("with", "highest_prompt", 15),
+    ("best, corrected", "best_corrected", 10),
+    ("share: items", "share_items", 10),
+    ("share: prompts", "share_prompts", 10),
+    ("share: seeds", "share_seeds", 10),
+    ("share: items × prompts", "share_items_prompts", 10),
+    ("share: rest", "share_rest", 10),
+    ("best rank", "rank_best", 8),
+    ("worst rank", "rank_worst", 8),
+    ("p", "p_value", 9),
+    ("candidate leads", "probability_better", 10),
+    ("note", "note", 60),
+]
+_IN_UNITS = {
+    "value",
+    "ci_low",
+    "ci_high",
+    "se_items",
+    "se_prompts",
+    "sd_prompts",
+    "lowest",
+    "highest",
+    "best_corrected",
+}
+_ABOUT = {
+    "baseline": "empty: values of one model; otherwise the row is a difference, model minus this one",
+    "question": "prompts like these: items and prompts are samples; these prompts: items alone",
+    "best_corrected": "value of the best prompt, chosen and evaluated on different items",
+    "share_items": "share of the variance of one run with one prompt",
+    "probability_better": "probability that the model leads under a prompt drawn at random",
+}
+
+
+def write_prompts(sheet: Worksheet, prompt_rows: list[dict]) -> None:
+    """Write the means over prompts of headline metrics, and below them the standard errors of other designs."""
+    rows = [row for row in prompt_rows if row["headline"]]
+    for column, (title, key, width) in enumerate(_COLUMNS, 1):
+        cell = cells.style_header(cells.put_text(sheet, 1, column, title))
+        if key in _ABOUT:
+            cell.comment = cells.comment(_ABOUT[key], lines=4)
+        sheet.column_dimensions[cell.column_letter].width = width
+    for number, row in enumerate(rows, 2):
+        for column, (_, key, _) in enumerate(_COLUMNS, 1):
+            value = display_name(row[key]) if key == "metric" else row[key]
+            if value is None:
+                continue
+            if isinstance(value, str):
+                cells.put_text(sheet, number, column, value)
+            else:
+                cell = cells.put_number(sheet, number, column, value)
+                share = key.startswith("share") or key == "probability_better"
+                if key in _IN_UNITS or share:
+                    cell.number_format = cells.number_format("share" if share else row["unit"])
+    sheet.freeze_panes = "B2"
+    _write_designs(sheet, rows, len(rows) + 4)
+    cells.print_landscape(sheet, len(_COLUMNS))
+
+
+def _write_designs(sheet: Worksheet, rows: list[dict], start: int) -> None:
+    """Write the standard error that other numbers of items and prompts would give, per model and metric."""
+    titles = ["model", "task", "language", "metric", "items", "prompts", "SE of the mean", "smallest difference"]
+    cells.put_text(sheet, start, 1, "Other designs, by the components above").font = cells.TITLE
+    for column, title in enumerate(titles, 1):
+        cells.style_header(cells.put_text(sheet, start + 1, column, title))
+    line = start + 2
+    differences = {(row["baseline"], row["evaluation"], row["metric"]): row for row in rows if row["baseline"]}
+    for row in rows:
+        if row["baseline"] or row["variance_items"] is None:
+            continue
+        difference = differences.get((row["model"], row["evaluation"], row["metric"]))
+        counts = [max(2, round(times * row["n_clusters"])) for times in _PLANNED]
+        for design in planning_table(component_values(row), component_values(difference), counts):
+            n_items = round(design.clusters * row["n"] / row["n_clusters"])
+            texts = [row["model"], row["task"], row["language"], display_name(row["metric"])]
+            for column, text in enumerate(texts, 1):
+                cells.put_text(sheet, line, column, text)
+            for column, number in enumerate((n_items, design.prompts), 5):
+                cells.put_number(sheet, line, column, number)
+            for column, number in enumerate((design.se, design.smallest_difference), 7):
+                if math.isfinite(number):
+                    cells.put_number(sheet, line, column, number).number_format = cells.number_format(row["unit"])
+            line += 1
+
+
+def component_values(row: dict | None) -> Components | None:
+    """Return the components of a PROMPTS row; None without a row, or without components."""
+    if row is None or row["variance_items"] is None:
+        return None
+    variances = {(0,): "variance_items", (1,): "variance_prompts", (0, 1): "variance_items_prompts"}
+    return Components((row["n_clusters"], row["n_prompts"]), {key: row[name] for key, name in variances.items()})
