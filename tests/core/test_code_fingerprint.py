@@ -33,8 +33,9 @@ NOT_IN_KEYS = {
     "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
     "vernacular.config.unavailable": "deletes files when a run has ended",
-    "vernacular.data.lm_eval.settings": "its result is in the keys",
-    "vernacular.data.lm_eval.task_file": "its result is in the keys",
+    "vernacular.commands.lm_eval_index": "its result is in the keys",
+    "vernacular.config.lm_eval": "its result is in the keys",
+    "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.data.tasks": "its result is in the keys",
 }
 

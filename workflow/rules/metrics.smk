@@ -33,11 +33,11 @@ rule similarity:
     input:
         model="resources/models/{model}.json",
         encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
-        data=items_files(settings.GENERATED),
-        requests=expand_evaluations("results/requests/{evaluation}.parquet", settings.GENERATED),
-        generations=expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+        data=items_files(settings.COMPARED),
+        requests=expand_evaluations("results/requests/{evaluation}.parquet", settings.COMPARED),
+        generations=expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.COMPARED),
     output:
-        expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+        expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.COMPARED),
     log:
         "logs/similarity/{model}.log",
     benchmark:
@@ -72,7 +72,8 @@ rule metrics:
         answers=[
             *expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
             *expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
-            *expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.GENERATED),
+            *expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.COMPARED),
+            *expand_evaluations("results/{{model}}/lm_eval/{evaluation}.parquet", settings.TOOL_PROTOCOLS),
         ],
     output:
         expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"),

@@ -5,9 +5,9 @@
 # are up to date are kept
 rule requests:
     input:
-        items_files(),
+        items_files(settings.OWN),
     output:
-        update(expand_evaluations("results/requests/{evaluation}.parquet")),
+        update(expand_evaluations("results/requests/{evaluation}.parquet", settings.OWN)),
     log:
         "logs/requests/requests.log",
     benchmark:

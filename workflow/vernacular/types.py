@@ -60,7 +60,7 @@ class Evaluation:
     shots: int
     seed: int
     style: str
-    data: str  # "hub" or "samples"
+    data: str  # "hub", "samples", or "lm_eval" for a task of lm-eval
     limit: int | None
     options: tuple[tuple[str, object], ...] = ()  # protocol options that the user has set
 
@@ -75,7 +75,8 @@ class Evaluation:
     @property
     def items(self) -> str:
         """The stem of the items file: `openbookqa.gl`, or `openbookqa.gl.limit50` if the items are limited."""
-        return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
+        tool = ".lm_eval" if self.data == "lm_eval" else ""  # which may have a task of the same name
+        return f"{self.task}.{self.language}{tool}" + (f".limit{self.limit}" if self.limit else "")
 
 
 class Item(TypedDict):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.comparison.external.results import result_files
-from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
+from vernacular.config.lm_eval import evaluation_spec
+from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
@@ -29,7 +30,7 @@ _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in
 
 def items_spec(config: Config) -> dict:
     """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
-    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.evaluations.values())}
+    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.own_evaluations)}
     return {"items": {name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)}}
 
 
@@ -49,7 +50,14 @@ def _dataset_spec(config: Config, evaluation: Evaluation) -> dict:
 
 def requests_spec(config: Config) -> dict:
     """Return the dependencies of the requests of each evaluation, in addition to its items."""
-    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.evaluations.values()}}
+    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.own_evaluations}}
+
+
+def lm_eval_spec(config: Config) -> dict:
+    """Return the dependencies of the requests and metrics of each evaluation with a task of lm-eval."""
+    return {
+        "evaluations": {name: evaluation_spec(config.evaluations[name], task) for name, task in config.lm_eval.items()}
+    }
 
 
 def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
@@ -107,7 +115,7 @@ def similarity_spec(config: Config) -> dict:
                 "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in config.similarity["metrics"]},
             }
             for e in config.evaluations.values()
-            if e.protocol in GENERATED
+            if e.protocol in COMPARED
         },
     }
 

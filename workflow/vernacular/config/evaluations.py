@@ -6,7 +6,7 @@ from itertools import combinations
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.protocols.prompts import load_labels
-from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, supports_few_shot, uses_prompt_lines
+from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import Evaluation
 
 
@@ -40,17 +40,17 @@ def expand(entry: dict, task: dict, data: str, fail) -> list[Evaluation]:
             hint = suggest(protocol, task["protocols"])
             fail("protocols", f'protocol "{protocol}" is not supported by {task["task"]}.{hint}')
     shots, styles, seeds = _as_list(entry["shots"]), _as_list(entry["styles"]), _as_list(entry["seeds"])
-    if any(shots) and not any(supports_few_shot(protocol, task["item_type"]) for protocol in protocols):
+    if any(shots) and not any(PROTOCOLS[protocol].few_shot for protocol in protocols):
         fail("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
         if not set(supporting := protocols_with(option)) & set(protocols):
             fail(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
     evaluations: dict[Evaluation, None] = {}
     for language, protocol, style, n_shots, seed in itertools.product(languages, protocols, styles, shots, seeds):
-        few_shot = supports_few_shot(protocol, task["item_type"])
+        few_shot = PROTOCOLS[protocol].few_shot
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
-        if uses_prompt_lines(protocol, task["item_type"], style):
+        if uses_prompt_lines(protocol, style):
             _check_labels(language, fail)
         evaluation = Evaluation(
             task=task["task"],

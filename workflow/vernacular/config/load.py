@@ -9,6 +9,7 @@ from pathlib import Path
 import snakemake.utils
 
 from vernacular.comparison.external.results import result_files
+from vernacular.config import lm_eval
 from vernacular.config.evaluations import (
     Evaluation,
     check_models,
@@ -17,21 +18,36 @@ from vernacular.config.evaluations import (
     expand_pairs,
     inherit_base_settings,
 )
+from vernacular.config.lm_eval import LmEvalTask
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
+from vernacular.protocols.registry import COMPARED, GENERATED, OWN, PROTOCOLS, SCORED, TOOL_PROTOCOLS
 
 try:
     from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
-__all__ = ["EXPORTED", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
+__all__ = [
+    "COMPARED",
+    "EXPORTED",
+    "GENERATED",
+    "OWN",
+    "SCORED",
+    "SUMMARY_EXPORTS",
+    "TOOL_GENERATED",
+    "TOOL_PROTOCOLS",
+    "TOOL_SCORED",
+    "Config",
+    "encoder_name",
+    "load",
+]
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
+TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 _STORE = "results/store"  # the only store allowed in a directory that the workflow writes
 _WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
@@ -49,6 +65,7 @@ class Config:
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
     store: str = _STORE  # directory of the store, absolute or relative to the working directory
+    lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
 
     @cached_property
     def bases(self) -> dict[str, list[str]]:
@@ -60,11 +77,21 @@ class Config:
         return groups
 
     @property
+    def own_evaluations(self) -> list[Evaluation]:
+        """Evaluations whose requests and metrics are Vernacular's, in the file's order."""
+        return [evaluation for evaluation in self.evaluations.values() if evaluation.protocol in OWN]
+
+    @property
+    def lm_eval_python(self) -> str:
+        """The interpreter of lm-eval's environment; "" if no evaluation needs it."""
+        return next((str(task.catalog.python) for task in self.lm_eval.values()), "")
+
+    @property
     def encoders(self) -> dict[str, dict]:
         """Settings ({"source", "layer", …}) of every encoder in use, by the name of its file."""
         used = {}
         for evaluation in self.evaluations.values():
-            if evaluation.protocol in GENERATED:
+            if evaluation.protocol in COMPARED:
                 for metric in self.similarity["metrics"]:
                     encoder = self.encoder(evaluation.language, metric)
                     used[encoder_name(encoder)] = encoder
@@ -97,7 +124,7 @@ def load(paths, overrides: dict | None = None) -> Config:
     Raises:
         ConfigError: One or two lines with the file, the key, the found value and the closest valid value.
     """
-    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
+    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
     raw: dict = {}
@@ -120,6 +147,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         raise ConfigError(f"{validate.error_location(path, lines, key_path)}: {message}")
 
     check_models(raw["models"], lambda keys, message: fail_at(("models", *keys), message))
+    has_shots = ["shots" in entry for entry in raw["evaluations"]]
     snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
     models = inherit_base_settings(raw["models"])
     for name, entry in raw["external_results"].items():
@@ -146,16 +174,25 @@ def load(paths, overrides: dict | None = None) -> Config:
     files = task_names(task_dirs)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
+    lm_eval_tasks: dict[str, LmEvalTask] = {}
     for i, entry in enumerate(raw["evaluations"]):
 
         def fail(key: str, message: str, i=i):
             fail_at(("evaluations", i, key), message)
 
+        if "lm_eval" in entry:
+            for evaluation, task in lm_eval.expand(entry, raw["lm_eval"], has_shots=has_shots[i], fail=fail).items():
+                previous = evaluations.setdefault(evaluation.id, evaluation)
+                if previous != evaluation or lm_eval_tasks.setdefault(evaluation.id, task).unit.name != task.unit.name:
+                    fail("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one entry.")
+            continue
+        if "trust_functions" in entry:
+            fail("trust_functions", "only supported with lm_eval; remove it.")
         name = entry["task"]
         if name not in files:
             fail("task", f'task "{name}" not found.{suggest(name, files)}')
         if name not in tasks:
-            tasks[name] = load_task(files[name], PROTOCOLS)
+            tasks[name] = load_task(files[name], OWN)
         for evaluation in expand(entry, tasks[name], raw["data"], fail):
             previous = evaluations.setdefault(evaluation.id, evaluation)
             if previous != evaluation:
@@ -173,6 +210,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         raw["external_results"],
         gpu_memory_gb=raw["gpu_memory_gb"],
         store=_store(raw["store"], lambda message: fail_at(("store",), message)),
+        lm_eval=lm_eval_tasks,
     )
     _check_encoders(config, lambda message: fail_at(("similarity", "encoders"), message))
     return config
@@ -182,6 +220,8 @@ def _check_items_agree(evaluations, fail) -> None:
     """Check that all evaluations of a task in a language use the same data."""
     seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
+        if evaluation.protocol in TOOL_PROTOCOLS:
+            continue
         previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
         if previous.data != evaluation.data:
             name = f"{evaluation.task} in {evaluation.language}"
@@ -209,7 +249,7 @@ def _check_encoders(config: Config, fail) -> None:
     """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
     sources: dict[str, str] = {}
     for evaluation in config.evaluations.values():
-        for metric in config.similarity["metrics"] if evaluation.protocol in GENERATED else ():
+        for metric in config.similarity["metrics"] if evaluation.protocol in COMPARED else ():
             encoder = config.encoder(evaluation.language, metric)
             if encoder is None:
                 fail(f'no encoder for "{evaluation.language}"; add one for this language or a default.')

@@ -59,7 +59,7 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Ta
         | {"requests": requests.num_rows, "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
         | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
         | {
-            "truncated": sum(p.n_dropped_examples > 0 for p in valid_prompts),
+            "truncated": sum(bool(p.n_dropped_examples or p.n_dropped_tokens) for p in valid_prompts),
             "invalid_prompts": len(prompts) - len(valid_prompts),
         }
         | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}

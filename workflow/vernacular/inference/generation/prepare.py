@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, format_count
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
 from vernacular.inference.model.tokenization import AlignmentError, prompt_ids
@@ -28,12 +28,15 @@ class PreparedPrompt:
     stops: list[str]
     decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
     n_dropped_examples: int = 0  # number of few-shot examples dropped for length
+    n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
     error: str | None = None
 
     @property
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
+        if self.n_dropped_tokens:
+            return f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
         return dropped_flag(self.n_dropped_examples)
 
 
@@ -53,7 +56,8 @@ def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
     """Build the prompt of a generate request.
 
     If the prompt leaves too little room for the new tokens, few-shot examples are dropped, first ones first. The
-    remaining text is never truncated: if it does not fit without examples, the prompt has an error and no tokens.
+    remaining text is truncated only if the request's `extras` contain "truncate_left"; otherwise, if it does not fit
+    without examples, the prompt has an error and no tokens.
     """
     max_length = math.inf if loaded.max_length is None else loaded.max_length
     max_new_tokens = resolve_max_new_tokens(loaded, row)
@@ -79,6 +83,9 @@ def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
             return replace(template, error="a token is outside the model's vocabulary"), True
         if len(ids) + max_new_tokens <= max_length:
             return replace(template, ids=ids, rendered=text if chat else None), True
+        if "truncate_left" in (row["extras"] or ()) and 0 < max_new_tokens < max_length:  # as lm-eval
+            n_dropped = len(ids) + max_new_tokens - int(max_length)
+            return replace(template, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
         error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {max_new_tokens} to generate"
         return replace(template, error=error), False
 

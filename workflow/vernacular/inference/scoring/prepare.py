@@ -58,7 +58,7 @@ def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
         if request.rendered is None:
             shift = len("".join(row["few_shot_examples"][:n_dropped]))
             request.offsets = [(a + shift, b + shift) for a, b in request.offsets]
-    if not request.failed and (n_excess := _excess(loaded, request)) > 0:
+    if not request.failed and (n_excess := _excess(loaded, request)) > 0 and not is_rolling(loaded, request):
         _truncate(loaded, request, n_excess)
     if request.ids and max(request.ids) >= loaded.n_embeddings:
         request.flags.append("error: a token is outside the model's vocabulary")
@@ -129,6 +129,11 @@ def _excess(loaded: LoadedModel, request: PreparedRequest) -> int:
         return 0
     last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
     return len(request.ids) - (not last_is_read) - loaded.max_length
+
+
+def is_rolling(loaded: LoadedModel, request: PreparedRequest) -> bool:
+    """Return whether a text that is too long is scored in windows (`rolling.py`) instead of truncated."""
+    return loaded.kind == "causal" and "rolling" in request.extras and _excess(loaded, request) > 0
 
 
 def _truncate(loaded: LoadedModel, request: PreparedRequest, n_excess: int) -> None:

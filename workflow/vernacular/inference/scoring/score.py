@@ -4,6 +4,7 @@
 arranges the outputs by request; a large evaluation is processed in chunks.
 """
 
+import itertools
 import logging
 import time
 from collections import Counter
@@ -18,7 +19,8 @@ from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
 from vernacular.inference.scoring.execute import Counters, build_path, score_causal
 from vernacular.inference.scoring.head import EXTRAS, TokenScores
 from vernacular.inference.scoring.masked import score_masked
-from vernacular.inference.scoring.prepare import PreparedRequest, merge_chunks, prepare, split_into_chunks
+from vernacular.inference.scoring.prepare import PreparedRequest, is_rolling, merge_chunks, prepare, split_into_chunks
+from vernacular.inference.scoring.rolling import windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, build_trie, trie_size
 
@@ -81,21 +83,23 @@ class _Scorer:
         self.contents: dict[str, int] = {}  # request ID -> hash of the request's content
         self.engines: list[dict] = []  # metadata of each chunk
         self.flags: Counter = Counter()
-        self.n_unscored = self.n_chat = 0
+        self.n_unscored = self.n_chat = self.n_windows = 0
         self.interned: dict[int, int] = {}  # see `build_path`
 
     def score_chunk(self, requests: pa.Table) -> pa.Table:
         """Score a chunk of the requests; return one row per request row."""
         prepared, paths = self._prepare(requests)
-        outputs = {request_id: _Output(request) for request_id, request in prepared.items() if not request.failed}
-        self._compute(prepared, paths, outputs)
+        scored = self._split(prepared, paths)
+        outputs = {request_id: _Output(request) for request_id, request in scored.items() if not request.failed}
+        self._compute(scored, paths, outputs)
         for request_id in [request_id for request_id, output in outputs.items() if output.has_nan]:
-            prepared[request_id].flags.append("error: the model returned NaN")
+            scored[request_id].flags.append("error: the model returned NaN")
             del outputs[request_id]
         for request_id in self.counters.out_of_memory:
-            if request_id in prepared:
-                prepared[request_id].flags.append("error: out of memory")
+            if request_id in scored:
+                scored[request_id].flags.append("error: out of memory")
                 outputs.pop(request_id, None)
+        self._join(prepared, scored, outputs)
         self._count(prepared.values())
         id_columns = requests.select(["request_id", "item_id", "role"])
         return rows_to_table(
@@ -111,6 +115,7 @@ class _Scorer:
             "adds_bos": self.loaded.adds_bos,
             "unscored_first_tokens": self.n_unscored,
             "chat": self.n_chat,
+            "texts_in_windows": self.n_windows,
         }
 
     def _prepare(self, requests: pa.Table) -> tuple[dict[str, PreparedRequest], dict[str, Path]]:
@@ -124,10 +129,37 @@ class _Scorer:
             if request_id in prepared:
                 continue
             request = prepared[request_id] = prepare(self.loaded, row)
-            if self.loaded.kind == "causal" and not request.failed:
+            if self.loaded.kind == "causal" and not request.failed and not is_rolling(self.loaded, request):
                 paths[request_id] = build_path(request, self.interned)
                 request.ids = []
         return prepared, paths
+
+    def _split(self, prepared: dict[str, PreparedRequest], paths: dict[str, Path]) -> dict[str, PreparedRequest]:
+        """Return `prepared` with the windows of each rolling request in its place, and add their paths."""
+        scored = {}
+        for request_id, request in prepared.items():
+            if request.failed or request_id in paths or not is_rolling(self.loaded, request):
+                scored[request_id] = request
+                continue
+            for window in windows(request, self.loaded.max_length):
+                scored[window.request_id] = window
+                paths[window.request_id] = build_path(window, self.interned)
+                window.ids = []
+            request.ids = []
+            self.n_windows += 1
+        return scored
+
+    def _join(self, prepared: dict[str, PreparedRequest], scored: dict[str, PreparedRequest], outputs: dict) -> None:
+        """Replace the outputs of windows by those of their request; none if one of the windows has failed."""
+        for request_id in prepared.keys() - scored.keys():
+            parts = [scored[name] for name in _window_ids(request_id, scored)]
+            missing = [part for part in parts if part.request_id not in outputs]
+            prepared[request_id].flags += list(dict.fromkeys(flag for part in missing for flag in part.flags))
+            joined = _Output(prepared[request_id])
+            if not missing:
+                for name in joined.values:
+                    joined.values[name] = [value for part in parts for value in outputs[part.request_id].values[name]]
+                outputs[request_id] = joined
 
     def _compute(
         self, prepared: dict[str, PreparedRequest], paths: dict[str, Path], outputs: dict[str, "_Output"]
@@ -170,6 +202,10 @@ class _Scorer:
         self.flags += Counter(flag.split(":")[0] for request in prepared for flag in request.flags)
         self.n_unscored += sum(causal and request.first == 0 for request in prepared if not request.failed)
         self.n_chat += sum(request.rendered is not None for request in prepared if not request.failed)
+
+
+def _window_ids(request_id: str, scored: dict) -> list[str]:
+    return list(itertools.takewhile(scored.__contains__, (f"{request_id}#{n}" for n in itertools.count())))
 
 
 class _Output:

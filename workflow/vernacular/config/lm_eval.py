@@ -1,0 +1,128 @@
+"""Expansion of entries of `evaluations:` with `lm_eval:`, and what the results of their evaluations depend on."""
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_of
+from vernacular.lm_eval.expansion import Unit
+from vernacular.lm_eval.own_files import data_files
+from vernacular.types import Evaluation
+
+_SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions"}
+_DEFAULTS = {"styles": "default"}  # filled in by the schema
+UNDETERMINED = "und"  # ISO 639: language of an entry that states none
+
+
+@dataclass(frozen=True)
+class LmEvalTask:
+    """The unit of an evaluation, and how it is built."""
+
+    catalog: Catalog
+    directories: tuple[str, ...]
+    entry: str  # as in the config
+    unit: Unit
+    num_fewshot: int | None  # None: as the task file says
+    trust_functions: bool
+
+
+def catalog_of(settings: dict) -> Catalog:
+    """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
+    return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
+
+
+def expand(entry: dict, settings: dict, *, has_shots: bool, fail) -> dict[Evaluation, LmEvalTask]:
+    """Return one evaluation per unit, number of shots and seed of an entry.
+
+    Args:
+        entry: With the defaults of the schema.
+        settings: The config's `lm_eval:`.
+        has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
+        fail: Called as `fail(key, message)`; raises ConfigError.
+    """
+    for key, value in entry.items():
+        if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
+            fail(key, "not supported with lm_eval; remove it.")
+    language = _language(entry["languages"], fail)
+    trust = entry.get("trust_functions", False)
+    try:
+        catalog = catalog_of(settings)
+        found = catalog.units(entry["lm_eval"], trust_functions=trust)
+    except ConfigError as error:
+        fail("lm_eval", str(error))
+    if len(found) == 1 and found[0].reason:
+        fail("lm_eval", f"{entry['lm_eval']} cannot be run: {found[0].reason}.")
+    evaluations = {}
+    directories = tuple(settings.get("tasks", ()))
+    for unit in found:
+        for requested in _as_list(entry["shots"]) if has_shots else [None]:
+            for seed in _as_list(entry["seeds"]):
+                shots = shots_of(unit, requested)
+                evaluation = Evaluation(
+                    task=file_name(unit.name),
+                    language=language,
+                    protocol="lm_eval_generation" if unit.generates else "lm_eval",
+                    shots=shots,
+                    seed=seed if shots else 0,
+                    style="default",
+                    data="lm_eval",
+                    limit=entry["limit"],
+                )
+                task = LmEvalTask(catalog, directories, entry["lm_eval"], unit, requested, trust)
+                evaluations.setdefault(evaluation, task)
+    return evaluations
+
+
+def _language(value, fail) -> str:
+    if value == "all":
+        return UNDETERMINED
+    languages = _as_list(value)
+    if len(languages) > 1:
+        fail("languages", "lm_eval: expected one code, which only labels the results.")
+    return languages[0]
+
+
+def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
+    """Return what items, requests and metrics of an evaluation depend on, in addition to code and outputs."""
+    unit, index = task.unit, task.catalog.index
+    return {
+        "evaluation": evaluation.id,
+        **{
+            key: getattr(evaluation, key) for key in ("items", "task", "language", "protocol", "shots", "seed", "style")
+        },
+        "limit": evaluation.limit,
+        "entry": task.entry,
+        "unit": unit.name,
+        "reason": unit.reason,
+        "generates": unit.generates,
+        "num_fewshot": task.num_fewshot,
+        "directories": list(task.directories) if unit.own else [],
+        "own": sorted(task.catalog.own_names(task.entry, [unit])),
+        "trust_functions": task.trust_functions,
+        "trusted": task.trust_functions or not unit.own,
+        "versions": index["versions"] | {"python": index["python"]},
+        "package": index["digest"],
+        "files": _own_files(task) if unit.own else {},
+    }
+
+
+def _own_files(task: LmEvalTask) -> dict[str, str | None]:
+    """Return the hash of each file that a unit with files of one's own reads: task files, modules, local rows."""
+    own = task.catalog.own
+    rows = {file for leaf in task.unit.leaves for file in data_files(own.configs.get(leaf.name, {}) | leaf.config)}
+    return {os.path.relpath(path): _content_hash(path) for path in sorted({*map(str, own.sources), *rows})}
+
+
+@functools.cache
+def _content_hash(path: str) -> str | None:
+    try:
+        return file_fingerprint(Path(path))
+    except OSError:
+        return None
+
+
+def _as_list(value) -> list:
+    return value if isinstance(value, list) else [value]
