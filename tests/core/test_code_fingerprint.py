@@ -168,7 +168,7 @@ def test_libraries_are_those_imported_by_closure():
     items_libraries, infer_libraries = (
         fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer")
     )
-    assert {"pyarrow", "jinja2", "ruamel"} <= items_libraries.keys()
+    assert {"pyarrow", "ruamel"} <= items_libraries.keys()
     assert {"torch", "transformers", "peft"} <= infer_libraries.keys()
     assert not {"torch", "transformers"} & items_libraries.keys()
     assert not {"vernacular", "json", "tqdm"} & {*items_libraries, *infer_libraries}

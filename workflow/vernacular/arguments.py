@@ -50,6 +50,17 @@ def _add_user_commands(commands) -> None:
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
     tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
+    tasks.add_argument(
+        "--lm-eval",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="tasks of lm-eval: all, those that match *, or of a group",
+    )
+    tasks.add_argument(
+        "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
+    )
+
     show = add("show", "print the requests of an item, and their tokens, before any model is run")
     show.add_argument("config", type=Path)
     show.add_argument("evaluation", help="ID, as `vernacular check` lists it")

@@ -31,20 +31,8 @@ try:
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
-__all__ = [
-    "COMPARED",
-    "EXPORTED",
-    "GENERATED",
-    "OWN",
-    "SCORED",
-    "SUMMARY_EXPORTS",
-    "TOOL_GENERATED",
-    "TOOL_PROTOCOLS",
-    "TOOL_SCORED",
-    "Config",
-    "encoder_name",
-    "load",
-]
+__all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
+           "TOOL_SCORED", "Config", "encoder_name", "load"]  # fmt: skip
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
