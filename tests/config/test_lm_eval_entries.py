@@ -81,7 +81,10 @@ def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config)
     [
         ({"lm_eval": "galcol"}, 'Did you mean "galcola"?'),
         ({"lm_eval": "pictures"}, "pictures: needs images"),
-        ({"lm_eval": "galcola", "protocols": ["options"]}, "evaluations[0].protocols: not supported with lm_eval"),
+        (
+            {"lm_eval": "galcola", "protocols": ["options"]},
+            'evaluations[0].lm_eval: the key "protocols" is not supported',
+        ),
         ({"lm_eval": "galcola", "languages": ["gl", "ca"]}, "expected one code"),
         ({"task": "cola", "data": "samples", "trust_functions": True}, "only supported with lm_eval"),
     ],

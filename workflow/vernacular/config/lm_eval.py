@@ -45,7 +45,7 @@ def expand(entry: dict, settings: dict, *, has_shots: bool, fail) -> dict[Evalua
     """
     for key, value in entry.items():
         if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
-            fail(key, "not supported with lm_eval; remove it.")
+            fail("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
     language = _language(entry["languages"], fail)
     trust = entry.get("trust_functions", False)
     try:

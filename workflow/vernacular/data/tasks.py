@@ -12,7 +12,7 @@ _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 
 _LM_EVAL = "a task of lm-eval needs no task file: use {lm_eval: NAME} in evaluations of the config (docs/lm-eval.md)."
-_REMOVED_TYPES = {"lm_eval": _LM_EVAL, "verbatim": _LM_EVAL}
+_REMOVED_TYPES = ("lm_eval", "verbatim")
 
 # item_type: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
 REQUIRED_COLUMNS = {
@@ -41,9 +41,8 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     """
     path = Path(path)
     content, lines = yaml.read(path)
-    if isinstance(content, dict) and content.get("item_type") in _REMOVED_TYPES:
-        location = validate.error_location(path, lines, ("item_type",))
-        raise ConfigError(f"{location}: {_REMOVED_TYPES[content['item_type']]}")
+    if isinstance(content, dict) and str(content.get("item_type")) in _REMOVED_TYPES:
+        raise ConfigError(f"{validate.error_location(path, lines, ('item_type',))}: {_LM_EVAL}")
     schema = validate.schema(_SCHEMA)
     if protocols:
         schema = validate.with_values(schema, ("properties", "protocols", "items"), protocols)
