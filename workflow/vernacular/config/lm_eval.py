@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import file_fingerprint
-from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_of
+from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import data_files
 from vernacular.types import Evaluation
@@ -27,6 +27,14 @@ class LmEvalTask:
     unit: Unit
     num_fewshot: int | None  # None: as the task file says
     trust_functions: bool
+
+    def differs_from(self, other: "LmEvalTask") -> bool:
+        """Return whether two tasks would be the same evaluation, but with other results."""
+        return (self.unit.name, self.unit.overrides, shots_by_task(self.unit, self.num_fewshot)) != (
+            other.unit.name,
+            other.unit.overrides,
+            shots_by_task(other.unit, other.num_fewshot),
+        )
 
 
 def catalog_of(settings: dict) -> Catalog:
@@ -72,7 +80,8 @@ def expand(entry: dict, settings: dict, *, has_shots: bool, fail) -> dict[Evalua
                     limit=entry["limit"],
                 )
                 task = LmEvalTask(catalog, directories, entry["lm_eval"], unit, requested, trust)
-                evaluations.setdefault(evaluation, task)
+                if evaluations.setdefault(evaluation, task).differs_from(task):
+                    fail("lm_eval", f"{evaluation.id} would have two numbers of shots; use one entry with one of them.")
     return evaluations
 
 

@@ -171,7 +171,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         if "lm_eval" in entry:
             for evaluation, task in lm_eval.expand(entry, raw["lm_eval"], has_shots=has_shots[i], fail=fail).items():
                 previous = evaluations.setdefault(evaluation.id, evaluation)
-                if previous != evaluation or lm_eval_tasks.setdefault(evaluation.id, task).unit.name != task.unit.name:
+                if previous != evaluation or lm_eval_tasks.setdefault(evaluation.id, task).differs_from(task):
                     fail("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one entry.")
             continue
         if "trust_functions" in entry:

@@ -99,11 +99,13 @@ def shots_of(unit: Unit, requested: int | None) -> int:
     As in lm-eval, a task file with `num_fewshot: 0` keeps it, and without a request, the task file decides. Of a group
     whose tasks differ, it is the largest number.
     """
-    shots = []
-    for leaf in unit.leaves:
-        own = leaf.config.get("num_fewshot")
-        shots.append(own or 0 if requested is None or own == 0 else requested)
-    return max(shots)
+    return max(shots_by_task(unit, requested))
+
+
+def shots_by_task(unit: Unit, requested: int | None) -> tuple[int, ...]:
+    """Return the number of few-shot examples of each task of a unit."""
+    own_shots = [leaf.config.get("num_fewshot") for leaf in unit.leaves]
+    return tuple(own or 0 if requested is None or own == 0 else requested for own in own_shots)
 
 
 def file_name(unit: str) -> str:

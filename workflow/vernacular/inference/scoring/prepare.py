@@ -110,6 +110,10 @@ def _locate_span(loaded, request: PreparedRequest, encoded: Encoded, text: str, 
         request.ids, request.words = encoded.ids, encoded.words
         request.tail = encoded.tail
     request.offsets = encoded.offsets[request.first : request.stop]
+    if "rolling" in request.extras and encoded.lead and loaded.kind == "causal" and shift == 0:
+        # as lm-eval: the tokenizer's own BOS is part of the text, and predicted from another one
+        request.ids, request.offsets = [request.ids[0], *request.ids], [(0, 0), *request.offsets]
+        request.stop += 1
     if crosses_edge:
         request.flags.append("boundary")
     if not span:
