@@ -70,13 +70,13 @@ def test_at_most_five_comparisons_are_printed(run_directory, capsys):
     assert "2 other comparisons: " in text
 
 
-def test_missing_results_are_grouped_by_model_and_reason(tmp_path):
-    notes = ["model,evaluation,kind,note", *(f"tiny,e{i},unavailable,no memory" for i in range(5))]
-    notes += ["tiny,e9,unavailable,gated", "other,e9,unavailable,gated", "other,e1,dropped,empty question"]
+def test_missing_results_are_grouped_by_models_and_reason(tmp_path):
+    notes = ["kind,note,count,models,evaluations", 'unavailable,no memory,,tiny,"e0, e1, e2, e3, e4"']
+    notes += ["unavailable,gated,,tiny,e9", 'unavailable,gated,,"a, other",e9', "dropped,empty question,1,other,e1"]
     (tmp_path / "notes.csv").write_text("\n".join(notes) + "\n", "utf-8-sig")
     with pytest.raises(UserError) as raised:
         status.verify(Namespace(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
     first, *lines = str(raised.value).split("\n")
     assert "Run snakemake again" in first
-    assert lines == ["  tiny", "    e0, e1, e2 and 2 more: no memory", "    e9: gated", "  other", "    e9: gated"]
+    assert lines == ["  tiny", "    e0, e1, e2 and 2 more: no memory", "    e9: gated", "  a, other", "    e9: gated"]
     assert not (tmp_path / "complete.txt").exists()

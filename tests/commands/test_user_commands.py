@@ -34,7 +34,7 @@ def test_help_lists_user_commands_with_descriptions_and_stage_commands_below(cap
     text = capsys.readouterr().out
     user, _, stages = text.partition("The rules of the workflow")
     assert text.startswith("usage: vernacular ")
-    for command in ("check", "tasks", "show", "init", "treebank"):
+    for command in ("check", "tasks", "show", "table", "init", "treebank"):
         assert f"\n    {command} " in user
     for command in ("items", "requests", "infer", "summary"):
         assert f"\n    {command} " not in user

@@ -211,12 +211,20 @@ def test_metrics_comparisons_and_summary_specs(load_config):
             CLOZE: {"items": "serbian_cloze.sr", "protocol": "cloze"},
         }
     }
-    assert specs.summary_spec(cfg) == {"models": ["base", "tuned"], "evaluations": names}
+    summary = specs.summary_spec(cfg)
+    assert {key: summary[key] for key in ("models", "evaluations")} == {
+        "models": ["base", "tuned"],
+        "evaluations": names,
+    }
+    assert summary["tasks"]["mine"] == {}
+    assert summary["tasks"]["serbian_cloze"]["title"] == "Serbian cloze"
     report = specs.report_spec(cfg)
     assert {key: report[key] for key in ("models", "evaluations", "pairs")} == {
         "models": ["base", "tuned"], "evaluations": names, "pairs": [("base", "tuned")]
     }  # fmt: skip
-    assert set(report) == {"models", "evaluations", "pairs", "templates"}
+    assert set(report) == {"models", "evaluations", "pairs", "tasks", "templates"}
+    assert list(report["tasks"]) == ["mine", "serbian_cloze"]
+    assert report["tasks"]["serbian_cloze"]["title"] == "Serbian cloze"
 
 
 # ----- dependence on content only -----------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Entries of `evaluations:` with `lm_eval:`."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 from vernacular.config import dependencies
 from vernacular.config.load import load
+from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
 from vernacular.lm_eval.catalog import FORMAT, index_path, read_index
 
@@ -93,6 +95,45 @@ def test_invalid_entry_is_an_error_before_anything_runs(config, entry, message):
     with pytest.raises(ConfigError) as error:
         config(entry)
     assert message in str(error.value)
+
+
+def test_mistakes_of_all_entries_are_reported_at_once(config):
+    entries = [{"lm_eval": "galcol", "languages": ["gl", "ca"]}, {"lm_eval": "pictures"}, {"task": "colla"}]
+    with pytest.raises(ConfigError) as error:
+        config(*entries)
+    keys = ["evaluations[0].languages", "evaluations[0].lm_eval", "evaluations[1].lm_eval", "evaluations[2].task"]
+    lines = str(error.value).splitlines()
+    assert [next(key for key in keys if key in line) for line in lines] == keys
+
+
+def test_missing_environment_is_reported_once(config):
+    with pytest.raises(ConfigError) as error:
+        config({"lm_eval": "galcola"}, {"lm_eval": "flores"}, lm_eval={"python": "/nowhere/bin/python"})
+    assert str(error.value).count("lm-eval-index") == 1
+
+
+def test_smaller_of_two_limits_applies(config):
+    loaded = config({"lm_eval": "galcola", "limit": 5}, {"lm_eval": "flores"}, limit=9)
+    assert [evaluation.limit for evaluation in loaded.evaluations.values()] == [5, 9]
+
+
+def test_check_names_what_cannot_run_and_missing_rows_and_what_it_does_not_check(config, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    text = "output_type: multiple_choice\ndataset_path: json\ndataset_kwargs: {data_files: {test: %s}}\n"
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (own / "here.yaml").write_text("task: here\n" + text % (tmp_path / "rows.jsonl"))
+    (own / "gone.yaml").write_text("task: gone\n" + text % "gone.jsonl")
+    python = tmp_path / "env" / "bin" / "python"
+    python.touch(mode=0o755)
+    keys = {"lm_eval": {"python": str(python), "tasks": [str(own)]}}
+    loaded = config({"lm_eval": "bench"}, {"lm_eval": "here"}, {"lm_eval": "gone"}, **keys)
+    references = check_references(replace(loaded, models={}))
+    with pytest.raises(ConfigError) as error:
+        references.problems.raise_all()
+    assert str(error.value) == "gone.und.lm_eval.0shot: file not found: gone.jsonl."
+    assert any("pictures" in note and "needs images" in note for note in references.notes)
+    assert any("5 evaluations" in note for note in references.notes)
 
 
 def test_missing_environment_error_names_the_command(config):

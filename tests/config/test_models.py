@@ -31,6 +31,19 @@ def test_default_comparisons_are_base_and_adapter_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("models", "pairs"),
+    [
+        ("{one: {source: a/b}, two: {source: c/d}}", [("one", "two")]),
+        ("{tuned: {base: base, adapter: ./tuned}, base: {source: ./base}}", [("base", "tuned")]),
+        ("{one: {source: a/b}}", []),
+        ("{one: {source: a/b}, two: {source: c/d}, three: {source: e/f}}", []),
+    ],
+)
+def test_two_models_are_compared_by_default(tmp_path, models, pairs):
+    assert load(tmp_path, f"models: {models}\n").comparisons == pairs
+
+
+@pytest.mark.parametrize(
     ("comparison", "pairs"),
     [
         ("{baseline: other, candidate: base}", [("other", "base")]),

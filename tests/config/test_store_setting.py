@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from vernacular.config import load as config
+from vernacular.config.directories import store_directory
 from vernacular.core.errors import ConfigError
 
 PLAIN = """\
@@ -74,7 +75,7 @@ def test_store_without_permission_raises_one_line_error(mode, subpath, action):
             setting = str(Path(directory) / subpath)
             expected = f'store: "{setting}" cannot be {action}: permission denied in {directory}.'
             messages = []
-            config._store(setting, messages.append)
+            store_directory(setting, "results", messages.append)
             assert [f"store: {text}" for text in messages] == [expected]
         finally:
             if root:

@@ -20,6 +20,7 @@ from support import tiny
 from support.messages import assert_states
 from support.soak import examples
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
+from support.workspace import read_notes
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.config import load as config
 from vernacular.config.unavailable import clear_unavailable
@@ -222,7 +223,7 @@ def test_model_that_cannot_be_loaded_is_noted_and_others_continue(run, capsys):
         assert [run(command) for command in ("compare", "summary", "report", "verify")] == [0, 0, 0, 1]
         [note] = [line for line in capsys.readouterr().err.splitlines() if "model two" in line]
         assert_states(note, "more", "model two", "not found", "two")
-        notes = pd.read_csv("results/summary/notes.csv").query("kind == 'unavailable'")
+        notes = read_notes(Path()).query("kind == 'unavailable'")
         assert set(zip(notes["model"], notes["evaluation"], strict=True)) == {
             ("two", e) for e in run.config.evaluations
         }

@@ -24,6 +24,7 @@ from vernacular.core import artifacts
 
 COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "metrics", "export", "compare", "summary",
          "report", "verify"]  # fmt: skip
+SMALL_DISK = 40 * 2**20  # bytes
 
 
 class RunWithExport(Run):
@@ -47,9 +48,8 @@ class RunWithExport(Run):
             shutil.rmtree("results/report")
 
 
-@contextlib.contextmanager
-def completed_run(directory: Path):
-    """Yield a completed run in `directory`, which is the working directory."""
+def completed_run(directory: Path) -> RunWithExport:
+    """Run all commands in `directory`."""
     with contextlib.chdir(directory):
         for name, kind in (("one", "llama"), ("two", "gpt2"), ("encoder", "bert")):
             tiny.save(kind, name)
@@ -58,27 +58,40 @@ def completed_run(directory: Path):
         run = RunWithExport(config.load(["config.yaml"]))
         run.run_all()
         assert run("export") == 0
-        yield run
+    return run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    with completed_run(tmp_path_factory.mktemp("limited")) as run:
-        yield run
+def limited_run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("limited")
+    return completed_run(directory), directory
 
 
 @pytest.fixture(scope="module")
-def run_on_small_disk(tmp_path_factory):
+def small_disk_run(tmp_path_factory):
     directory = tmp_path_factory.mktemp("small")
-    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "vernacular", str(directory)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "vernacular", str(directory)]
     mount = subprocess.run(command, capture_output=True, text=True, check=False)
     if mount.returncode:
         pytest.skip(f"cannot mount: {mount.stderr.strip()}")
     try:
-        with completed_run(directory) as run:
-            yield run
+        yield completed_run(directory), directory
     finally:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.fixture
+def run(limited_run, monkeypatch):
+    run, directory = limited_run
+    monkeypatch.chdir(directory)
+    return run
+
+
+@pytest.fixture
+def run_on_small_disk(small_disk_run, monkeypatch):
+    run, directory = small_disk_run
+    monkeypatch.chdir(directory)
+    return run
 
 
 @contextlib.contextmanager
@@ -94,11 +107,12 @@ def file_size_limit(size: int):
 
 @contextlib.contextmanager
 def full_disk(free: int):
-    """Fill the disk except for `free` bytes."""
+    """Fill the small disk, which is the working directory, except for `free` bytes."""
     filler = Path("filler")
+    disk = shutil.disk_usage(".")
+    assert disk.total <= SMALL_DISK, "not the small disk"
     with filler.open("wb") as file:
-        size = shutil.disk_usage(".").free
-        os.posix_fallocate(file.fileno(), 0, size - free)
+        os.posix_fallocate(file.fileno(), 0, disk.free - free)
     try:
         yield
     finally:

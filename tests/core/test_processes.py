@@ -64,7 +64,7 @@ def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum)
     """A torch module that takes minutes to import simulates a running stage."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(
-        "import time\nopen('held', 'w').close()\ntry:\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
+        "import time\ntry:\n    open('held', 'w').close()\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
     )
     command = [sys.executable, "-m", "vernacular", "similarity", "--spec", "{}", "--model", "m.json", "--out", "out"]
     command += ["--items-dir", ".", "--requests-dir", ".", "--generations", "g.parquet", "--encoders", "e.json"]

@@ -20,6 +20,7 @@ from vernacular.inference.job import run
 from vernacular.inference.model import load as load_module
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
+from vernacular.inference.scoring.score import Scoring
 from vernacular.protocols.schema import REQUESTS
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
@@ -147,18 +148,17 @@ def test_adapter_changed_during_load_raises(workspace, base, monkeypatch):
 def test_weights_changed_during_evaluation_discard_outputs(workspace, base, monkeypatch, moment):
     """Weights on a CPU are memory-mapped: the model in memory changes with its file."""
 
-    def edit_during(loaded, unit, journal):
+    def edit_during(self, journal):
         if moment == "before":
             edit(workspace / "llama" / "model.safetensors")
-        result = compute_outputs(loaded, unit, journal)
+        compute(self, journal)
         journal.add("batch", [])
         journal.flush()
         if moment == "after":
             edit(workspace / "llama" / "model.safetensors")
-        return result
 
-    compute_outputs = run._compute_outputs
-    monkeypatch.setattr(run, "_compute_outputs", edit_during)
+    compute = Scoring.compute
+    monkeypatch.setattr(Scoring, "compute", edit_during)
     [message] = run_job(workspace, base)["m"].values()
     assert_states(message, "model m", str(workspace / "llama" / "model.safetensors"), "changed")
     assert not [path for path in workspace.glob("store/*/**/*") if path.is_file()], "outputs or journal parts found"

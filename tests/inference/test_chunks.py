@@ -13,8 +13,9 @@ from support.soak import examples
 from vernacular.inference.job import work
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.scoring import prepare as prepare_module
-from vernacular.inference.scoring.prepare import PreparedRequest, merge_chunks, split_into_chunks
+from vernacular.inference.scoring import chunks as chunks_module
+from vernacular.inference.scoring.chunks import merge_chunks, split_into_chunks
+from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
@@ -39,8 +40,8 @@ def sentences(count: int) -> list[tuple]:
 
 def set_chunk_size(monkeypatch, requests: pa.Table, n_chunks: float) -> None:
     """Set the chunk size so that `requests` are split into about `n_chunks` chunks."""
-    characters = sum(len(r["prefix"]) + len(r["text"]) + prepare_module._OWN for r in requests.to_pylist())
-    monkeypatch.setattr(prepare_module, "CHUNK_CHARACTERS", characters / n_chunks + 1)
+    characters = sum(len(r["prefix"]) + len(r["text"]) + chunks_module._OWN for r in requests.to_pylist())
+    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", characters / n_chunks + 1)
 
 
 @pytest.mark.parametrize("arch", ["llama", "bloom", "mamba", "bert"])
@@ -68,9 +69,10 @@ def test_chunked_scores_equal_single_pass(arch, monkeypatch):
     assert metadata["counters"]["tokens_computed"] < 2 * expected_metadata["counters"]["tokens_computed"]
 
 
-def test_memory_holds_requests_of_one_chunk_only(monkeypatch):
+def test_memory_holds_requests_of_three_chunks(monkeypatch):
+    """While a chunk is computed, the rows of the previous one are built, and the next one is prepared."""
     requests = tiny.score_requests(few_shot(40))
-    set_chunk_size(monkeypatch, requests, 8)
+    set_chunk_size(monkeypatch, requests, 12)
     max_chunk_rows = max(map(len, split_into_chunks(requests)))
     existing = [obj for obj in gc.get_objects() if type(obj) is PreparedRequest]  # left by earlier tests
     n_alive = []
@@ -82,7 +84,7 @@ def test_memory_holds_requests_of_one_chunk_only(monkeypatch):
 
     monkeypatch.setattr(MemoryJournal, "add", add_and_count)
     score(tiny.load_model(), requests)
-    assert 0 < max(n_alive) <= max_chunk_rows < requests.num_rows / 4
+    assert 0 < max(n_alive) <= 3 * max_chunk_rows < requests.num_rows / 2
 
 
 def test_killed_run_resumes_in_later_chunk(tmp_path, monkeypatch):
@@ -104,7 +106,7 @@ def test_duplicate_request_id_across_chunks_raises(monkeypatch):
     requests = tiny.score_requests([("A casa é", 0, 8), ("O can", 0, 5)])
     column = requests.schema.get_field_index("request_id")
     duplicates = requests.set_column(column, "request_id", [["same", "same"]])
-    monkeypatch.setattr(prepare_module, "CHUNK_CHARACTERS", 1)
+    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", 1)
     assert len(split_into_chunks(duplicates)) == 2
     with pytest.raises(Exception, match="request same: two rows with this ID have different content"):
         score(tiny.load_model(), duplicates)
@@ -120,18 +122,18 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(texts, chunk_characters
     if dictionary_encoded:  # as when read from a file
         column = table.schema.get_field_index("prefix")
         table = table.set_column(column, "prefix", table["prefix"].dictionary_encode())
-    original, prepare_module.CHUNK_CHARACTERS = prepare_module.CHUNK_CHARACTERS, chunk_characters
+    original, chunks_module.CHUNK_CHARACTERS = chunks_module.CHUNK_CHARACTERS, chunk_characters
     try:
         chunks = split_into_chunks(table, masked=masked)
     finally:
-        prepare_module.CHUNK_CHARACTERS = original
+        chunks_module.CHUNK_CHARACTERS = original
     assert sorted(np.concatenate(chunks).tolist()) == list(range(len(texts)))
     assert all(rows.tolist() == sorted(rows.tolist()) for rows in chunks)
     chunk_of_text = {(len(texts[row][0]), texts[row][1]): chunk for chunk, rows in enumerate(chunks) for row in rows}
     assert all(
         chunk_of_text[len(texts[row][0]), texts[row][1]] == chunk for chunk, rows in enumerate(chunks) for row in rows
     )
-    sizes = [sum(map(len, texts[row])) + prepare_module._OWN for row in range(len(texts))]
+    sizes = [sum(map(len, texts[row])) + chunks_module._OWN for row in range(len(texts))]
     for rows in chunks:
         distinct_texts = {(len(texts[row][0]), texts[row][1]) for row in rows}
         assert sum(sizes[row] for row in rows) <= chunk_characters or len(distinct_texts) == 1

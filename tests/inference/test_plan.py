@@ -1,52 +1,57 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from vernacular.inference.scoring.forward import attention_visibility, tree_layout
-from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow, PlanLimits, Segment, plan
-from vernacular.inference.scoring.trie import Path, build_trie, split_node, trie_size
+from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow, PlanLimits, plan
+from vernacular.inference.scoring.trie import Path, build_trie, split_node
 
 SMALL_LIMITS = PlanLimits(budget=8, row=8, forward=2)
 
 
 def path(*tokens):
     """Return a path that queries each of its tokens except the first, and token 0 after its end."""
-    queries = [(i, tokens[i], (tokens, i)) for i in range(1, len(tokens))]
-    return Path(tokens, (*queries, (len(tokens), 0, (tokens, len(tokens)))))
+    tokens = np.array(tokens, np.int32)
+    return Path(tokens, 1, np.append(tokens[1:], np.int32(0)))
 
 
 def test_trie_stores_shared_prefix_once():
-    roots = build_trie([path(1, 2, 3, 4), path(1, 2, 5), path(1, 2), path(7)])
-    assert [(root.tokens, root.size) for root in roots] == [((1, 2), 5), ((7,), 1)]
-    assert [child.tokens for child in roots[0].children.values()] == [(3, 4), (5,)]
-    assert trie_size(roots) == 6
+    trie = build_trie([path(1, 2, 3, 4), path(1, 2, 5), path(1, 2), path(7)])
+    first, second = trie.roots
+    assert [(root.tokens.tolist(), root.size) for root in trie.roots] == [([1, 2], 5), ([7], 1)]
+    assert [child.tokens.tolist() for child in first.children.values()] == [[3, 4], [5]]
+    assert (trie.size, trie.longest_node) == (6, 2)
+    assert [node.position for node in (first, *first.children.values(), second)] == [0, 2, 4, 5]
 
 
-def test_equal_queries_share_one_node():
-    roots = build_trie([path(1, 2), path(1, 2, 3)])
-    queries = roots[0].queries
-    assert {
-        offset: {t: len(requesters) for t, requesters in targets.items()} for offset, targets in queries.items()
-    } == {
-        0: {2: 2},
-        1: {0: 1, 3: 1},
-        2: {0: 1},
-    }
+def test_equal_queries_are_computed_once():
+    trie = build_trie([path(1, 2), path(1, 2, 3)])
+    # the tokens 1 2 3 have the positions 0 to 2
+    assert list(zip(trie.positions, trie.targets, strict=True)) == [(0, 2), (1, 0), (1, 3), (2, 0)]
+    assert trie.queries.tolist() == [0, 1, 0, 2, 3]
 
 
-def test_split_preserves_tokens_and_queries():
-    root = split_node(build_trie([path(*range(1, 11))])[0], 4)
+def test_distribution_alone_is_a_query():
+    tokens = np.array([1, 2], np.int32)
+    trie = build_trie([Path(tokens, 1, np.array([2, -1], np.int32))])
+    assert list(zip(trie.positions, trie.targets, strict=True)) == [(0, 2), (1, -1)]
+
+
+def test_split_preserves_tokens_and_positions():
+    trie = build_trie([path(5), path(*range(1, 11))])
+    root = split_node(trie.roots[0], 4)
     parts = []
     while root:
-        parts.append((root.start, root.tokens, root.size, sorted(root.queries)))
+        parts.append((root.start, root.tokens.tolist(), root.size, root.position))
         root = next(iter(root.children.values()), None)
-    assert parts == [(0, (1, 2, 3, 4), 10, [0, 1, 2, 3]), (4, (5, 6, 7, 8), 6, [0, 1, 2, 3]), (8, (9, 10), 2, [0, 1])]
+    assert parts == [(0, [1, 2, 3, 4], 10, 0), (4, [5, 6, 7, 8], 6, 4), (8, [9, 10], 2, 8)]
 
 
 def test_tree_row_masks_other_branches():
     [batch] = plan(build_trie([path(1, 2, 3), path(1, 4), path(5)]), "tree", SMALL_LIMITS)
     [row] = batch.rows
-    assert [token for segment in row.segments for token in segment.node.tokens] == [1, 2, 3, 4, 5]
+    assert row.tokens().tolist() == [1, 2, 3, 4, 5]
     positions, ends = tree_layout(batch.rows, 6)
     assert positions.tolist() == [[0, 1, 2, 1, 0, 0]]
     assert attention_visibility(ends, 1)[0].int().tolist() == [
@@ -65,7 +70,7 @@ def test_few_shot_prefix_is_computed_once():
     batches = plan(build_trie(paths), "tree", PlanLimits(budget=20, row=20, forward=2))
     assert batches[0].computed_prefix is not None
     assert batches[0].tokens == 60
-    assert sum(batch.tokens for batch in batches) == trie_size(build_trie(paths)) == 60 + 10 * 5
+    assert sum(batch.tokens for batch in batches) == build_trie(paths).size == 60 + 10 * 5
 
 
 def test_plain_computes_full_paths_without_nested_ones():
@@ -201,36 +206,40 @@ def test_batch_of_two_plain_paths_is_divisible():
 def test_queries_are_ordered_by_row_and_column():
     paths = [path(1, 2, 4), path(1, 2, 3), path(6, 7, 8, 9)]
     [batch] = plan(build_trie(paths), "tree", PlanLimits(UNLIMITED, row=4, forward=0))
-    queries = [(row, column, target, len(requesters)) for row, column, target, requesters in batch.queries()]
+    queries = list(zip(batch.queries.rows, batch.queries.columns, batch.queries.targets, strict=True))
     # row 0: 1 2 3 4, row 1: 6 7 8 9; a path queries each token after its first, and 0 after its end
-    first = [(0, 0, 2, 2), (0, 1, 3, 1), (0, 1, 4, 1), (0, 2, 0, 1), (0, 3, 0, 1)]
-    assert queries == [*first, (1, 0, 7, 1), (1, 1, 8, 1), (1, 2, 9, 1), (1, 3, 0, 1)]
+    first = [(0, 0, 2), (0, 1, 3), (0, 1, 4), (0, 2, 0), (0, 3, 0)]
+    assert queries == [*first, (1, 0, 7), (1, 1, 8), (1, 2, 9), (1, 3, 0)]
+    assert batch.queries.indices.tolist() == list(range(9))
 
 
 def test_batch_name_depends_on_everything_that_affects_scores():
-    def batch(prefix=(1, 2), tokens=(3, 4), owned=True, targets=((1, 5),), nested_prefix=(), requester="r1"):
-        [node] = build_trie([Path(tokens, tuple((i, t, requester) for i, t in targets))])
-        [prefix_node] = build_trie([Path(prefix, ())])
-        prefix = CachedPrefix(CachedPrefix(), PackedRow([Segment(prefix_node, None, True)]))
-        if nested_prefix:
-            prefix = CachedPrefix(prefix, PackedRow([Segment(build_trie([Path(nested_prefix, ())])[0], None, True)]))
-        return Batch(prefix, [PackedRow([Segment(node, None, owned)])])
+    def row(tokens, *, owned=True, start=1, targets=()):
+        trie = build_trie([Path(np.array(tokens, np.int32), start, np.array(targets, np.int32))])
+        row = PackedRow()
+        row.append(trie.roots[0], None, owned=owned)
+        return trie, row
 
-    name = batch().name("float32")
-    assert name == batch().name("float32")
+    def batch(prefix=(1, 2), tokens=(3, 4), owned=True, start=1, targets=(5,), nested_prefix=()):
+        prefix = CachedPrefix(CachedPrefix(), row(prefix)[1])
+        if nested_prefix:
+            prefix = CachedPrefix(prefix, row(nested_prefix)[1])
+        trie, packed_row = row(tokens, owned=owned, start=start, targets=targets)
+        return Batch(trie, prefix, [packed_row])
+
+    name = batch().name()
+    assert name == batch().name()
     assert len(name) == 32
     other_names = [
-        batch().name("float16"),
-        batch(prefix=(1, 9)).name("float32"),
-        batch(prefix=(2,), nested_prefix=(1,)).name("float32"),
-        batch(tokens=(3, 9)).name("float32"),
-        batch(owned=False).name("float32"),
-        batch(targets=((1, 6),)).name("float32"),
-        batch(targets=((2, 5),)).name("float32"),
+        batch(prefix=(1, 9)).name(),
+        batch(prefix=(2,), nested_prefix=(1,)).name(),
+        batch(tokens=(3, 9)).name(),
+        batch(owned=False).name(),
+        batch(targets=(6,)).name(),
+        batch(start=2).name(),
     ]
-    assert len({name, *other_names}) == 8
-    assert batch(prefix=(1,), nested_prefix=(2,)).name("float32") == name  # the same tokens precede it
-    assert batch(requester="r2").name("float32") == name
+    assert len({name, *other_names}) == 7
+    assert batch(prefix=(1,), nested_prefix=(2,)).name() == name  # the same tokens precede it
 
 
 token_strategy = st.lists(st.integers(0, 3), min_size=1, max_size=12).map(tuple)
@@ -241,34 +250,36 @@ limits = st.builds(PlanLimits, budget=st.integers(1, 40), row=st.integers(1, 40)
 @given(path_lists, st.sampled_from(["tree", "prefix", "plain"]), limits, st.integers(0, 40))
 def test_every_query_is_computed_once_with_its_own_path(paths, strategy, limits, n_shared):
     paths = [path(*[9] * n_shared, *p.tokens) for p in paths]
+    trie = build_trie(paths)
     contexts = {}
     prefixes = {}
-    for batch in plan(build_trie(paths), strategy, limits):
+    for batch in plan(trie, strategy, limits):
         past = prefixes.get(batch.prefix, [])
         longest = max(map(len, batch.rows))
         visibility = attention_visibility(tree_layout(batch.rows, longest)[1], len(past))
-        row_tokens = [[token for segment in row.segments for token in segment.node.tokens] for row in batch.rows]
+        row_tokens = [row.tokens().tolist() for row in batch.rows]
         if batch.computed_prefix is not None:
             prefixes[batch.computed_prefix] = past + row_tokens[0]
-        for row, column, target, requesters in batch.queries():
+        queries = batch.queries
+        for query, row, column, target in zip(
+            queries.indices, queries.rows, queries.columns, queries.targets, strict=True
+        ):
             mask = visibility[row, column].tolist()
             context = [token for token, is_visible in zip(past + row_tokens[row], mask, strict=False) if is_visible]
-            for requester in requesters:
-                assert requester not in contexts, "queried twice"
-                contexts[requester] = (context, target)
-    for p in paths:
-        for index, target, requester in p.queries:
-            assert contexts[requester] == (list(p.tokens[:index]), target)
+            assert query not in contexts, "computed twice"
+            contexts[query] = (context, target)
+    expected = [(p.tokens[: i + 1].tolist(), target) for p in paths for i, target in enumerate(p.targets)]
+    assert [contexts[query] for query in trie.queries] == expected
 
 
 @given(path_lists, st.randoms())
 def test_trie_is_independent_of_path_order(paths, random):
     def structure(nodes):
-        return [(node.tokens, node.size, structure(node.children.values())) for node in nodes]
+        return [(node.tokens.tolist(), node.size, structure(node.children.values())) for node in nodes]
 
     shuffled = list(paths)
     random.shuffle(shuffled)
-    assert structure(build_trie(paths)) == structure(build_trie(shuffled))
+    assert structure(build_trie(paths).roots) == structure(build_trie(shuffled).roots)
 
 
 @pytest.mark.parametrize("budget", [1, 5, 64])

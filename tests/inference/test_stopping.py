@@ -20,7 +20,7 @@ from vernacular.core.records import write_record
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.store import Journal, Store
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import prepare as prepare_module
+from vernacular.inference.scoring import chunks as chunks_module
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -89,9 +89,9 @@ def record_batches(monkeypatch) -> list:
 
 
 FUNCTIONS_BEFORE_BATCH = {
-    "a": ["job.run.work_units", "model.base.load", "model.load._read_weights", "scoring.score.prepare", "scoring.score.build_trie", "scoring.strategy.check",
+    "a": ["job.run.work_units", "model.base.load", "model.load._read_weights", "scoring.score.prepare_all", "scoring.score.build_trie", "scoring.strategy.check",
           "scoring.strategy._compare", "scoring.execute.plan"],
-    "b": ["generation.prepare.prepare_prompt", "generation.generate.select_batching", "generation.generate.make_batches"],
+    "b": ["generation.prepare.encode_all", "generation.generate.select_batching", "generation.generate.make_batches"],
 }  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_signal_during_write_completes_it_and_stops_job(job, tmp_path, monkeypat
 
 def test_batches_of_earlier_chunk_are_stored(job, tmp_path, monkeypatch):
     record, paths = job
-    monkeypatch.setattr(prepare_module, "CHUNK_CHARACTERS", 6 * 2_600)
+    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", 6 * 2_600)
     with monkeypatch.context() as patch:
         send_signal_on_call(patch, "vernacular.inference.scoring.execute.plan", on_call=3)
         batches_begun = record_batches(patch)

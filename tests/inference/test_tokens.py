@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
 from support import tiny
 from transformers import ByT5Tokenizer
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import (
+    SPECIAL,
     AlignmentError,
+    Encoded,
     bos_policy,
     encode,
     reconstruct_offsets,
@@ -65,12 +68,13 @@ def test_added_special_tokens_are_not_scored():
     ],
 )
 def test_span_tokens(offsets, start, end, tokens, expected_crossing):
-    indices, crosses_edge = span_tokens("ab xyz", offsets, start, end)
+    encoded = Encoded.of([0] * len(offsets), offsets, [0] * len(offsets))
+    indices, crosses_edge = span_tokens("ab xyz", encoded.offsets, start, end)
     assert (list(indices), crosses_edge) == (tokens, expected_crossing)
 
 
 def test_whitespace_span_is_scored():
-    assert list(span_tokens("a  b", [(0, 1), (1, 2), (2, 4)], 1, 2)[0]) == [1]
+    assert list(span_tokens("a  b", np.array([(0, 1), (1, 2), (2, 4)]), 1, 2)[0]) == [1]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +126,9 @@ def test_offsets_of_slow_tokenizer_are_reconstructed():
     loaded = tiny.load_model("llama")
     loaded.tokenizer = SlowTokenizer()
     encoded = encode(loaded, "rúa 🙂")
-    assert encoded.offsets == [(0, 1), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (4, 5), (4, 5), (4, 5), None]
-    assert encoded.words == [0, 0, 0, 0, 1, 1, 1, 1, 1, None]
+    text_offsets = [(0, 1), (1, 2), (1, 2), (2, 3), (3, 4), (4, 5), (4, 5), (4, 5), (4, 5)]
+    assert list(map(tuple, encoded.offsets.tolist())) == [*text_offsets, (SPECIAL, SPECIAL)]
+    assert encoded.words.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1, SPECIAL]
 
 
 def test_unverifiable_offsets_raise_alignment_error():
@@ -142,5 +147,5 @@ def test_byt5_tokenizer_is_aligned(text):
     loaded = tiny.load_model("llama")
     loaded.tokenizer = ByT5Tokenizer()
     encoded = encode(loaded, text)
-    assert encoded.offsets[-1] is None
-    assert encoded.offsets[:-1] == [(i, i + 1) for i, character in enumerate(text) for _ in character.encode()]
+    assert encoded.tail == 1
+    assert encoded.offsets[:-1].tolist() == [[i, i + 1] for i, character in enumerate(text) for _ in character.encode()]

@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_run
+from support import report_forms, report_run
 from vernacular.report.page import build
 
 
@@ -102,10 +102,28 @@ def chromium():
     driver.quit()
 
 
+@pytest.fixture(scope="session")
+def forms_dir(tmp_path_factory):
+    """Build the report of the run in `report_forms`; return its directory."""
+    root = tmp_path_factory.mktemp("forms")
+    build(out=root / "page", **report_forms.write_run(root))
+    return root / "page"
+
+
 @pytest.fixture
 def browser(chromium, report_dir):
     """Open the report in a browser; fail on console messages and on network requests afterwards."""
-    browser = Browser(chromium, report_dir)
+    yield from _checked(chromium, report_dir)
+
+
+@pytest.fixture
+def page(chromium, forms_dir):
+    """Open the report of two models in a browser, as `browser` does."""
+    yield from _checked(chromium, forms_dir)
+
+
+def _checked(chromium, directory):
+    browser = Browser(chromium, directory)
     browser.requested(), browser.console()
     yield browser
     assert [address for address in browser.requested() if not address.startswith(("file:", "data:", "about:"))] == []

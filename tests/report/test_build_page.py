@@ -5,6 +5,7 @@ import pytest
 import vl_convert
 from support.report_run import EVALUATIONS, MODELS, write_run
 from vernacular.core.errors import ArtifactError
+from vernacular.report import page
 from vernacular.report.page import ASSETS, build
 
 
@@ -15,7 +16,7 @@ def read_data_file(directory, name):
 
 def test_data_files_are_named_by_number(report_dir):
     names = {path.relative_to(report_dir / "data").as_posix() for path in (report_dir / "data").rglob("*.js")}
-    assert all(re.fullmatch(r"(index|plots|provenance|[ep]\d+(/\w+)?)\.js", name) for name in names)
+    assert all(re.fullmatch(r"(index|provenance|[ep]\d+(/\w+)?)\.js", name) for name in names)
     # models of the run, then a model that occurs in a note only
     assert read_data_file(report_dir, "index")["models"] == [*MODELS, "elsewhere"]
     assert read_data_file(report_dir, "index")["names"] == EVALUATIONS
@@ -59,7 +60,8 @@ def test_report_replaces_old_report_and_comparisons_are_optional(tmp_path):
     assert read_data_file(out, "index")["pairs"] == []
 
 
-def test_parallel_build_is_identical(tmp_path, report_dir):
+def test_parallel_build_is_identical(tmp_path, report_dir, monkeypatch):
+    monkeypatch.setattr(page, "FILES_PER_POOL", 0)
     run = write_run(tmp_path / "run")
     build(out=tmp_path / "page", processes=2, **run)
     files = [path.relative_to(report_dir) for path in report_dir.rglob("*.js")]

@@ -64,3 +64,10 @@ def test_wrapped_text_is_last_chat_turn():
     messages = [{"role": "user", "content": "Finish it.\nQ"}]
     items = make_items([request("response", "", "Q", "", "generate", messages)], "Q")
     assert items.wrapped_text("a") == "Finish it.\nQ"
+
+
+def test_prompt_that_is_not_sent_is_distinguished_from_an_unchanged_one():
+    requests = [request("sentence:0", "", "", "ido u skolu"), request("sentence:1", "", "", "ido u skola")]
+    items = make_items(requests, "ido u [MASK]", ["skolu", "skola"], displayed_roles=("sentence",))
+    assert items.items[0][5] == ""
+    assert [text for _, text in items.items[0][8]] == ["ido u skolu", "ido u skola"]

@@ -21,7 +21,7 @@ def wait_for_sort(browser, header, direction):
 
 
 def test_leaderboard_shows_values_intervals_counts_and_best(browser):
-    browser.open()
+    browser.open("#/leaderboard")
     assert browser.text("h1") == "Leaderboard"
     cell = browser.find(f".board td.best a[href*='{OPTIONS}']").get_attribute("textContent")
     assert "50.0" in cell
@@ -34,7 +34,7 @@ def test_leaderboard_shows_values_intervals_counts_and_best(browser):
 
 
 def test_heatmap_scale_includes_intervals(browser):
-    browser.open()
+    browser.open("#/leaderboard")
     cells = browser.find_all(f".board td:has(a[href*='{GENERATION}'])")
     heat = [browser.js("return arguments[0].style.getPropertyValue('--heat')", cell) for cell in cells]
     assert heat == ["25%", "50%", "75%"]  # 10, 11 and 12 with intervals of width 4: from 9 to 13
@@ -108,13 +108,15 @@ def test_navigation_from_cell_to_task_items_and_item(browser):
     browser.open("#/leaderboard?down=models")
     row = next(tr for tr in browser.find_all(".board tbody tr") if tr.text.startswith("=cmd()"))
     browser.click(row.find_element("css selector", f"a[href*='{OPTIONS}']"))
-    assert browser.text("h1").startswith("olas")
-    browser.until("document.querySelectorAll('.plot svg').length === 4")
+    assert browser.text("h1").startswith("Waves <b>")
+    browser.until("document.querySelectorAll('.plot svg').length === 6")
     browser.click(browser.find(".controls a.button"))
     wait_for_items(browser)
     assert browser.texts(".items tbody .badge")[:2] == ["✗ incorrect"] * 2
     browser.click(browser.find(".items tbody th a"))
-    assert browser.text("h1") == "Item i258"  # the largest margin among the incorrect items of =cmd(): 258 = 3 × 86
+    assert browser.text("h1").endswith(
+        "item i258"
+    )  # the largest margin among the incorrect items of =cmd(): 258 = 3 × 86
     assert browser.text(".sent") == prompt_of(258)
     assert browser.texts(".options .badge") == ["✓ correct", "● selected"]
     assert browser.texts(".nats") == ["2.0", "3.0"]  # 0.5 for the space and 1.5 + option for the word
@@ -170,7 +172,7 @@ def test_surprisal_bars_are_grouped_by_word(browser):
 
 
 def test_text_without_spaces_is_segmented_into_words(browser):
-    browser.open()
+    browser.open("#/leaderboard")
     text = "我喜歡在春天的早晨沿著河邊慢慢散步然後回家喝一杯熱茶"
     words = browser.js(f"return vernacular.surprisal.words(Array.from('{text}'), 'zh')")
     assert len(words) > 8
@@ -208,7 +210,7 @@ def test_comparison_links_to_improved_and_regressed_items(browser):
     browser.until("document.querySelectorAll('.items tbody tr').length === 1")
     assert HOSTILE["i4"] in browser.text(".items tbody")
     browser.click(browser.find(".items tbody td a"))
-    assert browser.text("h1") == "Item i4"
+    assert browser.text("h1").endswith("item i4")
 
 
 def test_theme_switch(browser):
@@ -285,7 +287,7 @@ def test_skip_link_is_first_tab_stop(browser):
 
 
 def test_unavailable_evaluation_is_reported_in_each_view(browser):
-    browser.open()
+    browser.open("#/leaderboard")
     assert browser.text("main details summary") == "3 evaluations without values"
     assert "plain · gone.gl.letters.0shot — unavailable: <b>gated</b>" in browser.text("main details")
     browser.open(address("task", UNAVAILABLE))

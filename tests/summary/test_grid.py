@@ -7,6 +7,7 @@ from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import build_grid, collect, to_arrow, wide
+from vernacular.summary.headings import make_headings
 
 
 def test_collect_returns_all_schema_columns_and_rows(metrics_table):
@@ -38,27 +39,51 @@ def test_long_table_round_trips_through_results_file(metrics_table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"shots": 0}, {"seed": 7}, {"style": "simil-eval"}, {"model_revision": "xyz"}, {"adapter": "lora"}]
+    ("changes", "setting"),
+    [
+        ({"shots": 0}, "generation 0 shots"),
+        ({"seed": 7}, "generation 5 shots seed 7"),
+        ({"style": "simil-eval"}, "generation 5 shots simil-eval"),
+        ({"protocol": "last_word"}, "last word 5 shots"),
+    ],
 )
-def test_wide_separates_runs_with_different_settings(metrics_table, changes):
-    table = wide(collect([metrics_table({}, changes | {"value": 0.7})]))
-    assert sorted(table["openbookqa-gl-accuracy"]) == [0.5, 0.7]
+def test_wide_has_a_column_per_setting(metrics_table, changes, setting):
+    evaluation = ".".join(f"{key}-{value}" for key, value in changes.items())
+    table = wide(
+        collect(
+            [
+                metrics_table(
+                    {"style": "default"}, {"style": "default", "evaluation": evaluation, "value": 0.7} | changes
+                )
+            ]
+        )
+    )
+    assert table["model"].tolist() == ["m"]
+    assert table[f"gl / openbookqa / {setting} / Accuracy (share)"].tolist() == [0.7]
+    assert sorted(table.iloc[0, 1:]) == [0.5, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"), [({"model_revision": "xyz"}, "m (xyz)"), ({"adapter": "lora"}, "m (lora, abc)")]
+)
+def test_wide_distinguishes_models_with_one_name(metrics_table, changes, name):
+    table = wide(collect([metrics_table({}, changes | {"value": 0.7})])).set_index("model")
+    assert table.loc[name].tolist() == [0.7]
+    assert table.loc["m (abc)"].tolist() == [0.5]
 
 
 def test_wide_leaves_missing_evaluations_empty(metrics_table):
     table = wide(collect([metrics_table({"model": "a"}, {"model": "b", "language": "ca", "value": 0.1})]))
-    assert list(table.columns[6:]) == ["openbookqa-ca-accuracy", "openbookqa-gl-accuracy"]
-    np.testing.assert_array_equal(table.iloc[:, 6:].to_numpy(), [[np.nan, 0.5], [0.1, np.nan]])
+    names = [f"{language} / openbookqa / generation 5 shots vernacular / Accuracy (share)" for language in ("ca", "gl")]
+    assert list(table.columns) == ["model", *names]
+    np.testing.assert_array_equal(table[names].to_numpy(), [[np.nan, 0.5], [0.1, np.nan]])
 
 
-def test_wide_column_names_include_protocol_only_if_ambiguous(metrics_table):
-    rows = [{}, {"protocol": "options", "value": 0.6}, {"task": "belebele", "value": 0.7}]
-    table = wide(collect([metrics_table(*rows)]))
-    assert table.iloc[0, 6:].to_dict() == {
-        "belebele-gl-accuracy": 0.7,
-        "openbookqa-generation-gl-accuracy": 0.5,
-        "openbookqa-options-gl-accuracy": 0.6,
-    }
+def test_wide_uses_titles_of_tasks(metrics_table):
+    long = collect([metrics_table({"style": "default"}, {"style": "default", "metric": "loss", "unit": None})])
+    table = wide(long, make_headings(long, {"openbookqa": {"title": "OpenBookQA"}}))
+    prefix = "gl / OpenBookQA / generation 5 shots / "
+    assert list(table.columns) == ["model", prefix + "Accuracy (share)", prefix + "Loss"]
 
 
 def test_grid_excludes_values_by_category(metrics_table):
@@ -71,11 +96,34 @@ def test_grid_orders_headline_metrics_first(metrics_table):
     assert build_grid(collect([metrics_table(*rows)])).columns["metric"].tolist() == ["accuracy", "a_detail"]
 
 
+def test_lead_metric_is_the_one_of_the_aggregates(metrics_table):
+    rows = [
+        {"metric": "difsur", "unit": "percent", "chance_level": None},
+        {"metric": "mcc", "chance_level": 0.0},
+        {"metric": "auc", "chance_level": 0.5},
+        {"metric": "a_detail", "headline": False},
+    ]
+    evaluation = "openbookqa.gl.generation.5shot"
+    long = collect([metrics_table(*rows)])
+    by_name = build_grid(long).columns
+    assert by_name["metric"].tolist() == ["auc", "difsur", "mcc", "a_detail"]
+    by_protocol = build_grid(long, metric_order={(evaluation, "difsur"): 0, (evaluation, "mcc"): 1}).columns
+    assert by_protocol["metric"].tolist() == ["mcc", "difsur", "auc", "a_detail"]
+    assert by_protocol["is_lead"].tolist() == [True, False, False, False]
+
+
+def test_evaluations_are_in_order_of_shots_and_seeds(metrics_table):
+    rows = [{"shots": shots, "seed": seed, "evaluation": f"{shots}.{seed}"} for shots in (10, 5, 0) for seed in (2, 1)]
+    assert build_grid(collect([metrics_table(*rows)])).columns["evaluation"].tolist() == [
+        "0.1", "0.2", "5.1", "5.2", "10.1", "10.2"
+    ]  # fmt: skip
+
+
 def test_grid_orders_base_before_adapters_case_insensitively(metrics_table):
     rows = [{"model": "b"}, {"model": "B", "adapter": "z"}, {"model": "a", "adapter": "x"}, {"model": "a"}]
-    runs = build_grid(collect([metrics_table(*rows)])).runs
-    assert runs["model"].tolist() == ["a", "a", "B", "b"]
-    assert runs["adapter"].fillna("").tolist() == ["", "x", "z", ""]
+    models = build_grid(collect([metrics_table(*rows)])).models
+    assert models["model"].tolist() == ["a", "a", "B", "b"]
+    assert models["adapter"].fillna("").tolist() == ["", "x", "z", ""]
 
 
 def test_grid_orders_base_before_adapters_regardless_of_names(metrics_table):
@@ -88,7 +136,7 @@ def test_grid_orders_base_before_adapters_regardless_of_names(metrics_table):
     ]
     long = collect([metrics_table(*rows)])
     assert long["model"].tolist() == ["bert", "llama", "a-gl", "z-ca", "zephyr"]
-    assert build_grid(long).runs["model"].tolist() == long["model"].tolist()
+    assert build_grid(long).models["model"].tolist() == long["model"].tolist()
     assert list(long.columns) == METRICS.schema.names
 
 

@@ -35,7 +35,7 @@ def test_comparisons_sheet_contains_headline_rows_over_all_items(leaderboard, co
     ]
     workbook, path = leaderboard(comparisons=rows)
     table = pd.read_excel(path, sheet_name="comparisons")
-    assert table["metric"].tolist() == ["Accuracy (% ↑)", "MCC (↑)"]
+    assert table["metric"].tolist() == ["Accuracy (↑)", "MCC (↑)"]
     assert (
         table[["baseline value", "candidate value", "difference", "low", "high"]].to_numpy().tolist()
         == [[0.5, 0.531, 0.031, 0.012, 0.05]] * 2

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from vernacular.summary.grid import index_rankings, mark_by_interval, mark_by_test, near_chance
+from vernacular.summary.marks import index_rankings, mark_by_interval, mark_by_test, near_chance
 
 NAN = float("nan")
 
@@ -67,7 +67,7 @@ def test_paired_test_overrides_interval_marks():
     assert apply_tests(keys, [0.7, 0.69, 0.5], [2, 1, 0], rankings) == ([2, 0, 1], [True] * 3)
 
 
-def test_run_with_other_settings_keeps_interval_mark():
+def test_value_of_another_evaluation_keeps_interval_mark():
     rankings = make_rankings(("a", True), ("b", False)) | make_rankings(
         ("a", True), ("b", True), evaluation="f", best="a"
     )

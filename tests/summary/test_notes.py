@@ -1,7 +1,8 @@
 """Notes on missing, dropped, flagged and fallback results, and sources of the datasets."""
 
 import pandas as pd
-from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
+from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame, split_list
+from vernacular.summary.provenance import dataset_sources
 
 DATASET = {
     "task": "cola",
@@ -58,7 +59,7 @@ def test_collect_notes_is_empty_without_issues():
         "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "skipped": {}}},
     }
     assert collect_notes(metadata) == []
-    assert list(notes_to_frame([]).columns) == ["model", "evaluation", "kind", "note", "count"]
+    assert list(notes_to_frame([]).columns) == ["kind", "note", "count", "models", "evaluations"]
 
 
 def test_note_counts_are_nullable_integers():
@@ -117,3 +118,42 @@ def test_mixed_versions_are_one_note_with_evaluation_count():
     assert (note["kind"], note["count"], note["model"]) == ("mixed versions", 2, None)
     assert "a, c: torch 2.13.0, transformers 5.1" in note["note"]
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]
+
+
+def note(model, evaluation, count=None, text="empty output", kind="flagged") -> dict:
+    return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
+
+
+def expand(rows: list[dict]) -> list[dict]:
+    """Return the notes that grouped rows stand for."""
+    notes = []
+    for row in rows:
+        for model in split_list(row["models"]) or [None]:
+            for entry in split_list(row["evaluations"]) or [None]:
+                evaluation, _, count = (entry or "").rstrip(")").partition(" (")
+                count = int(count) if count else row["count"]
+                notes.append(note(model, evaluation or None, count, row["note"], row["kind"]))
+    return notes
+
+
+def test_notes_with_one_text_are_one_row_per_group_of_models_with_equal_counts():
+    notes = [note(model, evaluation, 2) for model in "ab" for evaluation in "xyz"]
+    notes += [note("c", "x", 2), note("c", "y", 5)]
+    notes += [note(model, "x", text="gated", kind="unavailable") for model in "abc"]
+    notes += [note(None, None, 3, "two versions", "mixed versions")]
+    rows = group_notes(notes)
+    assert [tuple(row.values()) for row in rows] == [
+        ("flagged", "empty output", 2, "a, b", "x, y, z"),
+        ("flagged", "empty output", None, "c", "x (2), y (5)"),
+        ("unavailable", "gated", None, "a, b, c", "x"),
+        ("mixed versions", "two versions", 3, None, None),
+    ]
+    assert sorted(map(str, expand(rows))) == sorted(map(str, notes))
+
+
+def test_grouped_notes_of_many_evaluations_fit_cells_without_loss():
+    notes = [note(model, f"evaluation-{i:04d}", 1) for model in "ab" for i in range(3000)]
+    rows = group_notes(notes)
+    assert len(rows) == 2
+    assert all(len(row["evaluations"]) <= 32_767 for row in rows)
+    assert sorted(map(str, expand(rows))) == sorted(map(str, notes))

@@ -24,13 +24,15 @@ def test_sheets_are_overview_languages_provenance(write_workbook):
     assert workbook.sheetnames == ["overview", "ca", "gl", "provenance"]
 
 
-def test_language_sheet_has_task_and_metric_header_rows(write_workbook):
-    workbook, _ = write_workbook({}, {"metric": "cosine", "unit": "cosine", "headline": False}, {"task": "belebele"})
-    rows = list(workbook["gl"].iter_rows(min_row=1, max_row=2, values_only=True))
-    assert rows[0] == ("run", None, None, None, None, None, "belebele", "openbookqa", None)
-    titles = ("Accuracy (% ↑)", "Accuracy (% ↑)", "Cosine (↑)")
-    assert rows[1] == ("model", "adapter", "shots", "seed", "style", "revision", *titles)
-    assert {str(block) for block in workbook["gl"].merged_cells.ranges} == {"A1:F1", "H1:I1"}
+def test_language_sheet_has_task_setting_and_metric_header_rows(write_workbook):
+    rows = [{}, {"metric": "cosine", "unit": "cosine", "headline": False}, {"task": "belebele", "shots": 0}]
+    workbook, _ = write_workbook(*(row | {"style": "default"} for row in rows))
+    assert list(workbook["gl"].iter_rows(min_row=1, max_row=3, values_only=True)) == [
+        ("task", "belebele", "openbookqa", None),
+        ("protocol", "generation · 0 shots", "generation · 5 shots", None),
+        ("model", "Accuracy (↑)", "Accuracy (↑)", "Cosine (↑)"),
+    ]
+    assert {str(block) for block in workbook["gl"].merged_cells.ranges} == {"C1:D1", "C2:D2"}
 
 
 def test_overview_has_headline_metrics_of_all_languages(write_workbook):
@@ -40,32 +42,36 @@ def test_overview_has_headline_metrics_of_all_languages(write_workbook):
         for m in ("accuracy", "x")
     ]
     workbook, _ = write_workbook(*rows)
-    header = [cells[6:] for cells in workbook["overview"].iter_rows(min_row=1, max_row=3, values_only=True)]
-    assert header == [("ca", "gl"), ("openbookqa", "openbookqa"), ("Accuracy (% ↑)",) * 2]
+    header = [cells[1:] for cells in workbook["overview"].iter_rows(min_row=1, max_row=4, values_only=True)]
+    settings = ("generation · 5 shots · vernacular",) * 2
+    assert header == [("ca", "gl"), ("openbookqa", "openbookqa"), settings, ("Accuracy (↑)",) * 2]
 
 
 def test_pandas_reads_the_same_numbers(write_workbook):
     rows = [
         {"model": f"m{i}", "task": task, "value": (i + 1) / 7} for i in range(3) for task in ("belebele", "openbookqa")
     ]
-    _, path = write_workbook(*rows)
-    table = pd.read_excel(path, sheet_name="gl", header=[0, 1])
-    assert table["run", "model"].tolist() == ["m0", "m1", "m2"]
-    for task in ("belebele", "openbookqa"):
-        assert table[task, "Accuracy (% ↑)"].tolist() == [1 / 7, 2 / 7, 3 / 7]
+    _, path = write_workbook(*rows, overall=[], write=write_leaderboard)
+    for sheet, header in (("gl", [0, 1, 2]), ("overview", [0, 1, 2, 3])):
+        table = pd.read_excel(path, sheet_name=sheet, header=header, index_col=0)
+        assert table.index.tolist() == ["m0", "m1", "m2"]
+        assert table.columns.names[-3:] == ["task", "protocol", "model"]
+        for task in ("belebele", "openbookqa"):
+            assert table.xs(task, axis=1, level="task").iloc[:, 0].tolist() == [1 / 7, 2 / 7, 3 / 7]
 
 
-def test_runs_of_one_model_are_separate_rows(write_workbook):
-    workbook, _ = write_workbook(
-        {"shots": 0}, {"shots": 5}, {"shots": 5, "seed": 7}, {"shots": 5, "style": "simil-eval"}
+def test_settings_of_one_model_are_columns(write_workbook):
+    settings = [{"shots": 0}, {"shots": 5}, {"shots": 5, "seed": 7}, {"shots": 5, "style": "simil-eval"}]
+    rows = [{"style": "default"} | row | {"evaluation": str(row)} for row in settings]
+    workbook, _ = write_workbook(*rows)
+    rows = list(workbook["gl"].iter_rows(min_row=2, values_only=True))
+    assert rows[0][1:] == (
+        "generation · 0 shots",
+        "generation · 5 shots · seed 7",
+        "generation · 5 shots · seed 42",
+        "generation · 5 shots · simil-eval",
     )
-    settings = [cells[:5] for cells in workbook["gl"].iter_rows(min_row=3, values_only=True)]
-    assert settings == [
-        ("m", None, 0, 42, "vernacular"),
-        ("m", None, 5, 7, "vernacular"),
-        ("m", None, 5, 42, "simil-eval"),
-        ("m", None, 5, 42, "vernacular"),
-    ]
+    assert [row[0] for row in rows[2:]] == ["m"]
 
 
 def test_best_value_is_marked_in_metric_direction(write_workbook):
@@ -78,11 +84,11 @@ def test_best_value_is_marked_in_metric_direction(write_workbook):
         rows.append(numbers | {"metric": "length", "higher_is_better": None, "unit": None})
     workbook, _ = write_workbook(*rows)
     sheet = workbook["gl"]
-    assert [cell.value for cell in sheet[2][6:]] == ["Accuracy (% ↑)", "Length", "Loss (nats ↓)"]
-    formats = [[cell.number_format for cell in row[6:]] for row in sheet["A3:I5"]]
+    assert [cell.value for cell in sheet[3][1:]] == ["Accuracy (↑)", "Length", "Loss (nats ↓)"]
+    formats = [[cell.number_format for cell in row[1:]] for row in sheet["A4:D6"]]
     nats = [form.replace("0.0%", "0.000") for form in (UNMARKED, UNMARKED, BEST)]
     assert formats == [[BEST, "0.000", nats[0]], [SHARED, "0.000", nats[1]], [UNMARKED, "0.000", nats[2]]]
-    assert [sheet[address].font.bold for address in ("G3", "G4", "G5")] == [True, False, False]
+    assert [sheet[address].font.bold for address in ("B4", "B5", "B6")] == [True, False, False]
 
 
 def test_rankings_override_interval_marks_and_comment_names_method(write_workbook, ranking_row):
@@ -93,14 +99,14 @@ def test_rankings_override_interval_marks_and_comment_names_method(write_workboo
         ranking_row(model="c", best="a", difference=-0.13, p_holm=0.2, in_best_group=True),
     ]
     workbook, _ = write_workbook(*rows, rankings=rankings)
-    for sheet, first in ((workbook["gl"], 3), (workbook["overview"], 4)):
-        assert [sheet.cell(first + run, 7).number_format for run in range(3)] == [BEST, UNMARKED, SHARED]
-        assert sheet.cell(first - 1, 7).comment.text.startswith("Best: by paired tests on the same items (Holm).")
-    assert workbook["gl"]["G3"].comment.text.endswith("items 100")
-    assert workbook["gl"]["G4"].comment.text.endswith("-1.0 points against the best, a, p 0.004 (Holm)")
+    for sheet, first in ((workbook["gl"], 4), (workbook["overview"], 5)):
+        assert [sheet.cell(first + row, 2).number_format for row in range(3)] == [BEST, UNMARKED, SHARED]
+        assert sheet.cell(first - 1, 2).comment.text.startswith("Best: by paired tests on the same items (Holm).")
+    assert workbook["gl"]["B4"].comment.text.endswith("items 100")
+    assert workbook["gl"]["B5"].comment.text.endswith("-1.0 points against the best, a, p 0.004 (Holm)")
     workbook, _ = write_workbook(*rows)
-    assert [workbook["gl"].cell(3 + run, 7).number_format for run in range(3)] == [BEST, SHARED, SHARED]
-    assert workbook["gl"]["G2"].comment.text.startswith("Best: by each value's own interval (no paired tests).")
+    assert [workbook["gl"].cell(4 + row, 2).number_format for row in range(3)] == [BEST, SHARED, SHARED]
+    assert workbook["gl"]["B3"].comment.text.startswith("Best: by each value's own interval (no paired tests).")
 
 
 def test_color_scale_follows_metric_direction(write_workbook):
@@ -118,8 +124,8 @@ def test_color_scale_follows_metric_direction(write_workbook):
     }
     white, blue = "00FFFFFF", "009ECAE1"
     assert scale_points == {
-        "G3:G5": [("num", 0.25, white), ("num", 1, blue)],
-        "I3:I5": [("min", None, blue), ("max", None, white)],
+        "B4:B6": [("num", 0.25, white), ("num", 1, blue)],
+        "D4:D6": [("min", None, blue), ("max", None, white)],
     }
 
 
@@ -128,24 +134,24 @@ def test_comment_has_interval_chance_level_and_counts(write_workbook):
         {"n_flagged": 3, "n_ties": 2}, {"model": "n", "chance_level": None, "ci_low": None, "ci_high": None}
     )
     assert (
-        workbook["gl"]["G3"].comment.text
+        workbook["gl"]["B4"].comment.text
         == "95 % interval 40.0% to 60.0%\nchance level 25.0%\nitems 100, flagged 3, ties 2"
     )
-    assert workbook["gl"]["G4"].comment.text == "items 100"
+    assert workbook["gl"]["B5"].comment.text == "items 100"
 
 
 def test_comment_has_majority_baseline(write_workbook):
     workbook, _ = write_workbook({"majority_baseline": 0.375})
-    assert "chance level 25.0%, majority baseline 37.5%" in workbook["gl"]["G3"].comment.text
-    assert "chance level: 25.0%\nmajority baseline: 37.5%" in workbook["gl"]["G2"].comment.text
+    assert "chance level 25.0%, majority baseline 37.5%" in workbook["gl"]["B4"].comment.text
+    assert "chance level: 25.0%\nmajority baseline: 37.5%" in workbook["gl"]["B3"].comment.text
 
 
 def test_number_format_depends_on_unit(write_workbook):
     units = {"share": "0.0%", "percent": "0.0", "nats": "0.000", "cosine": "0.000"}
     workbook, _ = write_workbook(*({"metric": unit, "unit": unit} for unit in units))
     formats = {
-        cell.value.split(" ")[0].lower(): workbook["gl"].cell(3, cell.column).number_format
-        for cell in workbook["gl"][2][6:]
+        cell.value.split(" ")[0].lower(): workbook["gl"].cell(4, cell.column).number_format
+        for cell in workbook["gl"][3][1:]
     }
     assert formats == units
 
@@ -153,21 +159,21 @@ def test_number_format_depends_on_unit(write_workbook):
 def test_value_near_chance_is_gray(write_workbook):
     rows = [{"ci_low": 0.2}, {"model": "n", "ci_low": 0.3}, {"model": "o", "ci_low": 0.3, "majority_baseline": 0.35}]
     workbook, _ = write_workbook(*rows, {"model": "p", "ci_low": 0.45, "value": 0.9, "ci_high": 0.95})
-    colors = [cell.font.color.rgb if cell.font.color.type == "rgb" else None for cell in workbook["gl"]["G"][2:]]
+    colors = [cell.font.color.rgb if cell.font.color.type == "rgb" else None for cell in workbook["gl"]["B"][3:]]
     assert colors == ["00767676", None, "00767676", "000B5D2A"]
 
 
 def test_failed_value_differs_from_missing_value(write_workbook):
     missing = {"value": None, "ci_low": None, "ci_high": None, "n": 0, "n_flagged": 100}
     workbook, _ = write_workbook({"model": "a"} | missing, {"model": "b"}, {"model": "b", "task": "belebele"})
-    assert [[cell.value for cell in row] for row in workbook["gl"]["G3:H4"]] == [[None, "n/a"], [0.5, 0.5]]
-    assert "flagged 100" in workbook["gl"]["H3"].comment.text
+    assert [[cell.value for cell in row] for row in workbook["gl"]["B4:C5"]] == [[None, "n/a"], [0.5, 0.5]]
+    assert "flagged 100" in workbook["gl"]["C4"].comment.text
 
 
 def test_infinity_is_written_as_text(write_workbook):
     workbook, path = write_workbook({"value": np.inf}, {"model": "n", "value": -np.inf})
-    assert [workbook["gl"][address].value for address in ("G3", "G4")] == ["∞", "-∞"]
-    assert pd.read_excel(path, sheet_name="gl", header=[0, 1]).shape == (2, 7)
+    assert [workbook["gl"][address].value for address in ("B4", "B5")] == ["∞", "-∞"]
+    assert pd.read_excel(path, sheet_name="gl", header=[0, 1, 2]).shape == (2, 2)
 
 
 @pytest.mark.parametrize("name", ['=HYPERLINK("http://x","y")', "+1", "-1", "@SUM(A1)", "#N/A", "=", "1e5", "TRUE"])
@@ -175,16 +181,16 @@ def test_formula_like_names_are_text(write_workbook, name):
     provenance = {name: {name: name}}
     workbook, _ = write_workbook({"model": name, "adapter": name, "task": name, "metric": name}, provenance=provenance)
     sheet = workbook["gl"]
-    for address in ("A3", "B3", "G1"):
+    for address in ("A4", "B1"):
         assert (sheet[address].value, sheet[address].data_type) == (name, "s")
-    assert sheet["A3"].quotePrefix == (name[0] in "=+-@")
+    assert sheet["A4"].quotePrefix == (name[0] in "=+-@")
     cells = [cell for sheet in workbook for row in sheet.iter_rows() for cell in row]
     assert not [cell.coordinate for cell in cells if cell.data_type in "fe"]
 
 
 def test_control_and_right_to_left_characters_in_names(write_workbook):
     workbook, _ = write_workbook({"model": "a\x00\x1b"}, {"model": "نموذج"}, {"model": "x" * 40_000})
-    assert [workbook["gl"][address].value[:9] for address in ("A3", "A4", "A5")] == ["a\\x00\\x1b", "x" * 9, "نموذج"]
+    assert [workbook["gl"][address].value[:9] for address in ("A4", "A5", "A6")] == ["a\\x00\\x1b", "x" * 9, "نموذج"]
 
 
 def test_language_named_like_fixed_sheet_gets_unique_name(write_workbook):
@@ -194,15 +200,9 @@ def test_language_named_like_fixed_sheet_gets_unique_name(write_workbook):
 
 def test_frozen_panes_and_auto_filter(write_workbook):
     workbook, _ = write_workbook({"model": "a"}, {"model": "b"})
-    assert workbook["gl"].freeze_panes == "D3"
-    assert workbook["gl"].auto_filter.ref == "A2:G4"
-    assert workbook["overview"].auto_filter.ref == "A3:G5"
-
-
-def test_column_of_unused_setting_is_hidden(write_workbook):
-    workbook, _ = write_workbook({})
-    assert workbook["gl"].column_dimensions["B"].hidden
-    assert not workbook["gl"].column_dimensions["A"].hidden
+    assert workbook["gl"].freeze_panes == "B4"
+    assert workbook["gl"].auto_filter.ref == "A3:B5"
+    assert workbook["overview"].auto_filter.ref == "A4:B6"
 
 
 def test_metric_groups_have_separate_workbooks(write_workbook):
@@ -214,7 +214,7 @@ def test_metric_groups_have_separate_workbooks(write_workbook):
     metrics = {}
     for write in (write_similarity, write_surprisal, write_leaderboard):
         workbook, _ = write_workbook(*rows, write=write)
-        metrics[write.__name__] = [cell.value.split(" ")[0] for cell in workbook["gl"][2][6:]]
+        metrics[write.__name__] = [cell.value.split(" ")[0] for cell in workbook["gl"][3][1:]]
     assert metrics == {
         "write_similarity": ["Accuracy", "Detail"],
         "write_surprisal": ["Surprisal"],
@@ -225,7 +225,7 @@ def test_metric_groups_have_separate_workbooks(write_workbook):
 def test_leaderboard_without_headline_metrics_uses_directed_metrics(write_workbook):
     rows = [{"headline": None}, {"headline": None, "metric": "length", "higher_is_better": None}]
     workbook, _ = write_workbook(*rows, write=write_leaderboard)
-    assert [cell.value for cell in workbook["gl"][2][6:]] == ["Accuracy (% ↑)"]
+    assert [cell.value for cell in workbook["gl"][3][1:]] == ["Accuracy (↑)"]
 
 
 def test_workbook_without_results_contains_message(write_workbook):
@@ -247,7 +247,7 @@ def test_provenance_has_seed_spread(write_workbook):
 def test_overview_without_directed_metrics_contains_message(write_workbook):
     workbook, _ = write_workbook({"headline": None, "metric": "length", "higher_is_better": None})
     assert workbook["overview"]["A1"].value == "No similarity results to rank."
-    assert workbook["gl"]["G3"].value == 0.5
+    assert workbook["gl"]["B4"].value == 0.5
 
 
 def test_provenance_lists_revisions_signatures_and_extra_sections(write_workbook):

@@ -1,4 +1,6 @@
-"""Check of what an error message states, independent of its wording."""
+"""Checks of what an error message states, independent of its wording."""
+
+import itertools
 
 
 def assert_states(message: str, *parts: str) -> None:
@@ -13,3 +15,11 @@ def assert_states(message: str, *parts: str) -> None:
         start = text.find(part, start)
         assert start >= 0, f"{part!r} not found in this order in: {text}"
         start += len(part)
+
+
+def assert_one_problem_per_line(message: str, location: str) -> None:
+    """Check that problems are distinct, and that each is a line that names `location`, and at most one more."""
+    lines = message.strip().splitlines()
+    assert len(lines) == len(set(lines)), message
+    assert location in lines[0], message
+    assert not any(location not in a + b for a, b in itertools.pairwise(lines)), message

@@ -54,6 +54,10 @@ def write_run(root: Path) -> dict:
         "records": [{"name": name, "source": "lab/" + name, "revision": "abc"} for name in MODELS],
         "changes": {(MODELS[0], MODELS[1]): changes},
         "benchmarks": root / "benchmarks",
+        "tasks": {
+            "olas": {"title": "Waves <b>", "note": "A remark <i>for readers</i>."},
+            "cola": {"title": "Sentences"},
+        },
     }
 
 
@@ -264,8 +268,15 @@ def _write_comparison(results: Path) -> Path:
         "significant": True,
         "better": "candidate",
         "test": "exact McNemar, mid-p",
+        "both_correct": 100,
+        "both_incorrect": 157,
+        "baseline_only_correct": 1,
+        "candidate_only_correct": 2,
     }
-    _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row], {})
+    same = row | _setting(SENTENCES) | {"evaluation": SENTENCES, "metric": "auc", "n": 4, "both_correct": None}
+    same |= {"difference": 0.0, "ci_low": 0.0, "ci_high": 0.0, "p_value": 1.0, "p_holm": 1.0, "candidate_value": 0.5}
+    same |= {"significant": False, "better": None, "test": "paired bootstrap"}
+    _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row, same], {})
     ranking_values = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
     best = {"best": MODELS[0]}
     rankings = [

@@ -61,7 +61,7 @@ class Workspace:
         return pd.read_parquet(self.directory / "results" / "summary" / "results.parquet")
 
     def notes(self) -> pd.DataFrame:
-        return pd.read_csv(self.directory / "results" / "summary" / "notes.csv")
+        return read_notes(self.directory)
 
     def score_metadata(self, model: str, evaluation: str) -> dict:
         """Return the metadata of a scores file."""
@@ -85,6 +85,16 @@ class Clone(Workspace):
 
     def code_path(self, path: str) -> Path:
         return self.clone / "workflow" / path
+
+
+def read_notes(directory: Path) -> pd.DataFrame:
+    """Return the notes of a run in `directory`, one row per model and evaluation."""
+    path = directory / "results" / "summary" / "notes.csv"
+    table = pd.read_csv(path, dtype={"models": str, "evaluations": str})
+    for column in ("models", "evaluations"):
+        table[column] = table[column].str.split(", ")
+        table = table.explode(column, ignore_index=True)
+    return table.rename(columns={"models": "model", "evaluations": "evaluation"})
 
 
 def output_tail(run: subprocess.CompletedProcess) -> str:

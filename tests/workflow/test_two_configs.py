@@ -47,3 +47,22 @@ def test_exports_of_one_config_outlive_a_run_of_the_other(workspace):
 
     run_evaluations(workspace, NO_EXPORT)
     assert exported_files(workspace) == all_files
+
+
+@pytest.mark.slow
+def test_results_of_another_output_are_apart_and_share_the_store(workspace):
+    run_evaluations(workspace, NO_EXPORT)
+    results = workspace.directory / "results" / "summary" / "results.csv"
+    before = (results.read_bytes(), results.stat().st_mtime_ns)
+    workspace.config["output"] = "of mine/second"
+    run = workspace.run("all")
+    assert run.returncode == 0, output_tail(run)
+    second = workspace.directory / "of mine" / "second"
+    assert (second / "summary" / "results.csv").read_bytes() == before[0]
+    assert (results.read_bytes(), results.stat().st_mtime_ns) == before
+    assert (second / "report" / "index.html").exists()
+    assert "Report (open it in a browser): of mine/second/report/index.html" in run.stdout
+    logs = [path.read_text() for path in (workspace.directory / "logs" / "infer").glob("*.log")]
+    assert logs
+    assert all("0 computed" in log or "found in the store" in log for log in logs), logs
+    assert workspace.planned_jobs() == {}

@@ -59,6 +59,11 @@ def code_version(command):
     return {"code": code_fingerprint(command), "libraries": libraries(command)}
 
 
+# A path in the directory of the results (`output:` in the config)
+def in_output(path):
+    return f"{CONFIG.output}/{path}"
+
+
 # One file per evaluation; a {{wildcard}} in the pattern remains a wildcard
 def expand_evaluations(pattern, protocols=None):
     selected = [e.id for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
@@ -73,6 +78,11 @@ def items_files(protocols=None):
 # The directory this many levels above the first output of a rule
 def output_parent(levels):
     return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
+
+
+# The directory this many levels above the first file of an input
+def input_parent(name, levels):
+    return lambda wildcards, input: str(Path(input[name][0]).parents[levels - 1])
 
 
 # The settings of a base, and the records of the base and its adapters
@@ -109,12 +119,12 @@ def similarity_threads(wildcards):
 def status_files(wildcards):
     base = CONFIG.models[wildcards.model].get("base", wildcards.model)
     count = CONFIG.models[base]["shards"]
-    return [f"results/inference_status/{base}/{k}of{count}.json" for k in range(1, count + 1)]
+    return [in_output(f"inference_status/{base}/{k}of{count}.json") for k in range(1, count + 1)]
 
 
-# A table of results/summary/, annotated for `snakemake --report`
+# A table of summary/, annotated for `snakemake --report`
 def table(name, form):
-    path = f"results/summary/{name}{'.csv' if form == 'CSV' else '.xlsx'}"
+    path = in_output(f"summary/{name}{'.csv' if form == 'CSV' else '.xlsx'}")
     labels = {"table": name.replace("_", " "), "format": form}
     return report(path, caption=f"../report/{name}.rst", category="Tables", labels=labels)
 
@@ -129,11 +139,11 @@ wildcard_constraints:
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
 onsuccess:
-    clear_unavailable(Path("resources"), Path("results"))
-    shell("python -m vernacular finish benchmarks --results results/summary")
+    clear_unavailable(Path("resources"), Path(CONFIG.output))
+    shell("python -m vernacular finish benchmarks --results {CONFIG.output:q}/summary")
 
 
 # after Ctrl-C or a failure, also print how to resume
 onerror:
-    clear_unavailable(Path("resources"), Path("results"))
+    clear_unavailable(Path("resources"), Path(CONFIG.output))
     print("Finished results are kept. To resume, run the same command again.", file=sys.stderr)

@@ -38,9 +38,9 @@ rule model:
 rule infer:
     input:
         models=record_files,
-        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
     output:
-        "results/inference_status/{base}/{shard}.json",
+        in_output("inference_status/{base}/{shard}.json"),
     log:
         "logs/infer/{base}.{shard}.log",
     benchmark:
@@ -69,11 +69,11 @@ rule infer:
 rule collect:
     input:
         model="resources/models/{model}.json",
-        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
         status=status_files,
     output:
-        expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
-        expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
+        expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
+        expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
     log:
         "logs/collect/{model}.log",
     benchmark:

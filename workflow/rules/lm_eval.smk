@@ -9,8 +9,8 @@ Both rules run the same package as all others, with the interpreter of that envi
 # write the documents and prompts of all evaluations with a task of lm-eval; files that are up to date are kept
 rule lm_eval_requests:
     output:
-        update(items_files(settings.TOOL_PROTOCOLS)),
-        update(expand_evaluations("results/requests/{evaluation}.parquet", settings.TOOL_PROTOCOLS)),
+        data=update(items_files(settings.TOOL_PROTOCOLS)),
+        requests=update(expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.TOOL_PROTOCOLS)),
     log:
         "logs/lm_eval_requests/lm_eval_requests.log",
     benchmark:
@@ -23,21 +23,23 @@ rule lm_eval_requests:
     params:
         spec=lambda wildcards: spec("lm_eval_requests", libraries={}, **specs.lm_eval_spec(CONFIG)),
         python=CONFIG.lm_eval_python,
+        items_dir=lambda wildcards, output: str(Path(output.data[0]).parent),
+        out_dir=lambda wildcards, output: str(Path(output.requests[0]).parent),
     message:
         "lm_eval_requests: write the documents and prompts of lm-eval's tasks"
     shell:
-        "{params.python:q} -m vernacular lm-eval-requests --spec - --items-dir resources/items --out results/requests --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "{params.python:q} -m vernacular lm-eval-requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # let lm-eval compute the metrics of the outputs of one model
 rule lm_eval_metrics:
     input:
         data=items_files(settings.TOOL_PROTOCOLS),
-        requests=expand_evaluations("results/requests/{evaluation}.parquet", settings.TOOL_PROTOCOLS),
-        scores=expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.TOOL_SCORED),
-        generations=expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.TOOL_GENERATED),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
+        scores=expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.TOOL_SCORED),
+        generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.TOOL_GENERATED),
     output:
-        update(expand_evaluations("results/{{model}}/lm_eval/{evaluation}.parquet", settings.TOOL_PROTOCOLS)),
+        update(expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS)),
     log:
         "logs/lm_eval_metrics/{model}.log",
     benchmark:
@@ -52,10 +54,13 @@ rule lm_eval_metrics:
             "lm_eval_metrics", libraries={}, model=wildcards.model, **specs.lm_eval_spec(CONFIG)
         ),
         python=CONFIG.lm_eval_python,
+        items_dir=input_parent("data", 1),
+        requests_dir=input_parent("requests", 1),
+        results_dir=output_parent(2),
         out_dir=output_parent(1),
     message:
         "lm_eval_metrics: let lm-eval compute the metrics of {wildcards.model}"
     shell:
-        "{params.python:q} -m vernacular lm-eval-metrics --spec - --items-dir resources/items"
-        " --requests-dir results/requests --results results/{wildcards.model:q} --out {params.out_dir:q}"
+        "{params.python:q} -m vernacular lm-eval-metrics --spec - --items-dir {params.items_dir:q}"
+        " --requests-dir {params.requests_dir:q} --results {params.results_dir:q} --out {params.out_dir:q}"
         " --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

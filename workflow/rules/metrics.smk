@@ -34,10 +34,10 @@ rule similarity:
         model="resources/models/{model}.json",
         encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
         data=items_files(settings.COMPARED),
-        requests=expand_evaluations("results/requests/{evaluation}.parquet", settings.COMPARED),
-        generations=expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.COMPARED),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.COMPARED),
+        generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.COMPARED),
     output:
-        expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.COMPARED),
+        expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
     log:
         "logs/similarity/{model}.log",
     benchmark:
@@ -52,6 +52,8 @@ rule similarity:
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
         spec=spec("similarity", **specs.similarity_spec(CONFIG)),
+        items_dir=input_parent("data", 1),
+        requests_dir=input_parent("requests", 1),
         out_dir=output_parent(1),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
@@ -59,7 +61,7 @@ rule similarity:
     shell:
         "exec python -m vernacular similarity --spec - --model {input.model:q}"
         " --encoders {input.encoders:q}"
-        " --items-dir resources/items --requests-dir results/requests"
+        " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
         " --generations {input.generations:q} --out {params.out_dir:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
@@ -68,16 +70,16 @@ rule metrics:
     input:
         model="resources/models/{model}.json",
         data=items_files(),
-        requests=expand_evaluations("results/requests/{evaluation}.parquet"),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
         answers=[
-            *expand_evaluations("results/{{model}}/scores/{evaluation}.parquet", settings.SCORED),
-            *expand_evaluations("results/{{model}}/generations/{evaluation}.parquet", settings.GENERATED),
-            *expand_evaluations("results/{{model}}/similarity/{evaluation}.parquet", settings.COMPARED),
-            *expand_evaluations("results/{{model}}/lm_eval/{evaluation}.parquet", settings.TOOL_PROTOCOLS),
+            *expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
+            *expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+            *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
+            *expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
         ],
     output:
-        expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"),
-        metrics="results/{model}/metrics.parquet",
+        expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),
+        metrics=in_output("{model}/metrics.parquet"),
     log:
         "logs/metrics/{model}.log",
     benchmark:
@@ -91,22 +93,25 @@ rule metrics:
         runtime=60,
     params:
         spec=lambda wildcards: spec("metrics", **specs.metrics_spec(CONFIG, wildcards.model)),
+        items_dir=input_parent("data", 1),
+        requests_dir=input_parent("requests", 1),
         out_dir=output_parent(2),
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
         "python -m vernacular metrics --spec - --model {input.model:q}"
-        " --items-dir resources/items --requests-dir results/requests --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
+        " --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # export the results of one model in the formats of the PalmX, Serbian cloze and Grew-TSE scripts
 rule export:
     input:
         data=items_files(settings.EXPORTED),
-        tasks=expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet", settings.EXPORTED),
+        tasks=expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet"), settings.EXPORTED),
     output:
         # one directory per evaluation, because Snakemake empties an output directory: those of other configs are kept
-        directory(expand_evaluations("results/exports/{{model}}/{evaluation}", settings.EXPORTED)),
+        directory(expand_evaluations(in_output("exports/{{model}}/{evaluation}"), settings.EXPORTED)),
     log:
         "logs/export/{model}.log",
     benchmark:
@@ -119,9 +124,10 @@ rule export:
         runtime=30,
     params:
         spec=spec("export", **specs.export_spec(CONFIG)),
+        items_dir=input_parent("data", 1),
         out_dir=output_parent(1),
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
-        "python -m vernacular export --spec - --items-dir resources/items --tasks {input.tasks:q}"
+        "python -m vernacular export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}"
         " --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

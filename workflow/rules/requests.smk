@@ -5,9 +5,9 @@
 # are up to date are kept
 rule requests:
     input:
-        items_files(settings.OWN),
+        data=items_files(settings.OWN),
     output:
-        update(expand_evaluations("results/requests/{evaluation}.parquet", settings.OWN)),
+        update(expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.OWN)),
     log:
         "logs/requests/requests.log",
     benchmark:
@@ -21,8 +21,9 @@ rule requests:
         runtime=60,
     params:
         spec=lambda wildcards: spec("requests", **specs.requests_spec(CONFIG)),
+        items_dir=input_parent("data", 1),
         out_dir=output_parent(1),
     message:
         "requests: write the prompts of all evaluations"
     shell:
-        "python -m vernacular requests --spec - --items-dir resources/items --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        "python -m vernacular requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

@@ -6,15 +6,16 @@ results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summar
 # compare models: differences on the same items with intervals and tests, and the items that improved or regressed
 rule compare:
     input:
-        metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
-        tasks=expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
+        data=items_files(),
+        metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
+        tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
     output:
-        multiext("results/summary/rankings", ".parquet", ".csv"),
-        "results/summary/comparisons.parquet",
-        "results/summary/overall.parquet",
+        multiext(in_output("summary/rankings"), ".parquet", ".csv"),
+        in_output("summary/comparisons.parquet"),
+        in_output("summary/overall.parquet"),
         table("comparisons", "CSV"),
         table("overall", "CSV"),
-        changes=directory("results/comparisons"),
+        changes=directory(in_output("comparisons")),
     log:
         "logs/compare/compare.log",
     benchmark:
@@ -28,26 +29,29 @@ rule compare:
         runtime=60,
     params:
         spec=spec("compare", **specs.comparisons_spec(CONFIG)),
+        items_dir=input_parent("data", 1),
+        results_dir=input_parent("metrics", 2),
+        out_dir=output_parent(1),
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        "python -m vernacular compare --spec - --results results --items-dir resources/items"
-        " --out results/summary --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}"
+        " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
 rule summary:
     input:
-        metrics=expand("results/{model}/metrics.parquet", model=CONFIG.models),
-        compared=expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
+        metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
+        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall"]),
     output:
-        "results/summary/results.parquet",
+        in_output("summary/results.parquet"),
         table("results", "CSV"),
         table("wide", "CSV"),
         table("similarity_summary", "Excel"),
         table("surprisal_summary", "Excel"),
         table("leaderboard", "Excel"),
-        directory(expand("results/summary/{tool}", tool=settings.SUMMARY_EXPORTS)),
+        directory(expand(in_output("summary/{tool}"), tool=settings.SUMMARY_EXPORTS)),
         notes=table("notes", "CSV"),
     log:
         "logs/summary/summary.log",
@@ -61,23 +65,24 @@ rule summary:
         runtime=30,
     params:
         spec=spec("summary", **specs.summary_spec(CONFIG)),
+        out_dir=output_parent(1),
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        "python -m vernacular summary --spec - --metrics {input.metrics:q} --out results/summary --log {log:q} <<< {params.spec:q}"
+        "python -m vernacular summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
 rule report:
     input:
-        "results/summary/results.parquet",
-        expand("results/summary/{table}.parquet", table=["comparisons", "rankings", "overall"]),
-        expand(expand_evaluations("results/{{model}}/tasks/{evaluation}.parquet"), model=CONFIG.models),
-        changes="results/comparisons",
+        values=in_output("summary/results.parquet"),
+        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall"]),
+        tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
         report(
-            directory("results/report"),
+            directory(in_output("report")),
             caption="../report/page.rst",
             category="Report",
             labels={"contents": "HTML report"},
@@ -96,19 +101,20 @@ rule report:
         runtime=60,
     params:
         spec=spec("report", **specs.report_spec(CONFIG)),
+        results_dir=lambda wildcards, input: str(Path(input.values).parents[1]),
     message:
         "report: write the HTML report"
     shell:
-        "python -m vernacular report --spec - --results results --models {input.models:q}"
+        "python -m vernacular report --spec - --results {params.results_dir:q} --models {input.models:q}"
         " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
 rule verify:
     input:
-        notes="results/summary/notes.csv",
+        notes=in_output("summary/notes.csv"),
     output:
-        "results/summary/complete.txt",
+        in_output("summary/complete.txt"),
     log:
         "logs/verify/verify.log",
     retries: 0

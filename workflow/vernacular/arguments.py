@@ -39,12 +39,13 @@ def parser() -> argparse.ArgumentParser:
 def _add_user_commands(commands) -> None:
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=name, contained=False)
+        command.set_defaults(run=name, contained=False, stage=False)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
-    check = add("check", "validate a config file and list its evaluations")
+    check = add("check", "report all mistakes of a config and list its evaluations")
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+    check.add_argument("--online", action="store_true", help="also ask the Hub whether its models and datasets exist")
 
     tasks = add("tasks", "list tasks with their languages, protocols and licenses")
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
@@ -66,6 +67,23 @@ def _add_user_commands(commands) -> None:
     show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
     show.add_argument("--model", help="also print the tokens of this model of the config")
+
+    table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
+    table.add_argument("config", type=Path)
+    for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
+        table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
+    table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
+    table.add_argument(
+        "--metrics", type=_names, metavar="NAMES", help="default: the headline metric that represents each evaluation"
+    )
+    table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
+    table.add_argument(
+        "--marks",
+        choices=["significance", "interval"],
+        default="significance",
+        help="mark values that do not differ significantly from the best, or print 95%% intervals",
+    )
+    table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
     init = add("init", "write a config file for models and languages")
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
@@ -90,7 +108,7 @@ def _add_stage_commands(commands) -> None:
         name: str, run: str, help_text: str, *, spec: bool = True, contained: bool = False
     ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=run, contained=contained)
+        command.set_defaults(run=run, contained=contained, stage=True)
         if contained:
             command.add_argument("--attempt", type=_attempt, default=(1, 1), help=_ATTEMPT_HELP)
         if spec:
@@ -204,6 +222,10 @@ def _add_stage_commands(commands) -> None:
     finish = add("finish", "status:finish", "print paths, comparisons and times at the end of a run", spec=False)
     finish.add_argument("benchmarks", type=Path)
     finish.add_argument("--results", type=Path, required=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _attempt(text: str) -> tuple[int, int]:

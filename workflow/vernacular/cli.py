@@ -57,7 +57,10 @@ def _run(args) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log)
-        summary = _command(args.run)(args)
+        if summary := _command(args.run)(args):
+            summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
+            log.info(summary)  # at the end of the log, if there is one
+            print(summary, flush=True)
     except MachineError as error:
         if args.contained and _is_last(args):
             return _give_up(args, str(error))
@@ -79,17 +82,13 @@ def _run(args) -> int:
         if not args.contained:
             raise
         return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
-    if summary:
-        summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
-        log.info(summary)  # at the end of the log, if there is one
-        print(summary, flush=True)
     return 0
 
 
 def _fail(args, error: UserError) -> int:
     if args.log:
         log.error(str(error))
-    print(f"{args.command}: {error}", file=sys.stderr)
+    print(f"{args.command}: {error}" if args.stage else error, file=sys.stderr)  # the output of stages is mixed
     return 1
 
 

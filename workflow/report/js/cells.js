@@ -37,6 +37,8 @@ vernacular.cells = (() => {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
   }
 
+  const belowChance = (cell) => cell.chance !== null && cell.value !== null && cell.value < cell.chance;
+
   // text for screen readers and tooltips
   function description(cell, info, display) {
     const parts = [`${info.title}: ${display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit)}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
@@ -51,7 +53,19 @@ vernacular.cells = (() => {
     return parts.join(", ");
   }
 
-  function draw(cell, info, display, address) {
+  // The interval on an axis from `low` to `high`, with the value and the chance level; for tables with few columns.
+  function range(cell, [low, high]) {
+    const at = (value) => `${(100 * clamp01((value - low) / (high - low))).toFixed(1)}%`;
+    if (cell.value === null || cell.low === null || high <= low) return null;
+    return el("span", { class: "range", "aria-hidden": "true" },
+      el("i", { class: "extent", vars: { "--from": at(cell.low), "--to": at(cell.high) } }),
+      cell.chance === null ? null : el("i", { class: "chance", vars: { "--at": at(cell.chance) } }),
+      el("i", { class: "point", vars: { "--at": at(cell.value) } }));
+  }
+  const clamp01 = (x) => Math.max(0, Math.min(1, x));
+
+  // axis: [low, high] of the drawn interval, or null for none
+  function draw(cell, info, display, address, axis = null) {
     const mark = display.value === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
     const text = display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit);
     const small = [`n\u2009${format.count(cell.n)}`, cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null];
@@ -60,18 +74,24 @@ vernacular.cells = (() => {
       { href: address, title: description(cell, info, display) },
       el("span", { class: "value" }, text, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " not significantly different from the best") : null),
       el("span", { class: "interval" }, display.low === null ? "\u00a0" : format.interval(display.low, display.high, display.unit)),
+      axis ? range(cell, axis) : null,
       el("span", { class: "n" }, small),
     );
   }
 
-  function style(element, cell, display) {
+  // heat: -1…1, 0 without color
+  function shade(element, heat) {
     element.classList.add("heat");
-    element.classList.toggle("cold", display.heat < 0);
+    element.classList.toggle("cold", heat < 0);
+    element.style.setProperty("--heat", `${Math.round(100 * Math.abs(heat))}%`);
+  }
+
+  function style(element, cell, display) {
+    shade(element, display.heat);
     element.classList.toggle("best", cell.mark === BEST);
     element.classList.toggle("near-chance", nearChance(cell) && !display.against);
     element.classList.toggle("significant", display.significant === true);
-    element.style.setProperty("--heat", `${Math.round(100 * Math.abs(display.heat))}%`);
   }
 
-  return { scaled, draw, style, nearChance };
+  return { scaled, draw, style, shade, nearChance, belowChance };
 })();

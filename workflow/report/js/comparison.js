@@ -1,8 +1,8 @@
 "use strict";
 // Two models on the same items: differences with paired intervals, and the improved and regressed items.
 (() => {
-  const { el, data, load, names, format, table, plot, items, views } = vernacular;
-  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not significantly different", "verdict-unjudged"]];
+  const { el, data, load, names, format, table, plot, items, verdict: found, views } = vernacular;
+  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not significant", "verdict-unjudged"]];
 
   views.set("comparison", async (index, route) => {
     if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No models are compared. Specify pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
@@ -28,26 +28,29 @@
     ];
   }
 
-  const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significantly different");
+  const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significant");
 
   function overview(index, context) {
-    const { pair, baseline, candidate } = context;
+    const { number, pair, baseline, candidate } = context;
     const rows = pair.rows.filter((row) => row.category === "");
     const headline = rows.filter((row) => row.headline && row.difference !== null);
     const counts = new Map(pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]));
-    const figure = el("figure", null, el("figcaption", null, el("h2", null, "Difference, candidate minus baseline"), el("p", null, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair).")));
-    const element = el("section", null, top(index, context), figure, differences(index, context, rows, counts), byCategory(index, context));
+    const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high); // equal values of items that differ have an interval
+    const figures = el("div", { class: "wideplots" });
+    const heading = headline.some(differs) ? [el("h2", null, "Difference, candidate minus baseline"), el("p", { class: "note" }, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair). Evaluations without any difference are omitted.")] : null;
+    const element = el("section", null, top(index, context), el("p", { class: "headline" }, found.sentences(index, index.pairs[number])), heading, figures, differences(index, context, rows, counts, differs), byCategory(index, context));
     const after = async () => {
-      if (!headline.length) return;
-      for (const [unit, rows] of Map.groupBy ? Map.groupBy(headline, (row) => index.metrics[row.metric].unit) : grouped(headline, index)) {
+      for (const [unit, rows] of [...grouped(headline.filter(differs), index)].sort(([a], [b]) => (b === "share") - (a === "share"))) {
         const times = unit === "share" ? 100 : 1;
         const points = rows.map((row) => ({
           evaluation: label(index, row),
           value: row.difference * times, low: row.ci_low === null ? null : row.ci_low * times, high: row.ci_high === null ? null : row.ci_high * times,
           label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
         }));
-        figure.append(el("h3", null, unit === "share" ? "percentage points" : format.unit(unit) ?? ""));
-        await plot.put(figure, plot.draw("differences", { rows: points, lines: [{ value: 0 }] }, `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, { height: 22 * points.length, field: "verdict", colors: VERDICTS }));
+        const name = unit === "share" ? "percentage points" : unit ?? "";
+        const drawn = plot.figure(name, null, "differences", { rows: points, pairs: VERDICTS, by: "verdict" }, { file: `${candidate} against ${baseline} ${name}`, description: `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, height: 22 * points.length });
+        figures.append(drawn.element); // one after another: shares first
+        await drawn.draw();
       }
     };
     return { title: `${candidate} against ${baseline}`, element, after };
@@ -69,27 +72,38 @@
     return byUnit;
   }
 
-  function differences(index, { baseline, candidate }, rows, counts) {
+  function differences(index, { baseline, candidate }, rows, counts, differs) {
     const unit = (row) => index.metrics[row.metric].unit;
     const link = (row, kind, number) => el("a", { href: names.address(["comparison", baseline, candidate, index.names[row.evaluation]], { show: kind }) }, format.count(number));
     const changed = (row) => counts.get(row.evaluation);
     const columns = [
-      { title: "Evaluation", heading: true, class: "name", key: (r) => index.names[r.evaluation], cell: (r) => data(index.names[r.evaluation]) },
+      { title: "Evaluation", heading: true, class: "name evaluation", key: (r) => index.names[r.evaluation], cell: (r) => called(index, r) },
       { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => `${index.metrics[r.metric].title} ${names.arrow(index.metrics[r.metric])}` },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => el("span", { title: r.note }, format.count(r.n), r.note ? el("span", { class: "flag" }, " *") : null) },
       { title: "Baseline", class: "number", key: (r) => r.baseline_value, cell: (r) => format.value(r.baseline_value, unit(r)) },
       { title: "Candidate", class: "number", key: (r) => r.candidate_value, cell: (r) => format.value(r.candidate_value, unit(r)) },
-      { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
-      { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.family ? `; Holm correction over ${format.counted(r.family, "test")}` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
+      { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, csv: (r) => [["Difference", r.difference], ["low", r.ci_low], ["high", r.ci_high], ["unit", unit(r)]], cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
+      { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.n_tests ? `; Holm correction over ${format.counted(r.n_tests, "test")}` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
       { title: "Verdict", key: (r) => verdict(r), cell: (r) => el("span", { class: `badge ${verdict(r).replaceAll(" ", "-")}` }, verdict(r)) },
       { title: "Improved", class: "number", first: "desc", key: (r) => changed(r)?.improved ?? null, cell: (r) => (changed(r) ? link(r, "improved", changed(r).improved) : format.NONE) },
       { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.regressed ?? null, cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE) },
     ];
     const headline = rows.filter((row) => row.headline);
-    const built = table.make(columns, headline.length ? headline : rows, { class: "numbers", page: 100, label: "Differences", caption: el("span", { class: "visually-hidden" }, "Differences by evaluation") });
+    const shown = headline.length ? headline : rows;
+    const make = (rows, label) => table.make(columns, rows, { class: "numbers", page: 100, label, file: `${candidate} against ${baseline} ${label}`, caption: el("span", { class: "visually-hidden" }, `${label} by evaluation`) }).element;
+    const [different, same] = [shown.filter(differs), shown.filter((row) => !differs(row))];
+    const folded = el("details", null, el("summary", null, `${format.counted(same.length, "row")} without any difference`));
+    folded.addEventListener("toggle", () => folded.append(make(same, "Rows without any difference")), { once: true });
     const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
-    return el("div", null, el("h2", null, "Table of differences"), built.element, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
+    return el("div", null, el("h2", null, "Table of differences"), different.length ? make(different, "Differences") : el("p", null, "No evaluation differs."), same.length ? folded : null, notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
       el("p", { class: "note" }, "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items."));
+  }
+
+  // Title of the task, language and manner of an evaluation; the name of one that only external results have.
+  function called(index, row) {
+    const setting = index.evaluations[row.evaluation];
+    if (!setting) return data(index.names[row.evaluation]);
+    return el("a", { href: names.address(["task", setting.id]), title: setting.id }, el("span", { class: "task" }, data(names.title(index, setting))), el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`));
   }
 
   // Many rows: loaded when the section is opened.
@@ -126,12 +140,14 @@
     const task = setting ? await load(`e${evaluation}/task`) : null;
     for (const row of rows) row[7] ??= (await load(`e${evaluation}/i${Math.floor(row[0] / task.block)}`))[row[0] % task.block];
     const show = route.query.get("show") ?? "";
+    const letters = Boolean(task?.letters);
     const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.n_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
-    const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(row[i] || "(empty)", 120)) : data(format.beginning(row[i] ?? format.NONE, 120)));
+    const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(said(row, i) || "(empty)", 120)) : data(format.beginning(said(row, i) ?? format.NONE, 120)));
+    const said = (row, i) => (letters ? items.withTexts(row[i], row[7]) : row[i]);
     const columns = [
       { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "improved" ? "correct" : "incorrect"}` }, r[1] === "improved" ? "▲ improved" : "▼ regressed") },
-      { title: "Item", heading: true, class: "prompt", key: (r) => r[7][2], cell: (r) => data(format.beginning(r[7][2] || r[7][0], 220), { lang: setting?.language }) },
-      { title: "Correct", class: "answer", key: (r) => items.gold(r[7]), cell: (r) => data(format.beginning(items.gold(r[7]), 120), { lang: setting?.language }) },
+      { title: "Item", heading: true, class: "prompt", key: (r) => items.label(r[7]), cell: (r) => data(format.beginning(items.label(r[7]), 220), { lang: setting?.language }) },
+      { title: "Correct", class: "answer", key: (r) => items.gold(r[7], letters), cell: (r) => data(format.beginning(items.gold(r[7], letters), 120), { lang: setting?.language }) },
       { title: data(baseline), class: "answer", key: (r) => r[3], cell: (r) => answer(r, 3, baseline) },
       { title: data(candidate), class: "answer", key: (r) => r[4], cell: (r) => answer(r, 4, candidate) },
       { title: "Margin change", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },

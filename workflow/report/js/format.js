@@ -63,10 +63,20 @@ vernacular.format = (() => {
     return `${Array.from(text.slice(0, 2 * length)).slice(0, length).join("")}…`;
   }
 
+  // 0.123 as "12 %"
+  function percent(share) {
+    return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+  }
+
+  // "a", "a and b", "a, b and c" of texts or nodes
+  function list(parts) {
+    return parts.flatMap((part, i) => (i === 0 ? [part] : [i === parts.length - 1 ? " and " : ", ", part]));
+  }
+
   // For searching: ignores case and diacritics.
   function folded(text) {
     return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   }
 
-  return { value, interval, signed, probability, unit, count, counted, seconds, bytes, beginning, folded, OUTCOMES, NONE };
+  return { value, interval, signed, probability, unit, count, counted, seconds, bytes, beginning, folded, percent, list, OUTCOMES, NONE };
 })();

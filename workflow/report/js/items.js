@@ -9,13 +9,30 @@
     return { position, outcome, badness, measured, flagged, chosen, item: null };
   }
 
+  // Option i as text; in front of it, its letter if the model chose between letters.
+  function option(item, i, letters) {
+    const text = item[3][i] ?? `option ${i + 1}`;
+    return letters ? `${letter(i)} · ${text}` : text;
+  }
+  const letter = (i) => String.fromCharCode(65 + i);
+
   // A model's selected options or generated text, as text.
-  function answer(chosen, item) {
+  function answer(chosen, item, letters) {
     if (!Array.isArray(chosen)) return chosen;
-    return chosen.map((i) => item[3][i] ?? `option ${i + 1}`).join(" = ");
+    return chosen.map((i) => option(item, i, letters)).join(" = ");
   }
 
-  const gold = (item) => item[4].map((i) => item[3][i]).join(" / ");
+  const gold = (item, letters) => item[4].map((i) => option(item, i, letters)).join(" / ");
+
+  // "B" as "B · text of that option"; a tie is "A | B".
+  function withTexts(prediction, item) {
+    return prediction?.split(" | ").map((name) => (/^[A-Z]$/u.test(name) && item[3][name.charCodeAt(0) - 65] !== undefined ? option(item, name.charCodeAt(0) - 65, true) : name)).join(" = ");
+  }
+
+  // What an item is called in lists: its prompt, or if it has none, its correct text (minimal pairs), or its ID.
+  function label(item) {
+    return [item[2], gold(item, false), item[3][0], item[0]].find((text) => text?.trim());
+  }
 
   function badge(outcome) {
     const name = format.OUTCOMES[outcome];
@@ -28,7 +45,7 @@
     return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.position - b.position);
   }
 
-  vernacular.items = { row, answer, gold, badge, worstFirst };
+  vernacular.items = { row, option, letter, answer, gold, withTexts, label, badge, worstFirst };
 
   views.set("items", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
@@ -43,7 +60,8 @@
     const progress = el("p", { class: "progress", role: "status" });
     const element = el("section", null,
       el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
-      el("h1", null, "Items", el("small", null, " ", data(setting.task), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
+      el("h1", null, "Items", el("small", null, " ", data(names.title(index, setting)), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
+      el("p", { class: "note" }, "Worst first. / searches; in an item, ← and → (or j and k) open the previous and the next one."),
       filters(index, task, setting, model, built, route),
       progress, built.element);
     return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, built.grid, progress) };
@@ -54,17 +72,17 @@
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
     const columns = [
       { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
-      { title: "Item", heading: true, class: "prompt", key: (r) => r.item[2], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(r.item[2] || r.item[0], 220)) },
-      { title: "Correct", class: "answer", key: (r) => gold(r.item), cell: (r) => data(format.beginning(gold(r.item), 120), { lang: setting.language }) },
-      { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item), cell: (r) => data(format.beginning(answer(r.chosen, r.item), 120), { lang: setting.language }) },
+      { title: "Item", heading: true, class: "prompt", key: (r) => label(r.item), csv: (r) => [["item", r.item[0]], ["prompt", r.item[2]]], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)) },
+      { title: "Correct", class: "answer", key: (r) => gold(r.item, task.letters), cell: (r) => data(format.beginning(gold(r.item, task.letters), 120), { lang: setting.language }) },
+      { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item, task.letters), cell: (r) => data(format.beginning(answer(r.chosen, r.item, task.letters), 120), { lang: setting.language }) },
       { title: measure || "measure", class: "number", first: results.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
       { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
     ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || results.measure) && (column.class !== "answer" || results.rows.some((r) => r[5].length)));
-    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
+    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", file: `${setting.id} ${index.models[model]} items`, caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
   }
 
   function filters(index, task, setting, model, built, route) {
-    const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item)}`;
+    const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item, task.letters)}`;
     const find = table.finder(built.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
     const state = { show: route.query.get("show") ?? "", find: find.value };
     const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));

@@ -1,21 +1,21 @@
 "use strict";
 // The leaderboard view: models × evaluations as a heat map, one headline metric per evaluation or all of them.
 (() => {
-  const { el, data, load, names, format, table, cells, views } = vernacular;
+  const { el, data, load, names, format, table, cells, board, views } = vernacular;
 
   views.set("leaderboard", async (index, route) => {
     const chosen = read(index, route.query);
     const columns = chosenColumns(index, chosen);
-    const models = [...new Set([...index.models.keys()].slice(0, index.n_models))];
+    const models = [...index.models.keys()].slice(0, index.n_models);
     const pairs = chosen.scale === "baseline" ? await differences(index, chosen.baseline) : new Map();
     const display = displays(index, columns, chosen, pairs);
-    const board = chosen.down === "evaluations" ? tall(index, models, columns, chosen, display) : wide(index, models, columns, chosen, display);
+    const built = chosen.down === "evaluations" ? board.tall(index, models, columns, chosen, display) : board.wide(index, models, columns, chosen, display);
     const element = el("section", { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
       el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
-      controls(index, chosen, board),
-      columns.length ? board.element : el("p", null, "No evaluation has a value for these settings."),
-      legend(chosen, models.length),
+      controls(index, chosen, built),
+      columns.length ? built.element : el("p", null, "No evaluation has a value for these settings."),
+      board.legend(index, chosen, columns, models.length),
       unavailable(index));
     return { title: "Leaderboard", element };
   });
@@ -55,7 +55,8 @@
       const key = `${evaluation} ${metric}`;
       if (!grouped.has(key)) grouped.set(key, { evaluation, metric, cells: new Map() });
       const { mark = 0, rank = null } = marks.get(`${model} ${evaluation} ${metric}`) ?? {};
-      grouped.get(key).cells.set(model, { evaluation, model, metric, value, low, high, n, flagged, ties, chance, mark, rank });
+      const cell = { evaluation, model, metric, value, low, high, n, flagged, ties, chance, rank };
+      grouped.get(key).cells.set(model, { ...cell, mark: cells.belowChance(cell) ? 0 : mark });
     }
     const order = (column) => {
       const setting = index.evaluations[column.evaluation];
@@ -104,80 +105,10 @@
     return [low - more, high + more];
   }
 
-  function heading(index, column) {
-    const setting = index.evaluations[column.evaluation];
-    const info = index.metrics[column.metric];
-    const unit = format.unit(info.unit);
-    return el("span", { class: "heading", title: info.about },
-      el("span", { class: "task" }, data(setting.task ?? setting.id)),
-      el("span", null, el("abbr", { title: names.language(setting.language) }, setting.language ?? ""), ` ${names.manner(setting)}`),
-      el("span", { class: "metric" }, `${info.title} `, el("span", { "aria-hidden": "true" }, names.arrow(info)), el("span", { class: "visually-hidden" }, info.higher === null ? "" : info.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
-  }
-
-  function measure(index, column, display) {
-    return (cell) => (cell === undefined ? null : display(cell).value);
-  }
-
-  function content(index, cell, display) {
-    if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
-    const evaluation = index.evaluations[cell.evaluation];
-    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.address(["task", evaluation.id, index.models[cell.model]]));
-  }
-
-  function wide(index, models, columns, chosen, display) {
-    const over = standing(index, chosen);
-    const list = [{ title: "Model", heading: true, class: "name", key: (model) => index.models[model], cell: (model) => data(index.models[model]) }];
-    if (over.size) {
-      list.push({ title: "Rank", class: "rank", key: (model) => over.get(model)?.rank ?? null, cell: (model) => format.count(over.get(model)?.rank) });
-      list.push({ title: el("span", { class: "heading", title: ABOUT_OVERALL }, el("span", { class: "task" }, "Overall"), el("span", null, chosen.language ? names.language(chosen.language) : "all languages"), el("span", { class: "metric" }, "above chance %")), class: "overall", first: "desc", key: (model) => over.get(model)?.mean ?? null, cell: (model) => overallCell(over.get(model)) });
-    }
-    for (const column of columns) {
-      list.push({
-        title: heading(index, column), first: index.metrics[column.metric].higher === false ? "asc" : "desc",
-        key: (model) => measure(index, column, display)(column.cells.get(model)),
-        cell: (model) => content(index, column.cells.get(model), display),
-        style: (element, model) => column.cells.has(model) && cells.style(element, column.cells.get(model), display(column.cells.get(model))),
-      });
-    }
-    const built = table.make(list, models, { class: "board", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"], [2, "desc"]] : [[0, "asc"]] });
-    return { ...built, text: (model) => index.models[model], noun: "models" };
-  }
-
-  function tall(index, models, columns, chosen, display) {
-    const over = standing(index, chosen);
-    const list = [{ title: "Evaluation", heading: true, class: "name", cell: (column) => heading(index, column), key: (column) => index.evaluations[column.evaluation].id }];
-    for (const model of models) {
-      list.push({
-        title: data(index.models[model], { class: "model" }), first: "desc",
-        key: (column) => measure(index, column, display)(column.cells.get(model)),
-        cell: (column) => content(index, column.cells.get(model), display),
-        style: (element, column) => column.cells.has(model) && cells.style(element, column.cells.get(model), display(column.cells.get(model))),
-      });
-    }
-    const foot = over.size ? [el("th", { scope: "row", class: "name", title: ABOUT_OVERALL }, "Overall, above chance %"), models.map((model) => el("td", null, overallCell(over.get(model))))] : null;
-    const built = table.make(list, columns, { class: "board tall", label: "Leaderboard", caption: el("span", { class: "visually-hidden" }, "Evaluations down, models across"), order: [], foot });
-    return { ...built, text: (column) => `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`, noun: "evaluations" };
-  }
-
-  const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not significantly different share a rank.";
-
-  function standing(index, chosen) {
-    const scope = chosen.language || "all";
-    return new Map(index.overall.filter((row) => row[1] === scope).map(([model, , mean, low, high, rank, win, n, left]) => [model, { mean, low, high, rank, win, n, left }]));
-  }
-
-  function overallCell(row) {
-    if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
-    return el("span", { class: "static", title: `over ${format.counted(row.n, "evaluation")}, ${row.left ?? 0} excluded; leads in ${format.value(row.win, "share")} % of the comparisons with other models` },
-      el("span", { class: "value" }, format.value(row.mean, "share")),
-      el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
-      el("span", { class: "n" }, format.counted(row.n, "evaluation")));
-  }
-
-  function controls(index, chosen, board) {
+  function controls(index, chosen, built) {
     const option = (value, text, current) => el("option", { value, selected: value === current }, text);
     const select = (label, id, options, change) => el("label", { for: id }, label, el("select", { id, onchange: (event) => change(event.target.value) }, options));
-    const find = table.finder(board.grid, board.text, { id: "find", value: chosen.find, placeholder: `filter ${board.noun}` });
+    const find = table.finder(built.grid, built.text, { id: "find", value: chosen.find, placeholder: `filter ${built.noun}` });
     find.addEventListener("input", () => { chosen.find = find.value; });
     if (chosen.find) find.dispatchEvent(new Event("input"));
     const models = index.models.slice(0, index.n_models);
@@ -188,20 +119,6 @@
       select("Metrics", "metrics", [option("one", "one per evaluation", chosen.metrics), option("all", "all headline metrics", chosen.metrics)], (metrics) => go(index, chosen, { metrics })),
       select("Rows", "down", [option("models", "models", chosen.down), option("evaluations", "evaluations", chosen.down)], (down) => go(index, chosen, { down })),
       el("label", { for: "find" }, "Find", find));
-  }
-
-  function legend(chosen, models) {
-    const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
-    const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? ` darker is better: shares from 0 to 100 %, other units from the worst to the best value of the ${line}, or over the width of its intervals` : " teal is better, ochre is worse; the sign of the value states the same"),
-      el("li", null, "Second line: 95 % interval. Third line: number of items, and of ", el("span", { class: "flag" }, "⚑ flagged"), " items."),
-      chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Italic and gray"), ": not distinguishable from chance."),
-      models > 1 ? el("li", null, `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the ${line}).`) : null,
-      chosen.scale === "baseline" ? el("li", null, "Underlined: significant difference. A difference has no interval if config.yaml does not list the pair under comparisons.") : null,
-      chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics without a chance level show –.") : null,
-      el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
-    ];
-    return el("ul", { class: "legend", "aria-label": "Legend" }, lines);
   }
 
   function unavailable(index) {

@@ -6,7 +6,8 @@ vernacular.names = (() => {
   function read(index) {
     const model = new Map(index.models.map((name, number) => [name, number]));
     const evaluation = new Map(index.names.map((name, number) => [name, number]));
-    return { ...index, modelNumber: model, evaluationNumber: evaluation };
+    const tasks = new Map((index.tasks ?? []).map(([name, title, note]) => [name, { title, note }]));
+    return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks };
   }
 
   function language(code) {
@@ -29,6 +30,15 @@ vernacular.names = (() => {
     ].filter(Boolean).join(" · ");
   }
 
+  // Title of the evaluation's task, or its name; and the remark for readers, if there is one.
+  function title(index, evaluation) {
+    return index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id;
+  }
+
+  function remark(index, evaluation) {
+    return index.tasks.get(evaluation.task)?.note ?? null;
+  }
+
   function arrow(info) {
     return info.higher === null ? "" : info.higher ? "↑" : "↓";
   }
@@ -41,5 +51,5 @@ vernacular.names = (() => {
     return `#/${path}${search ? `?${search}` : ""}`;
   }
 
-  return { read, language, manner, arrow, address };
+  return { read, language, manner, title, remark, arrow, address };
 })();

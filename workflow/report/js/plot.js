@@ -2,7 +2,7 @@
 // Vega-Lite plots; the library is loaded with the first plot. Expressions are interpreted, not compiled: the
 // content security policy of the report forbids code generated at run time.
 vernacular.plot = (() => {
-  const { el, load, script } = vernacular;
+  const { el, script, specs, download } = vernacular;
   let library = null;
 
   function color(name) {
@@ -14,27 +14,28 @@ vernacular.plot = (() => {
     const faint = color("plot-faint");
     const text = { labelColor: ink, titleColor: ink, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal" };
     return {
-      background: "transparent",
+      background: getComputedStyle(document.documentElement).backgroundColor,
       font: "system-ui, sans-serif",
       view: { stroke: null },
       axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
       axisX: { tickCount: 8, labelFlush: false },
       legend: { ...text, symbolStrokeWidth: 2 },
-      point: { color: color("accent") },
       rule: { color: ink },
-      bar: { color: color("accent") },
-      range: { category: [1, 2, 3, 4, 5, 6].map((i) => color(`series-${i}`)) },
     };
   }
 
-  // Restrict named scale domains to the values that occur, so that the legend lists no others.
-  function narrow(part, values) {
-    for (const inner of Object.values(part)) {
-      if (inner === null || typeof inner !== "object") continue;
-      if (inner.scale?.domain) inner.scale.domain = values;
-      narrow(inner, values);
-    }
+  const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"];
+
+  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color and
+  // shape in all plots. pairs: [[value, name of a color in the style sheet], …]
+  function palette(pairs, rows, field) {
+    const present = new Set(rows.map((row) => row[field]));
+    const shown = pairs.map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]]).filter(([value]) => present.has(value));
+    const domain = shown.map(([value]) => harmless(value));
+    return { colors: { domain, range: shown.map(([, shade]) => shade) }, shapes: { domain, range: shown.map(([, , shape]) => shape) } };
   }
+
+  const series = (names) => names.map((name, i) => [name, `series-${(i % 6) + 1}`]);
 
   // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible character.
   function safe(row) {
@@ -45,58 +46,65 @@ vernacular.plot = (() => {
   // On phones, axis labels take less than half of the width, and legend entries are stacked.
   function fit(part, width) {
     for (const [name, inner] of Object.entries(part)) {
-      if (inner === null || typeof inner !== "object") continue;
-      if (inner.labelLimit) inner.labelLimit = Math.min(inner.labelLimit, Math.round(0.42 * width));
-      if (name === "legend" && width < 500) inner.columns = 1;
+      if (name === "data" || inner === null || typeof inner !== "object") continue;
+      if (inner.labelLimit) inner.labelLimit = Math.min(inner.labelLimit, Math.round((name === "legend" ? 0.8 : 0.42) * width));
+      if (name === "legend" && (width < 500 || inner.columns)) inner.columns = width < 500 ? 1 : Math.min(inner.columns, Math.max(1, Math.floor(width / 230)));
       fit(inner, width);
     }
   }
 
-  // sets: {rows: […], lines: […]}. The description is read by screen readers. scale: {height, counts:
-  // the tallest bar, field: name of a field of the rows,
-  // colors: [[value, name of a color in the style sheet], …]}.
-  async function draw(name, sets, description, scale) {
+  // name: of a specification; data: its arguments, of which `rows` are offered as CSV, and `pairs` and `by` give the
+  // colors; about: {title, description (read by screen readers), height, onclick: function of a row}.
+  async function draw(name, data, about) {
     library ??= script("lib/vega.js");
-    const container = el("div", { class: "plot", role: "img", "aria-label": description });
-    const specifications = await load("plots");
+    const container = el("div", { class: "plot", role: "img", "aria-label": about.description });
+    const rows = data.rows.map((row, i) => ({ ...safe(row), row: i }));
     await library;
-    const specification = structuredClone(specifications[name]);
-    specification.datasets = Object.fromEntries(Object.entries(sets).map(([set, rows]) => [set, rows.map(safe)]));
-    if (!sets.lines?.length && specification.layer) specification.layer = specification.layer.filter((layer) => layer.data?.name !== "lines");
-    specification.autosize = { type: "fit-x", contains: "padding" };
-    if (scale?.counts < 6) specification.layer[0].encoding.y.axis.values = Array.from({ length: scale.counts + 1 }, (_, i) => i);
-    if (scale?.height) specification.height = Math.max(scale.height, 40);
-    const settings = config();
-    if (scale?.colors) {
-      const present = new Set(sets.rows.map((row) => row[scale.field]));
-      const shown = scale.colors.filter(([value]) => present.has(value));
-      narrow(specification, shown.map(([value]) => harmless(value)));
-      settings.range.category = shown.map(([, named]) => color(named));
-    }
     container.render = async () => {
+      const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
+      const specification = structuredClone(specs[name]({ ...data, ...scales, rows, color }));
+      specification.autosize = { type: "fit-x", contains: "padding" };
+      if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
-      const view = await vegaEmbed(container, specification, {
+      const { view } = await vegaEmbed(container, specification, {
         mode: "vega-lite",
         renderer: "svg",
         actions: false,
         ast: true,
         defaultStyle: false,
-        config: settings,
+        config: config(),
         tooltip: { disableDefaultStyle: true },
       });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
-      container.vega = view.view;
+      container.vega = view;
+      if (about.onclick) view.addEventListener("click", (_, item) => { if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]); });
+    };
+    container.makers = {
+      PNG: async () => new Promise((resolve) => { container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png")); }),
+      SVG: () => container.vega.toSVG(),
+      CSV: () => download.csv(download.ofObjects(data.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([key]) => key !== "order"))))),
     };
     return container;
   }
 
   // A plot's width is known only once it is in the document.
-  async function put(parent, ...drawn) {
-    for (const container of await Promise.all(drawn)) {
-      parent.append(container);
-      await container.render();
-    }
+  async function put(parent, drawn) {
+    const container = await drawn;
+    parent.append(container);
+    await container.render();
+    parent.append(download.buttons(container.downloadName ?? "plot", container.makers));
   }
 
-  return { draw, put };
+  // A figure with a caption: {element, draw}. `draw` fills it when the figure is in the document.
+  function figure(title, note, name, data, about) {
+    const element = el("figure", null, el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null));
+    const fill = async () => {
+      const drawn = await draw(name, data, about);
+      drawn.downloadName = about.file;
+      await put(element, drawn);
+    };
+    return { element, draw: fill };
+  }
+
+  return { figure, color, series };
 })();

@@ -15,7 +15,7 @@
         const at = pair.indexOf("=");
         return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
       }));
-      return { view: parts[0] ?? "leaderboard", parts: parts.slice(1), query };
+      return { view: parts[0] ?? "overview", parts: parts.slice(1), query };
     } catch (error) {
       if (error instanceof URIError) return { view: "", parts: [], query: new Map() };
       throw error;

@@ -65,19 +65,49 @@ vernacular.surprisal = (() => {
     const known = all.filter((token) => token.nats !== null);
     const total = known.reduce((sum, token) => sum + token.nats, 0);
     const sum = `${total.toFixed(1)} nats over ${hundredths.length} token${hundredths.length === 1 ? "" : "s"}`;
-    return el("div", { class: "surprisal" }, el("p", { class: "words", dir: "auto", lang: language }, parts), el("p", { class: "sum" }, sum));
+    const details = el("p", { class: "sum tokens", role: "status" }, sum);
+    const text = el("p", { class: "words", dir: "auto", lang: language, role: "listbox", "aria-label": "Words with their surprisal" }, parts.map((part) => part.element));
+    selectable(text, parts, (part) => details.replaceChildren(...(part ? described(part) : [sum])));
+    return el("div", { class: "surprisal" }, text, details);
+  }
+
+  // Tokens of a word with their surprisal, as text.
+  function described({ inside }) {
+    const piece = (token) => [el("bdi", { class: "token", dir: "auto" }, token.text || "\u00a0"), token.nats === null ? " not scored" : ` ${token.nats.toFixed(2)} nats`, token.tokens > 1 ? ` (${token.tokens} tokens)` : ""];
+    return inside.length ? inside.flatMap((token, i) => [i ? " · " : "", ...piece(token)]) : ["no token"];
+  }
+
+  // One stop of the Tab key for all words; the arrow keys, Home and End move between them, in reading direction.
+  function selectable(container, parts, show) {
+    const select = (next, focus) => {
+      parts.forEach((part, i) => { part.element.tabIndex = i === next ? 0 : -1; part.element.setAttribute("aria-selected", String(i === next && focus)); });
+      if (focus) { parts[next].element.focus(); show(parts[next]); }
+    };
+    if (!parts.length) return;
+    select(0, false);
+    const at = (target) => parts.findIndex((part) => part.element.contains(target));
+    container.addEventListener("click", (event) => { if (at(event.target) >= 0) select(at(event.target), true); });
+    container.addEventListener("focusin", (event) => { if (at(event.target) >= 0) select(at(event.target), true); });
+    container.addEventListener("keydown", (event) => {
+      const forward = getComputedStyle(container).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
+      const steps = { [forward]: 1, [forward === "ArrowRight" ? "ArrowLeft" : "ArrowRight"]: -1, Home: -parts.length, End: parts.length };
+      if (!(event.key in steps) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      select(Math.max(0, Math.min(parts.length - 1, at(event.target) + steps[event.key])), true);
+    });
   }
 
   function word(characters, from, to, inside) {
     const text = characters.slice(from, to).join("");
     const bars = inside.map((token) => {
-      const piece = characters.slice(token.from, token.to).join("");
+      token.text = characters.slice(token.from, token.to).join("");
       const height = token.nats === null ? 0 : Math.min(token.nats / TALLEST, 1);
-      return el("i", { vars: { "--h": height.toFixed(3) }, title: `${piece} — ${token.nats === null ? "not scored" : `${token.nats.toFixed(2)} nats`}` });
+      return el("i", { vars: { "--h": height.toFixed(3) }, title: `${token.text} — ${token.nats === null ? "not scored" : `${token.nats.toFixed(2)} nats`}` });
     });
     const scored = inside.filter((token) => token.nats !== null);
     const sum = scored.length ? scored.reduce((total, token) => total + token.nats, 0).toFixed(1) : "";
-    return el("span", { class: "word" }, el("span", { class: "text" }, text.trim() || "\u00a0"), el("span", { class: "bars", "aria-hidden": "true" }, bars), el("span", { class: "nats" }, sum));
+    const element = el("span", { class: "word", role: "option" }, el("span", { class: "text" }, text.trim() || "\u00a0"), el("span", { class: "bars", "aria-hidden": "true" }, bars), el("span", { class: "nats" }, sum));
+    return { element, inside };
   }
 
   return { draw, words, tokens };

@@ -2,7 +2,7 @@
 // Tables by DataTables: it sorts and pages. Cells are DOM nodes, and the search is implemented here, because DataTables
 // parses the text it searches as HTML.
 vernacular.table = (() => {
-  const { el, format } = { el: vernacular.el, format: vernacular.format };
+  const { el, format, download } = vernacular;
 
   // Missing values are last in both sort directions.
   function ordered(sign) {
@@ -16,12 +16,13 @@ vernacular.table = (() => {
   DataTable.ext.type.order["measure-desc"] = ordered(-1);
   DataTable.ext.errMode = "throw";
 
-  // columns: [{title: node or text, key: row -> number, text or null, cell: row -> node or text, class, sortable, first}]
-  // options: {caption, page: rows per page (0: all), order: [[column, "asc"]], class, foot: [node or text]}
+  // columns: [{title: node or text, name: text of the title for CSV, key: row -> number, text or null, cell: row -> node or
+  // text, csv: row -> [[name, value], …] instead of the key, class, sortable, first}]
+  // options: {caption, page: rows per page (0: all), order: [[column, "asc"]], class, top: cells of a row that stays
+  // above all others, file: name of the CSV file}
   function make(columns, rows, options = {}) {
     const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
-    const foot = options.foot ? el("tfoot", null, el("tr", null, options.foot)) : null;
-    const table = el("table", { class: options.class }, el("caption", null, options.caption), el("thead", null, el("tr", null, head)), foot);
+    const table = el("table", { class: options.class }, el("caption", null, options.caption), el("thead", null, el("tr", null, head)));
     const holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" }, table);
     const wrapper = el("div", { class: "tablebox" }, holder);
     const paged = Boolean(options.page) && rows.length > options.page;
@@ -54,8 +55,19 @@ vernacular.table = (() => {
       language: { emptyTable: options.empty ?? "No rows.", zeroRecords: "No matching rows.", entries: { _: "rows", 1: "row" } },
     });
     if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table is not in its container");
+    if (options.top) table.tHead.append(el("tr", { class: "top" }, options.top)); // after DataTables has read the headings
+    wrapper.append(download.buttons(options.file ?? options.label, { CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())) }));
     return { element: wrapper, grid };
   }
+
+  // The rows as arrays for CSV, below the names of the columns.
+  function exported(columns, rows) {
+    const cells = (row) => columns.flatMap((column) => (column.csv ? column.csv(row) : [[nameOf(column), column.key ? column.key(row) : null]]));
+    const names = rows.length ? cells(rows[0]).map(([name]) => name) : columns.map(nameOf);
+    return [names, ...rows.map((row) => cells(row).map(([, value]) => value))];
+  }
+
+  const nameOf = (column) => column.name ?? (column.title instanceof Node ? column.title.textContent : String(column.title ?? "")).trim();
 
   // A text field that filters `grid` by `textOf(row)`, ignoring case and diacritics; every word must occur.
   function finder(grid, textOf, properties) {

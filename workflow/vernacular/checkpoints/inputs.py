@@ -32,6 +32,11 @@ _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written
 _TEMPLATES = "additional_chat_templates"
 
 
+def is_path(source: str) -> bool:
+    """Return whether the `source` of a model or adapter is a path, not a Hub ID or a package."""
+    return source.startswith((".", "/", "~"))
+
+
 def download_patterns(*, allow_pickle: bool = False, code: bool = False) -> list[str]:
     """Return the patterns of the files to download; on the Hub, `*` also matches subdirectories."""
     return [*PATTERNS, *(PICKLED if allow_pickle else ()), *(CODE[:1] if code else ())]

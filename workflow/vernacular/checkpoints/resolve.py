@@ -69,16 +69,7 @@ def resolve(
         # the fingerprint excludes converted files: a conversion may fill unused weights at random
         source_fingerprint = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
         path = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known.get("contents"))
-    if not path.is_dir():
-        raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
-    config = config_of(name, path)
-    weights = weights_of(name, path, allow_pickle=allow_pickle)
-    parameters, tensors = sizes_of(name, weights)
-    check_layers(name, path / "config.json", config, tensors)
-    check_tokenizer(name, path)
-    kind = kind_of(name, config, kind)
-    for file in inputs.files_of(path, allow_pickle=allow_pickle, code=trust_remote_code):
-        check_size(name, path / file)
+    properties, config = check_files(name, path, kind=kind, allow_pickle=allow_pickle, code=trust_remote_code)
     contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
     return {
         "name": name,
@@ -88,11 +79,35 @@ def resolve(
         "fingerprint": fingerprint([revision, source_fingerprint or _identity(contents), config]),
         "contents": contents,
         "source_contents": source_contents,
-        "kind": kind,
+        **properties,
+    }
+
+
+def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: bool) -> tuple[dict, dict]:
+    """Check the files of a checkpoint, without reading its weights.
+
+    Returns:
+        ({kind, architecture, bytes, parameters}, content of config.json)
+
+    Raises:
+        ModelError: Files are missing, damaged, do not fit together, or are of no supported architecture.
+    """
+    if not path.is_dir():
+        raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
+    config = config_of(name, path)
+    weights = weights_of(name, path, allow_pickle=allow_pickle)
+    parameters, tensors = sizes_of(name, weights)
+    check_layers(name, path / "config.json", config, tensors)
+    check_tokenizer(name, path)
+    properties = {
+        "kind": kind_of(name, config, kind),
         "architecture": (config.get("architectures") or [config.get("model_type")])[0],
         "bytes": sum(f.stat().st_size for f in weights),
         "parameters": parameters,
     }
+    for file in inputs.files_of(path, allow_pickle=allow_pickle, code=code):
+        check_size(name, path / file)
+    return properties, config
 
 
 def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
@@ -100,7 +115,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     if source.startswith("package:"):
         path = _find_in_package(source.removeprefix("package:"))
         return path, None, path.suffix == ".gguf"
-    if source.startswith((".", "/", "~")):
+    if inputs.is_path(source):
         path = Path(source).expanduser()
         if not path.exists():
             raise ModelError(f"model file or directory not found: {source}.")

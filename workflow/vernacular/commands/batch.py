@@ -130,20 +130,29 @@ def record_death(args, reason: str) -> bool:
 
 
 class Attempts:
-    """State of a job that survives a kill: its current subject and its earlier deaths, in a file next to its output."""
+    """State of a job that survives a kill: its current subject and its earlier deaths, in a file next to its output.
+
+    `overlaps`: the job also works on other subjects at the same time, until it has died for the first time. Then the
+    subject of a death is certain.
+    """
 
     def __init__(self, args):
         self.path: Path = args.out.with_name(f".{args.out.stem}.attempts")
         self.number, self.count = args.attempt
         self.restarted = getattr(args, "restarted", False)
-        self._state = {"working": None, "died": []}
+        self._state = {"working": None, "died": [], "overlaps": False}
         with contextlib.suppress(OSError, ValueError):  # missing, or truncated by a kill
             self._state |= json.loads(self.path.read_text("utf-8"))
 
-    def begin(self) -> None:
+    @property
+    def overlaps(self) -> bool:
+        """Whether this attempt works on several subjects at the same time."""
+        return self._state["overlaps"]
+
+    def begin(self, *, overlaps: bool = False) -> None:
         """Start an attempt: the first one discards the state of earlier runs, later ones record an unnoticed death."""
         if self.number == 1 and not self.restarted:
-            self._state = {"working": None, "died": []}
+            self._state = {"working": None, "died": [], "overlaps": overlaps}
         elif self._state["working"]:
             self._append_death(_KILLED)
         self._write()
@@ -172,8 +181,9 @@ class Attempts:
         self.path.unlink(missing_ok=True)
 
     def _append_death(self, reason: str) -> None:
-        self._state["died"].append([*self._state["working"], reason])
-        self._state["working"] = None
+        if not self._state["overlaps"]:
+            self._state["died"].append([*self._state["working"], reason])
+        self._state["working"], self._state["overlaps"] = None, False
 
     def _write(self) -> None:
         with replacing(self.path) as temporary:

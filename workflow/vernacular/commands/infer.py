@@ -20,7 +20,7 @@ def infer(args) -> str:
     evaluations and models continue. The last attempt skips evaluations in which the process died before.
     """
     attempts = Attempts(args)
-    attempts.begin()
+    attempts.begin(overlaps=True)
     records = [inference_record(path, args.spec) for path in args.models]
     for path, record in zip(args.models, records, strict=True):
         check_recorded(path, record)
@@ -35,6 +35,7 @@ def infer(args) -> str:
             threads=args.threads,
             skip_reasons=attempts.skip_reasons(),
             on_begin=attempts.set_current,
+            overlaps=attempts.overlaps,
         )
     finally:  # runs unless the process is killed
         attempts.end()

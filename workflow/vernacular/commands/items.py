@@ -51,7 +51,7 @@ class _Datasets(Batch):
         if n_examples:
             counts.append(f"{format_count(n_examples, 'candidate')} for few-shot examples")
         if n_dropped:
-            counts.append(f"{format_count(n_dropped, 'row')} dropped (reasons in results/summary/notes.csv)")
+            counts.append(f"{format_count(n_dropped, 'row')} dropped (reasons in the notes)")
         return f"items: {path.stem}: {', '.join(counts)}"
 
     def fail(self, path: Path, spec: dict, reason: str) -> str:

@@ -18,5 +18,6 @@ def report(args) -> str:
         records=[read_record(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
+        tasks=args.spec["tasks"],
         processes=args.threads,
     )

@@ -7,7 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.protocols.build import build, inference_metadata
+from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
 
@@ -33,8 +33,7 @@ class _Evaluations(Batch):
         if unavailable := source.get("unavailable"):
             self.fail(path, spec, unavailable)
             return f"requests: {path.stem}: no requests (dataset unavailable)"
-        keys = ("language", "protocol", "shots", "seed", "style", "options")
-        rows, prompt_metadata = build(items_in(self._items(spec)), spec["task"], **{key: spec[key] for key in keys})
+        rows, prompt_metadata = build_evaluation(items_in(self._items(spec)), spec)
         metadata = {**_metadata(spec, source), **prompt_metadata, "size": request_size(rows)}
         artifacts.write(path, REQUESTS, rows, metadata)
         return f"requests: {path.stem}: {format_count(len(rows), 'request')}"

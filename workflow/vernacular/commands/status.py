@@ -6,8 +6,10 @@ from pathlib import Path
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.metrics.metric import display_name
+from vernacular.summary.notes import split_list
 
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
+MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 
 
@@ -24,18 +26,20 @@ def verify(args) -> str:
 
 
 def _missing_lines(rows: list[dict]) -> list[str]:
-    """Return the missing evaluations, grouped by model and by reason."""
+    """Return the missing evaluations, grouped by models and by reason."""
     reasons: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
-        reasons.setdefault(row["model"], {}).setdefault(row["note"], {})[row["evaluation"]] = None
+        evaluations = reasons.setdefault(row["models"], {}).setdefault(row["note"], {})
+        evaluations |= dict.fromkeys(split_list(row["evaluations"]))
     lines = []
-    for model, by_note in reasons.items():
-        lines.append(f"  {model}")
-        for note, evaluations in by_note.items():
-            shown = ", ".join(list(evaluations)[:MAX_EVALUATIONS])
-            more = f" and {len(evaluations) - MAX_EVALUATIONS} more" if len(evaluations) > MAX_EVALUATIONS else ""
-            lines.append(f"    {shown}{more}: {note}")
+    for models, by_note in reasons.items():
+        lines.append(f"  {_first(split_list(models), MAX_MODELS)}")
+        lines += [f"    {_first(list(names), MAX_EVALUATIONS)}: {note}" for note, names in by_note.items()]
     return lines
+
+
+def _first(names: list[str], limit: int) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def finish(args) -> None:

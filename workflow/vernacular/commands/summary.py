@@ -3,10 +3,13 @@
 from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.paths import without_local_paths
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
-from vernacular.summary.provenance import collect_notes, dataset_sources, mixed_version_notes, notes_to_frame
+from vernacular.summary.headings import make_headings, model_labels
+from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
+from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
 
@@ -28,12 +31,15 @@ def summary(args) -> str:
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
+    notes = _published(notes)
     models = [_describe(note["record"]) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
-    write_csv(args.out / "results.csv", results)
-    write_csv(args.out / "wide.csv", wide(results))
+    published = results.assign(adapter=results["adapter"].map(without_local_paths, na_action="ignore"))
+    headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))
+    write_csv(args.out / "results.csv", published)
+    write_csv(args.out / "wide.csv", wide(published, headings))
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
@@ -41,11 +47,12 @@ def summary(args) -> str:
     if write_lm_eval_results:
         write_lm_eval_results(args.out / "lm_eval", results)
         write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
-    provenance = {"evaluated models": models, "item sources": list(datasets.values()), "notes": notes}
-    rankings = comparison_tables["rankings"]
-    write_similarity(args.out / "similarity_summary.xlsx", results, provenance, rankings=rankings)
-    write_surprisal(args.out / "surprisal_summary.xlsx", results, provenance, rankings=rankings)
-    write_leaderboard(args.out / "leaderboard.xlsx", results, provenance, **comparison_tables)
+    provenance = _published({"evaluated models": models, "item sources": list(datasets.values())})
+    provenance["notes"] = group_notes(notes)
+    common = {"rankings": comparison_tables.pop("rankings"), "headings": headings}
+    write_similarity(args.out / "similarity_summary.xlsx", published, provenance, **common)
+    write_surprisal(args.out / "surprisal_summary.xlsx", published, provenance, **common)
+    write_leaderboard(args.out / "leaderboard.xlsx", published, provenance, **common, **comparison_tables)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
     )
@@ -57,6 +64,28 @@ def _external_result_notes(texts: list[str]) -> list[dict]:
         {"model": text.partition(":")[0], "evaluation": None, "kind": "external results", "note": text, "count": None}
         for text in texts
     ]
+
+
+def _published(value):
+    """Return texts, also those in lists and dicts, without paths of this machine."""
+    if isinstance(value, dict):
+        return {key: _published(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_published(entry) for entry in value]
+    return without_local_paths(value) if isinstance(value, str) else value
+
+
+def _precision(metadata: dict) -> dict:
+    """Return name, base and precision of a model, from the metadata of its metrics file."""
+    record = metadata["record"]
+    models = (evaluation.get("inference", {}).get("model") for evaluation in metadata["evaluations"].values())
+    model = next(filter(None, models), {})
+    base = record.get("base") if record.get("adapter") else None
+    quantization = model.get("quantization")
+    if quantization:
+        names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
+        quantization = names[0] if names else quantization.get("quant_method", "quantized")
+    return {"name": metadata["model"], "base": base, "dtype": model.get("dtype"), "quantization": quantization}
 
 
 def _describe(record: ModelRecord) -> dict:

@@ -160,14 +160,26 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    return {"models": list(config.models), "evaluations": list(config.evaluations)}
+    return {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
 
 
 def report_spec(config: Config) -> dict:
-    """Return the models, evaluations and pairs in the report, and a hash of its templates."""
+    """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    return {**summary_spec(config), "pairs": config.comparisons, "templates": template_hash}
+    return {
+        **summary_spec(config),
+        "pairs": config.comparisons,
+        "tasks": task_labels(config),
+        "templates": template_hash,
+    }
+
+
+def task_labels(config: Config) -> dict[str, dict]:
+    """Return what readers see of the evaluated tasks: task -> its title and note; {} for tasks of lm-eval."""
+    evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
+    files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
+    return {name: {key: file[key] for key in ("title", "note") if key in file} for name, file in files.items()}
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

@@ -5,11 +5,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from vernacular.config.evaluations import smaller_limit
+from vernacular.config.files import Files
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
-from vernacular.lm_eval.own_files import data_files
+from vernacular.lm_eval.own_files import data_files, missing_files
 from vernacular.types import Evaluation
 
 _SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions"}
@@ -36,61 +38,93 @@ class LmEvalTask:
             shots_by_task(other.unit, other.num_fewshot),
         )
 
+    def leaf_configs(self) -> list[dict]:
+        """Return the content of the files of one's own among the unit's tasks; of the package's, the known part."""
+        configs = self.catalog.own.configs
+        return [configs.get(leaf.name, {}) | leaf.config for leaf in self.unit.leaves]
+
+    def missing_files(self) -> list[str]:
+        """Return the local files that the unit's tasks would read, and that do not exist."""
+        return sorted({path for config in self.leaf_configs() for path in missing_files(config)})
+
+
+class LmEvalEntries:
+    """Expansion of the entries of one config; mistakes in its `lm_eval:` are reported once."""
+
+    def __init__(self, files: Files, values: dict):
+        self.files, self.settings, self.limit = files, values["lm_eval"], values["limit"]
+        self.directories = tuple(self.settings.get("tasks", ()))
+        self.tasks: dict[str, LmEvalTask] = {}  # by evaluation ID
+
+    @functools.cached_property
+    def catalog(self) -> Catalog | None:
+        """The tasks of the environment; None if `lm_eval:` is invalid or there is no environment, which is reported."""
+        if not self.files.is_valid("lm_eval"):
+            return None
+        try:
+            return catalog_of(self.settings)
+        except ConfigError as error:
+            self.files.report(("lm_eval",), str(error))
+            return None
+
+    def add(self, entry: dict, evaluations: dict[str, Evaluation], *, has_shots: bool, report) -> None:
+        """Add one evaluation per unit, number of shots and seed of an entry.
+
+        Args:
+            entry: With the defaults of the schema.
+            evaluations: The evaluations of the config, by ID.
+            has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
+            report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+        """
+        for key, value in entry.items():
+            if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
+                report("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
+        language = _language(entry["languages"], report)
+        for unit in self._units(entry, report):
+            for requested in _as_list(entry["shots"]) if has_shots else [None]:
+                for seed in _as_list(entry["seeds"]):
+                    shots = shots_of(unit, requested)
+                    evaluation = Evaluation(
+                        task=file_name(unit.name),
+                        language=language,
+                        protocol="lm_eval_generation" if unit.generates else "lm_eval",
+                        shots=shots,
+                        seed=seed if shots else 0,
+                        style="default",
+                        data="lm_eval",
+                        limit=smaller_limit(entry["limit"], self.limit),
+                    )
+                    trust = entry.get("trust_functions", False)
+                    task = LmEvalTask(self.catalog, self.directories, entry["lm_eval"], unit, requested, trust)
+                    previous = evaluations.setdefault(evaluation.id, evaluation)
+                    if previous != evaluation or self.tasks.setdefault(evaluation.id, task).differs_from(task):
+                        report("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one.")
+
+    def _units(self, entry: dict, report) -> list[Unit]:
+        if self.catalog is None:
+            return []
+        try:
+            found = self.catalog.units(entry["lm_eval"], trust_functions=entry.get("trust_functions", False))
+        except ConfigError as error:
+            report("lm_eval", str(error))
+            return []
+        if len(found) == 1 and found[0].reason:
+            report("lm_eval", f"{entry['lm_eval']} cannot be run: {found[0].reason}.")
+            return []
+        return found
+
 
 def catalog_of(settings: dict) -> Catalog:
     """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
     return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
 
 
-def expand(entry: dict, settings: dict, *, has_shots: bool, fail) -> dict[Evaluation, LmEvalTask]:
-    """Return one evaluation per unit, number of shots and seed of an entry.
-
-    Args:
-        entry: With the defaults of the schema.
-        settings: The config's `lm_eval:`.
-        has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
-        fail: Called as `fail(key, message)`; raises ConfigError.
-    """
-    for key, value in entry.items():
-        if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
-            fail("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
-    language = _language(entry["languages"], fail)
-    trust = entry.get("trust_functions", False)
-    try:
-        catalog = catalog_of(settings)
-        found = catalog.units(entry["lm_eval"], trust_functions=trust)
-    except ConfigError as error:
-        fail("lm_eval", str(error))
-    if len(found) == 1 and found[0].reason:
-        fail("lm_eval", f"{entry['lm_eval']} cannot be run: {found[0].reason}.")
-    evaluations = {}
-    directories = tuple(settings.get("tasks", ()))
-    for unit in found:
-        for requested in _as_list(entry["shots"]) if has_shots else [None]:
-            for seed in _as_list(entry["seeds"]):
-                shots = shots_of(unit, requested)
-                evaluation = Evaluation(
-                    task=file_name(unit.name),
-                    language=language,
-                    protocol="lm_eval_generation" if unit.generates else "lm_eval",
-                    shots=shots,
-                    seed=seed if shots else 0,
-                    style="default",
-                    data="lm_eval",
-                    limit=entry["limit"],
-                )
-                task = LmEvalTask(catalog, directories, entry["lm_eval"], unit, requested, trust)
-                if evaluations.setdefault(evaluation, task).differs_from(task):
-                    fail("lm_eval", f"{evaluation.id} would have two numbers of shots; use one entry with one of them.")
-    return evaluations
-
-
-def _language(value, fail) -> str:
+def _language(value, report) -> str:
     if value == "all":
         return UNDETERMINED
     languages = _as_list(value)
     if len(languages) > 1:
-        fail("languages", "lm_eval: expected one code, which only labels the results.")
+        report("languages", "lm_eval: expected one code, which only labels the results.")
     return languages[0]
 
 
@@ -121,7 +155,7 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
 def _own_files(task: LmEvalTask) -> dict[str, str | None]:
     """Return the hash of each file that a unit with files of one's own reads: task files, modules, local rows."""
     own = task.catalog.own
-    rows = {file for leaf in task.unit.leaves for file in data_files(own.configs.get(leaf.name, {}) | leaf.config)}
+    rows = {file for config in task.leaf_configs() for file in data_files(config)}
     return {os.path.relpath(path): _content_hash(path) for path in sorted({*map(str, own.sources), *rows})}
 
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import snakemake.utils
-
 from vernacular.comparison.external.results import result_files
-from vernacular.config import lm_eval
+from vernacular.config.directories import DEFAULT_STORE, output_directory, store_directory
 from vernacular.config.evaluations import (
     Evaluation,
     check_models,
@@ -18,13 +16,13 @@ from vernacular.config.evaluations import (
     expand_pairs,
     inherit_base_settings,
 )
-from vernacular.config.lm_eval import LmEvalTask
-from vernacular.core import validate, yaml
-from vernacular.core.errors import ConfigError, DataError, suggest
+from vernacular.config.files import Files, read
+from vernacular.config.lm_eval import LmEvalEntries, LmEvalTask
+from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.registry import COMPARED, GENERATED, OWN, PROTOCOLS, SCORED, TOOL_PROTOCOLS
+from vernacular.protocols.registry import COMPARED, GENERATED, OWN, SCORED, TOOL_PROTOCOLS
 
 try:
     from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
@@ -36,9 +34,6 @@ __all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORT
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
-_SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
-_STORE = "results/store"  # the only store allowed in a directory that the workflow writes
-_WRITTEN = ("results", "resources", "logs", "benchmarks", ".snakemake")
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,8 @@ class Config:
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
-    store: str = _STORE  # directory of the store, absolute or relative to the working directory
+    output: str = "results"  # directory of the results, absolute or relative to the working directory
+    store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
 
     @cached_property
@@ -110,101 +106,110 @@ def load(paths, overrides: dict | None = None) -> Config:
     """Read and validate config files (later ones take precedence), then `overrides` (from --config).
 
     Raises:
-        ConfigError: One or two lines with the file, the key, the found value and the closest valid value.
+        ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
+            value.
     """
-    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
-    styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
-    schema = validate.with_values(schema, ("$defs", "style"), styles)
-    raw: dict = {}
-    key_sources: dict = {}  # top-level key -> (the last file that sets it, line numbers in that file)
-    for path in paths:
-        value, lines = yaml.read(path)
-        if value is None:
-            raise ConfigError(f'{display_path(path)}: expected the keys "models" and "evaluations", got an empty file.')
-        validate.check(value, lines, schema if len(paths) == 1 else {**schema, "required": []}, path)
-        raw |= value
-        key_sources |= dict.fromkeys(value, (path, lines))
-    if overrides:
-        validate.check(overrides, {}, {**schema, "required": []}, "--config")
-        raw |= overrides
-        key_sources |= dict.fromkeys(overrides, ("--config", {}))
-    validate.check(raw, {}, schema, ", ".join(map(display_path, paths)))  # required keys of all files
-
-    def fail_at(key_path: tuple, message: str):
-        path, lines = key_sources.get(key_path[0], (paths[-1], {}))
-        raise ConfigError(f"{validate.error_location(path, lines, key_path)}: {message}")
-
-    check_models(raw["models"], lambda keys, message: fail_at(("models", *keys), message))
-    has_shots = ["shots" in entry for entry in raw["evaluations"]]
-    snakemake.utils.validate(raw, str(_SCHEMA))  # fills in the defaults
-    models = inherit_base_settings(raw["models"])
-    for name, entry in raw["external_results"].items():
-        if name.casefold() in {model.casefold() for model in models}:
-            fail_at(("external_results", name), f'"{name}" is a model of this config; choose another name.')
-        check_name(name, lambda keys, message: fail_at(("external_results", *keys), message))
-        entry["path"] = os.path.expanduser(entry["path"])
-        if not os.path.exists(entry["path"]):
-            fail_at(("external_results", name, "path"), f"file or directory not found: {entry['path']}.")
-        try:
-            result_files(Path(entry["path"]))
-        except DataError as error:
-            fail_at(("external_results", name, "path"), str(error))
-    comparisons = expand_pairs(
-        raw.get("comparisons"),
-        models,
-        raw["external_results"],
-        lambda keys, text: fail_at(("comparisons", *keys), text),
-    )
-    task_dirs = [WORKFLOW / "tasks", *map(Path, raw["tasks"])]
-    for i, directory in enumerate(task_dirs[1:]):
-        if not os.path.isdir(directory):
-            fail_at(("tasks", i), f"directory not found: {directory}.")
-    files = task_names(task_dirs)
-    evaluations: dict[str, Evaluation] = {}
-    tasks: dict[str, dict] = {}
-    lm_eval_tasks: dict[str, LmEvalTask] = {}
-    for i, entry in enumerate(raw["evaluations"]):
-
-        def fail(key: str, message: str, i=i):
-            fail_at(("evaluations", i, key), message)
-
-        if "lm_eval" in entry:
-            for evaluation, task in lm_eval.expand(entry, raw["lm_eval"], has_shots=has_shots[i], fail=fail).items():
-                previous = evaluations.setdefault(evaluation.id, evaluation)
-                if previous != evaluation or lm_eval_tasks.setdefault(evaluation.id, task).differs_from(task):
-                    fail("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one entry.")
-            continue
-        if "trust_functions" in entry:
-            fail("trust_functions", "only supported with lm_eval; remove it.")
-        name = entry["task"]
-        if name not in files:
-            fail("task", f'task "{name}" not found.{suggest(name, files)}')
-        if name not in tasks:
-            tasks[name] = load_task(files[name], OWN)
-        for evaluation in expand(entry, tasks[name], raw["data"], fail):
-            previous = evaluations.setdefault(evaluation.id, evaluation)
-            if previous != evaluation:
-                fail(
-                    "task",
-                    f"{evaluation.id} is listed twice, with different options; remove one entry.",
-                )
-    _check_items_agree(evaluations.values(), lambda message: fail_at(("evaluations",), message))
+    files = read(paths, overrides)
+    values, report = files.with_defaults(), files.report
+    external_results, models, pairs = _external_results(files, values), {}, []
+    if files.is_valid("models"):
+        n_problems = len(files.problems)
+        check_models(files.values["models"], lambda keys, message: report(("models", *keys), message))
+        if len(files.problems) == n_problems:
+            models = inherit_base_settings(values["models"])
+    if models and files.is_valid("comparisons"):
+        pairs = expand_pairs(
+            values.get("comparisons"),
+            models,
+            external_results,
+            lambda keys, message: report(("comparisons", *keys), message),
+        )
+    evaluations, tasks, lm_eval_tasks = _evaluations(files, values)
     config = Config(
         models,
         evaluations,
         tasks,
-        raw["similarity"],
-        comparisons,
-        raw["external_results"],
-        gpu_memory_gb=raw["gpu_memory_gb"],
-        store=_store(raw["store"], lambda message: fail_at(("store",), message)),
+        values["similarity"],
+        pairs,
+        external_results,
+        gpu_memory_gb=values["gpu_memory_gb"],
+        output=output_directory(values["output"], lambda message: report(("output",), message)),
+        store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
         lm_eval=lm_eval_tasks,
     )
-    _check_encoders(config, lambda message: fail_at(("similarity", "encoders"), message))
+    if files.is_valid("similarity"):
+        _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
+    files.problems.raise_all()
     return config
 
 
-def _check_items_agree(evaluations, fail) -> None:
+def _external_results(files: Files, values: dict) -> dict[str, dict]:
+    """Return `external_results:` with expanded paths, and report missing files and names in use."""
+    models = {model.casefold() for model in values["models"]}
+    for name, entry in values["external_results"].items():
+
+        def report(keys, message: str, name=name):
+            files.report(("external_results", name, *keys), message)
+
+        if name.casefold() in models:
+            report((), f'"{name}" is a model of this config; choose another name.')
+            continue
+        check_name(name, lambda keys, message: files.report(("external_results", *keys), message))
+        entry["path"] = os.path.expanduser(entry["path"])
+        if not os.path.exists(entry["path"]):
+            report(("path",), f"file or directory not found: {entry['path']}.")
+            continue
+        try:
+            result_files(Path(entry["path"]))
+        except DataError as error:
+            report(("path",), str(error))
+    return values["external_results"]
+
+
+def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dict[str, dict], dict[str, LmEvalTask]]:
+    """Return (evaluations by id, tasks by name, tasks of lm-eval by evaluation), and report mistakes of each entry."""
+    directories = [WORKFLOW / "tasks"]
+    for i, directory in enumerate(values["tasks"]):
+        if os.path.isdir(directory):
+            directories.append(Path(directory))
+        else:
+            files.report(("tasks", i), f"directory not found: {directory}.")
+    task_files = task_names(directories)
+    evaluations: dict[str, Evaluation] = {}
+    tasks: dict[str, dict] = {}
+    lm_eval_entries = LmEvalEntries(files, values)
+    # numbers as in the file: entries that violate the schema are not among the values
+    numbers = [i for i in range(len(files.values["evaluations"])) if files.is_valid("evaluations", i)]
+    for i, entry in zip(numbers, values["evaluations"], strict=True):
+
+        def report(key: str, message: str, i=i):
+            files.report(("evaluations", i, key), message)
+
+        if "lm_eval" in entry:
+            has_shots = "shots" in files.values["evaluations"][i]
+            lm_eval_entries.add(entry, evaluations, has_shots=has_shots, report=report)
+            continue
+        if "trust_functions" in entry:
+            report("trust_functions", "only supported with lm_eval; remove it.")
+        name = entry["task"]
+        if name not in task_files:
+            # otherwise it may be in the directory that is not found
+            if files.is_valid("tasks") and len(directories) == len(values["tasks"]) + 1:
+                report("task", f'task "{name}" not found.{suggest(name, task_files)}')
+            continue
+        if name not in tasks:
+            with files.problems.collected():
+                tasks[name] = load_task(task_files[name], OWN)
+        if name not in tasks:
+            continue
+        for evaluation in expand(entry, tasks[name], values["data"], values["limit"], report):
+            if evaluations.setdefault(evaluation.id, evaluation) != evaluation:
+                report("task", f"{evaluation.id} is listed twice, with different options; remove one entry.")
+    _check_items_agree(evaluations.values(), lambda message: files.report(("evaluations",), message))
+    return evaluations, tasks, lm_eval_entries.tasks
+
+
+def _check_items_agree(evaluations, report) -> None:
     """Check that all evaluations of a task in a language use the same data."""
     seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
@@ -213,34 +218,18 @@ def _check_items_agree(evaluations, fail) -> None:
         previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
         if previous.data != evaluation.data:
             name = f"{evaluation.task} in {evaluation.language}"
-            fail(f"{name} is listed with data: {previous.data} and data: {evaluation.data}; use one of them.")
+            report(f"{name} is listed with data: {previous.data} and data: {evaluation.data}; use one of them.")
 
 
-def _store(setting: str, fail) -> str:
-    """Return the store's directory without creating it; `fail(message)` raises if it is not usable."""
-    store = os.path.expanduser(setting)
-    path = Path(os.path.abspath(store))
-    for name in _WRITTEN:
-        if path.is_relative_to(os.path.abspath(name)) and not path.is_relative_to(os.path.abspath(_STORE)):
-            fail(f'expected {_STORE} or a directory outside of {name}/, which the workflow clears, got "{setting}".')
-    existing = next(directory for directory in (path, *path.parents) if os.path.lexists(directory))
-    if not existing.is_dir():
-        fail(f'expected a directory, got "{setting}": {existing} is not a directory.')
-    needed = os.X_OK | (os.R_OK if existing == path else os.W_OK)
-    if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
-        action = "read" if existing == path else "created"
-        fail(f'"{setting}" cannot be {action}: permission denied in {existing}.')
-    return store
-
-
-def _check_encoders(config: Config, fail) -> None:
+def _check_encoders(config: Config, report) -> None:
     """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
     sources: dict[str, str] = {}
     for evaluation in config.evaluations.values():
         for metric in config.similarity["metrics"] if evaluation.protocol in COMPARED else ():
             encoder = config.encoder(evaluation.language, metric)
             if encoder is None:
-                fail(f'no encoder for "{evaluation.language}"; add one for this language or a default.')
+                report(f'no encoder for "{evaluation.language}"; add one for this language or a default.')
+                continue
             name, source = encoder_name(encoder), encoder["source"]
             if sources.setdefault(name.casefold(), source) != source:
-                fail(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')
+                report(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')

@@ -39,6 +39,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 NO_EFFECT = {
     "vernacular.core.artifacts": "writing and verification of files; a file of another version is rejected",
     "vernacular.core.fingerprint": "computation of keys; a change gives other keys",
+    "vernacular.core.background": "threads that compute the same as without them",
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.digests": "detection of damaged files",
     "vernacular.core.failures": "classification of errors, and messages",

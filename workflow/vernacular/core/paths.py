@@ -1,6 +1,7 @@
 """The directory of the workflow's data files, and the display of paths in messages."""
 
 import os
+import re
 from pathlib import Path
 
 WORKFLOW = Path(__file__).resolve().parents[2]
@@ -10,3 +11,21 @@ def display_path(path) -> str:
     """Return a path as a user would type it: relative to the working directory if it is below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
+
+
+# an absolute path of two or more parts, with spaces inside only where a quoted path has them; not the path of a URL
+_ABSOLUTE_PATH = re.compile(r"""(?<![\w:/.~\-\\>])/(?:[^\s/'"`,;:()<>|]+/)+[^\s/'"`,;:()<>|]*""")
+
+
+def without_local_paths(text: str) -> str:
+    """Return `text` for publication: paths below the working directory as relative ones, other absolute ones by name.
+
+    >>> without_local_paths("/home/ana/models/tiny: not found; see https://example.org/a/b")
+    '…/tiny: not found; see https://example.org/a/b'
+    """
+    return _ABSOLUTE_PATH.sub(lambda match: _published(match.group()), text)
+
+
+def _published(path: str) -> str:
+    relative = os.path.relpath(path)
+    return f"…/{os.path.basename(os.path.normpath(path))}" if relative.startswith("..") else relative

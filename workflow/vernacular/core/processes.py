@@ -14,6 +14,7 @@ import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 
+from vernacular.core.background import thread_time_limit
 from vernacular.core.errors import ArtifactError, UserError, format_count
 
 
@@ -44,19 +45,19 @@ class TimeLimitExceeded(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float):
-    """Raise TimeLimitExceeded inside the block after `seconds`; yield whether a limit is set.
+    """Raise TimeLimitExceeded inside the block after `seconds`, at the next Python instruction.
 
-    The limit uses SIGALRM, of which a process has one timer, and which its main thread receives: in other threads
-    there is no limit.
+    In the main thread, the limit uses SIGALRM, of which a process has one timer; it also interrupts waiting.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield False
+        with thread_time_limit(seconds, TimeLimitExceeded):
+            yield
         return
     previous_handler = signal.signal(signal.SIGALRM, _raise_exceeded)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
-            yield True
+            yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
@@ -82,6 +83,7 @@ class StopFlag:
         self.name: str | None = None
         self.journal = None  # of the current evaluation
         self._interruptible = False
+        self._failure: BaseException | None = None
 
     def __bool__(self) -> bool:
         return self.name is not None
@@ -91,6 +93,10 @@ class StopFlag:
         first, self.name = self.name is None, self.name or name
         if first and self._interruptible:
             raise _Interruption
+
+    def fail(self, error: BaseException) -> None:
+        """Make the main thread raise an error of another thread, before or after its current batch."""
+        self._failure = error
 
     @contextlib.contextmanager
     def interruptible(self):
@@ -125,6 +131,8 @@ class StopFlag:
         return Stopped(f"stopped by {self.name}: {stored}; the next run resumes from there.")
 
     def _raise_pending(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         if self._interruptible and self:
             raise _Interruption
 

@@ -1,4 +1,4 @@
-"""Validation of YAML files against their schemas; the first violation is reported in one or two lines.
+"""Validation of YAML files against their schemas; every violation is reported in one or two lines.
 
 `x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
@@ -9,11 +9,13 @@ import functools
 import json
 import math
 import re
+from collections.abc import Iterator
 
 import jsonschema
 
-from vernacular.core.errors import SECRETS, ConfigError, suggest
+from vernacular.core.errors import SECRETS, suggest
 from vernacular.core.paths import display_path
+from vernacular.core.problems import Problems
 from vernacular.core.yaml import read
 
 _TYPES = {
@@ -55,43 +57,65 @@ def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
-    """Raise ConfigError for the most informative violation: file, line, key, found value and allowed values."""
-    _check_texts(value, lines, path)
+    """Raise ConfigError for all violations: file, line, key, found value and allowed values of each."""
+    problems = Problems()
+    for message in violations(value, lines, schema, path).values():
+        problems.add(message)
+    problems.raise_all()
+
+
+def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple, str]:
+    """Return {path of the key: message} of all violations, in the order of the file.
+
+    Where an unknown key is reported, a missing key of the same mapping is not: it is often the same mistake. If there
+    are texts that no key allows, such as passwords, only these are reported: other messages could quote them.
+    """
+    if found := dict(_forbidden_texts(value, lines, path)):
+        return found
     errors = list(_Validator(schema).iter_errors(value))
-    if not errors:
-        return
-    # the shallowest error explains the others; among equals, the first in the file
-    error = min(errors, key=lambda e: (len(e.absolute_path), _line(lines, e) or 0))
-    if error.context:
-        error = jsonschema.exceptions.best_match([error])
+    unknown = {tuple(e.absolute_path) for e in errors if e.validator == "additionalProperties"}
+    for error in errors:
+        if error.validator == "required" and tuple(error.absolute_path) in unknown:
+            continue
+        if error.context:
+            error = jsonschema.exceptions.best_match([error])
+        for key_path, text in _describe(error):
+            found.setdefault(key_path, f"{error_location(path, lines, key_path)}: {text}")
+    return dict(sorted(found.items(), key=lambda entry: _line(lines, entry[0]) or 0))
+
+
+def _describe(error) -> Iterator[tuple[tuple, str]]:
+    """Yield (path of the key, what is wrong with it) of a violation; several for several unknown keys."""
     key_path = tuple(error.absolute_path)
-    location = error_location(path, lines, key_path)
     actual = f"got {_format_value(error.instance)}."
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})
-        key = next(k for k in error.instance if k not in known)
-        hint = _suggest(error.schema, key, known)
-        raise ConfigError(f"{error_location(path, lines, (*key_path, key))}: unknown key.{hint}")
-    if error.validator == "required":
-        key = next(k for k in error.validator_value if k not in error.instance)
-        raise ConfigError(f'{location}: the key "{key}" is missing.')
-    if error.validator == "type":
+        for key in error.instance:
+            if key not in known:
+                yield (*key_path, key), f"unknown key.{_suggest(error.schema, key, known)}"
+    elif error.validator == "required":
+        missing = [f'"{key}"' for key in error.validator_value if key not in error.instance]
+        yield (
+            key_path,
+            f"the key{'s' * (len(missing) > 1)} {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing.",
+        )
+    elif error.validator == "type":
         types = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-        raise ConfigError(f"{location}: expected {' or '.join(_TYPES[t] for t in types)}, {actual}")
-    if error.validator in ("enum", "const"):
+        yield key_path, f"expected {' or '.join(_TYPES[t] for t in types)}, {actual}"
+    elif error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
         hint = _suggest(error.schema, error.instance, [_as_text(a) for a in allowed])
-        raise ConfigError(f"{location}: unknown value {_format_value(error.instance)}.{hint}")
-    if "propertyNames" in error.absolute_schema_path:
-        location = error_location(path, lines, (*key_path, error.instance))
-        raise ConfigError(f"{location}: invalid name; {error.schema.get('x-error', _truncate(error.message))}.")
-    if error.validator in ("pattern", "not") and "x-error" in error.schema:
-        raise ConfigError(f"{location}: {error.schema['x-error']}, {actual}")
-    if error.validator in _BOUNDS:
+        yield key_path, f"unknown value {_format_value(error.instance)}.{hint}"
+    elif "propertyNames" in error.absolute_schema_path:
+        yield (*key_path, error.instance), f"invalid name; {error.schema.get('x-error', _truncate(error.message))}."
+    elif error.validator in ("pattern", "not") and "x-error" in error.schema:
+        yield key_path, f"{error.schema['x-error']}, {actual}"
+    elif error.validator in _BOUNDS:
         bound, unit = _BOUNDS[error.validator]
         unit = {" list entries": " list entry"}.get(unit, unit[:-1]) if error.validator_value == 1 else unit
-        raise ConfigError(f"{location}: expected {bound} {error.validator_value}{unit}, {actual}")
-    raise ConfigError(f"{location}: {_truncate(error.message, 200)}")
+        yield key_path, f"expected {bound} {error.validator_value}{unit}, {actual}"
+    else:
+        yield key_path, _truncate(error.message, 200)
 
 
 def _suggest(schema: dict, name, allowed) -> str:
@@ -102,36 +126,35 @@ def _suggest(schema: dict, name, allowed) -> str:
 def error_location(path, lines: dict[tuple, int], key_path: tuple) -> str:
     """Return the location that begins an error message: `config.yaml, line 7: models.mine.dtype`."""
     dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_truncate(_escape(p))}" for p in key_path).lstrip(".")
-    line = next((lines[key_path[:n]] for n in range(len(key_path), 0, -1) if key_path[:n] in lines), None)
+    line = _line(lines, key_path)
     return display_path(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
 
 
-def _check_texts(value, lines: dict[tuple, int], path, key_path: tuple = ()) -> None:
-    """Reject values that no key allows, regardless of the schema: unprintable text, secrets, NaN and infinity."""
+def _forbidden_texts(value, lines: dict[tuple, int], path, key_path: tuple = ()) -> Iterator[tuple[tuple, str]]:
+    """Yield what no key allows, regardless of the schema: unprintable text, secrets, NaN and infinity."""
+    location = error_location(path, lines, key_path)
     if isinstance(value, dict):
         for key, inner in value.items():
             if _UNPRINTABLE.search(key) or "\n" in key:
-                raise ConfigError(
-                    f"{error_location(path, lines, (*key_path, key))}: the key contains an unprintable character."
-                )
-            _check_text(key, lines, path, key_path)
-            _check_texts(inner, lines, path, (*key_path, key))
+                inner_location = error_location(path, lines, (*key_path, key))
+                yield (*key_path, key), f"{inner_location}: the key contains an unprintable character."
+                continue
+            # config and task files are copied into the results; the message must not show a secret either
+            if message := _forbidden_text(key):
+                yield key_path, f"{location}: {message}"
+            else:
+                yield from _forbidden_texts(inner, lines, path, (*key_path, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            _check_texts(inner, lines, path, (*key_path, i))
+            yield from _forbidden_texts(inner, lines, path, (*key_path, i))
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(
-            f"{error_location(path, lines, key_path)}: expected a finite number, got {_format_value(value)}."
-        )
-    elif isinstance(value, str):
-        _check_text(value, lines, path, key_path)
+        yield key_path, f"{location}: expected a finite number, got {_format_value(value)}."
+    elif isinstance(value, str) and (message := _forbidden_text(value)):
+        yield key_path, f"{location}: {message}"
 
 
-def _check_text(text: str, lines: dict[tuple, int], path, key_path: tuple) -> None:
-    # config and task files are copied into the results; the message must not show a secret either
-    for pattern, message in _FORBIDDEN_TEXT:
-        if pattern.search(text):
-            raise ConfigError(f"{error_location(path, lines, key_path)}: {message}")
+def _forbidden_text(text: str) -> str | None:
+    return next((message for pattern, message in _FORBIDDEN_TEXT if pattern.search(text)), None)
 
 
 def _is_integer(checker, value) -> bool:
@@ -152,8 +175,9 @@ _Validator = jsonschema.validators.extend(
 )
 
 
-def _line(lines: dict, error) -> int | None:
-    return lines.get(tuple(error.absolute_path))
+def _line(lines: dict, key_path: tuple) -> int | None:
+    """Return the line of a key, or of the innermost key around it that has one."""
+    return next((lines[key_path[:n]] for n in range(len(key_path), 0, -1) if key_path[:n] in lines), None)
 
 
 def _as_text(value) -> str:

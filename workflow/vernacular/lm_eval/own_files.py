@@ -9,6 +9,7 @@ Files are parsed as lm-eval parses them (PyYAML, `include`), but no function is 
 """
 
 import glob
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,6 +177,14 @@ def data_files(config: dict) -> list[str]:
     directories = [name for name in (config.get("dataset_path"), options.get("data_dir")) if isinstance(name, str)]
     files |= {str(path) for name in directories for path in Path(name).glob("**/*") if path.is_file()}
     return sorted(files)
+
+
+def missing_files(config: dict) -> list[str]:
+    """Return the files that a task with a reader of local files names, and that do not exist."""
+    options = config.get("dataset_kwargs")
+    if config.get("dataset_path") not in _READERS or not isinstance(options, dict) or options.get("data_dir"):
+        return []  # its files are in a repository, or found in a directory
+    return [path for path in data_files(config) if not os.path.exists(path)]
 
 
 def _as_list(value) -> list:

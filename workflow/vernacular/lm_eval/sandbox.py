@@ -8,6 +8,7 @@ import contextlib
 import functools
 import resource
 import sys
+import threading
 
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
@@ -83,12 +84,12 @@ def filter_limit(n_outputs: int, *, trusted: bool):
 def limits(seconds: float):
     """Raise TimeLimitExceeded inside the block after `seconds`, and MemoryError for MAX_BYTES more than now in use.
 
-    There is no limit outside the main thread. Memory is limited on Linux only.
+    Memory is limited on Linux only, and in the main thread: the limit is that of the process.
     """
     previous = None
     try:
-        with time_limit(seconds) as is_limited:
-            if is_limited and sys.platform == "linux":
+        with time_limit(seconds):
+            if threading.current_thread() is threading.main_thread() and sys.platform == "linux":
                 previous = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
                 maximum = _address_space() + MAX_BYTES
                 resource.setrlimit(resource.RLIMIT_AS, (maximum if soft == -1 else min(soft, maximum), hard))

@@ -42,6 +42,12 @@ def build(
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, setting)
 
 
+def build_evaluation(items: list[Item], spec: dict) -> tuple[list[dict], dict]:
+    """Build the requests of an evaluation from its part of the requests specification (config/dependencies.py)."""
+    keys = ("language", "protocol", "shots", "seed", "style", "options")
+    return build(items, spec["task"], **{key: spec[key] for key in keys})
+
+
 def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declaration = PROTOCOLS[protocol]

@@ -32,7 +32,7 @@ _COUNT_COLUMNS = (
 
 
 def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict, index: ReportIndex) -> list[list]:
-    """Write every pair's data files; return [baseline, candidate, rows] per pair, the sides by number.
+    """Write every pair's data files; return [baseline, candidate, summary] per pair, the sides by number.
 
     comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions: evaluation
     -> item_id -> position in the evaluation's files.
@@ -48,8 +48,33 @@ def write_pairs(out: Path, comparisons: pa.Table, changes: dict, positions: dict
         overall_rows = [row for row in rows if not row["category"]]
         write_data_file(out, f"p{i}", {"rows": overall_rows, "changes": counts, "in_categories": len(category_rows)})
         write_data_file(out, f"p{i}/categories", category_rows)
-        summaries.append([index.models.number(baseline), index.models.number(candidate), len(rows)])
+        sides = [index.models.number(baseline), index.models.number(candidate)]
+        summaries.append([*sides, _summarize(overall_rows, counts)])
     return summaries
+
+
+def _summarize(rows: list[dict], changes: list[list]) -> dict:
+    """Count what the verdict on a pair states.
+
+    `tests`: headline metrics with a difference; of these, those in which `candidate` or `baseline` is significantly
+    better, and those `identical` to the last digit. `items`: compared items that are correct or not, and of these the
+    `improved` and `regressed` ones.
+    """
+    tested = [row for row in rows if row["headline"] and row["difference"] is not None]
+    items_by_evaluation: dict[int, int] = {}
+    for row in tested:
+        if row["both_correct"] is not None:
+            items_by_evaluation[row["evaluation"]] = max(row["n"], items_by_evaluation.get(row["evaluation"], 0))
+    better = Counter(row["better"] for row in tested)
+    return {
+        "tests": len(tested),
+        "candidate": better["candidate"],
+        "baseline": better["baseline"],
+        "identical": sum(row["difference"] == 0 for row in tested),
+        "items": sum(items_by_evaluation.values()),
+        "improved": sum(improved for _, improved, _ in changes),
+        "regressed": sum(regressed for _, _, regressed in changes),
+    }
 
 
 def _row(row: dict, index: ReportIndex) -> dict:

@@ -9,8 +9,6 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -18,10 +16,10 @@ from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.data_files import round_all, round_significant, write_data_file
+from vernacular.report.distributions import calibration, histograms, surprisal_profiles
 from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
 
 ITEMS_PER_FILE = 250  # items per data file
-N_BINS = 24
 _MAX_LISTED_CHARS = 160  # characters of a generated output in the item list; the item view shows all of it
 
 
@@ -32,10 +30,11 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     evaluation and one model's rows at a time in memory.
     """
     requests = results / "requests" / f"{evaluation}.parquet"
-    displayed_roles = PROTOCOLS[artifacts.metadata(requests)["protocol"]].displayed_roles
-    items, metadata, task = EvaluationItems(displayed_roles), {}, {"outcomes": [], "distributions": [], "models": []}
+    protocol = PROTOCOLS[artifacts.metadata(requests)["protocol"]]
+    items = EvaluationItems(protocol.displayed_roles)
+    metadata, task = {}, {"outcomes": [], "calibration": [], "models": []}
     items.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
-    outcomes_by_model = {}
+    outcomes_by_model, tokens_by_model = {}, {}
     for model, name in models.items():
         path = results / name / "tasks" / f"{evaluation}.parquet"
         metadata[model] = artifacts.metadata(path)
@@ -50,11 +49,18 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         item_rows = [_list_item(items, row, outcomes, i) for i, row in enumerate(rows)]
         content = {"measure": outcomes.measure, "higher": outcomes.higher_is_better, "rows": item_rows}
         write_data_file(out, f"e{number}/m{model}", content)
-        _write_details(out, f"e{number}/m{model}", rows, items, results / name, evaluation)
+        outputs = _read_outputs(results / name, evaluation, items)
+        _write_details(out, f"e{number}/m{model}", rows, items, outputs)
+        if not protocol.generates and (calibrated := calibration(rows)):
+            task["calibration"].append([model, *calibrated])
+        if not protocol.letters:  # the scored text of a letter is the letter
+            tokens_by_model[model] = outputs[1]
     for block, start in enumerate(range(0, len(items.items), ITEMS_PER_FILE)):
         write_data_file(out, f"e{number}/i{block}", items.items[start : start + ITEMS_PER_FILE])
     write_data_file(out, f"e{number}/shots", items.prefixes)
-    task |= {"items": len(items.items), "block": ITEMS_PER_FILE, "distributions": _distributions(outcomes_by_model)}
+    task |= {"letters": protocol.letters, "generates": protocol.generates}
+    task |= {"items": len(items.items), "block": ITEMS_PER_FILE, "distributions": histograms(outcomes_by_model)}
+    task["surprisal"] = surprisal_profiles(tokens_by_model, items)
     task["dataset"] = next((run["dataset"] for run in metadata.values() if "dataset" in run), None)
     return task, items.positions, metadata
 
@@ -76,10 +82,9 @@ def _list_item(items: EvaluationItems, row: dict, outcomes: ItemOutcomes, i: int
     ]
 
 
-def _write_details(
-    out: Path, name: str, rows: list[dict], items: EvaluationItems, model_dir: Path, evaluation: str
-) -> None:
-    outputs, tokens, template_texts = _read_outputs(model_dir, evaluation, items)
+def _write_details(out: Path, name: str, rows: list[dict], items: EvaluationItems, read_outputs: tuple) -> None:
+    """Write the details of one model's items in blocks; `read_outputs` is what `_read_outputs` returned."""
+    outputs, tokens, template_texts = read_outputs
     metric_names = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
     blocks: dict[int, list] = {}
     for row in rows:
@@ -147,28 +152,3 @@ def _split_template(rendered: str | None, text: str | None) -> list[str] | None:
 def _outcome_counts(outcomes: ItemOutcomes) -> list[int]:
     """Return the number of items with each of the six outcomes, and of flagged items."""
     return [*(outcomes.outcomes.count(code) for code in range(6)), sum(outcomes.flagged)]
-
-
-def _distributions(outcomes_by_model: dict[int, ItemOutcomes]) -> list[list]:
-    """Return [model, measure, edges, [[outcome, counts], …]]; all models share the edges, so that they are comparable.
-
-    Values outside the 0.5 % and 99.5 % quantiles are counted in the first and last bin, so that an outlier does not
-    compress the other bins.
-    """
-    rows = []
-    for measure in dict.fromkeys(result.measure for result in outcomes_by_model.values() if result.measure):
-        selected = {model: result for model, result in outcomes_by_model.items() if result.measure == measure}
-        all_values = np.array(
-            [value for result in selected.values() for value in result.measure_values if value is not None], dtype=float
-        )
-        low, high = np.quantile(all_values, [0.005, 0.995])
-        edges = np.linspace(low, high if high > low else low + 1, N_BINS + 1)
-        for model, result in selected.items():
-            values = np.array([np.nan if value is None else value for value in result.measure_values], dtype=float)
-            outcomes = np.array(result.outcomes)
-            counts = []
-            for outcome in sorted(set(result.outcomes)):
-                in_outcome = values[(outcomes == outcome) & np.isfinite(values)]
-                counts.append([int(outcome), np.histogram(np.clip(in_outcome, edges[0], edges[-1]), edges)[0].tolist()])
-            rows.append([model, measure, round_all(edges.tolist(), 4), counts])
-    return rows

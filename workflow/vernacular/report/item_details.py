@@ -97,9 +97,9 @@ class EvaluationItems:
 
     Attributes:
         items: per item [item_id, category, prompt, options, gold, sent, prefix, message, spans]: `sent` the text after
-            the few-shot prefix up to the scored span, None if it equals the prompt; `prefix` the index of its few-shot
-            prefix in `prefixes`, None without one; `message` the last chat turn's content, None if it equals `sent`;
-            `spans` a list of [role, text]
+            the few-shot prefix up to the scored span ("" if there is none), None if it equals the prompt; `prefix` the
+            index of its few-shot prefix in `prefixes`, None without one; `message` the last chat turn's content, None
+            if it equals `sent`; `spans` a list of [role, text]
     """
 
     displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
@@ -153,7 +153,7 @@ class EvaluationItems:
         sent = first_request["text"] if span_start is None else first_request["text"][: max(span_start, 0)]
         message = first_request["messages"][-1]["content"] if first_request["messages"] else None
         return [
-            None if sent == prompt or (not sent and displayed) else sent,
+            None if sent == prompt else sent,
             self._prefix_index(first_request["prefix"]),
             None if message in (None, sent) else message,
             [[row["role"], self.spans[item, row["role"]][0]] for row in displayed],

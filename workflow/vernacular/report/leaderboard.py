@@ -6,9 +6,9 @@ To stay small, it holds headline metrics only; all other values are in the files
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import pandas as pd
 import pyarrow as pa
 
+from vernacular.core.paths import without_local_paths
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.data_files import round_significant
@@ -59,7 +59,7 @@ def _describe_metric(row) -> dict:
     module = PROTOCOL_METRICS.get(row["protocol"])
     declared_metrics = {metric.name: metric for metric in module.METRICS} if module else {}
     name = row["metric"]
-    unit, higher_is_better, headline = (None if pd.isna(row[key]) else row[key] for key in _DESCRIBED_KEYS)
+    unit, higher_is_better, headline = (row[key] for key in _DESCRIBED_KEYS)
     return {
         "name": name,
         "title": display_name(name),
@@ -72,14 +72,13 @@ def _describe_metric(row) -> dict:
     }
 
 
-def task_values(rows: pd.DataFrame, index: ReportIndex) -> dict:
+def task_values(rows: list[dict], index: ReportIndex) -> dict:
     """Return the part of an evaluation's task file that comes from `rows`, its rows of the long table."""
-    is_overall = rows["category"].fillna("") == ""
-    overall_rows = rows[is_overall].to_dict("records")
+    overall_rows = [row for row in rows if not row["category"]]
     return {
         "cells": cells(overall_rows, index),
-        "categories": by_category(rows[~is_overall].to_dict("records"), index),
-        "signatures": sorted({row["signature"] for row in overall_rows if not pd.isna(row["signature"])}),
+        "categories": by_category([row for row in rows if row["category"]], index),
+        "signatures": sorted({row["signature"] for row in overall_rows if row["signature"] is not None}),
     }
 
 
@@ -90,7 +89,7 @@ def cells(rows: list[dict], index: ReportIndex) -> list[list]:
             index.models.number(row["model"]),
             index.metric(row),
             *(round_significant(row[name]) for name in ("value", "ci_low", "ci_high")),
-            *(None if pd.isna(row[name]) else int(row[name]) for name in ("n", "n_flagged", "n_ties")),
+            *(row[name] for name in ("n", "n_flagged", "n_ties")),
             round_significant(row["chance_level"]),
             round_significant(row["majority_baseline"]),
         ]
@@ -114,15 +113,14 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
             round_significant(row["chance_level"]),
         ]
         for row in rows
-        if not pd.isna(row["headline"]) and row["headline"]
+        if row["headline"]
     ]
     return {"names": categories.names, "rows": category_rows}
 
 
-def setting(rows: pd.DataFrame) -> dict:
-    """Return task, language, protocol, shots, seed and style of one evaluation's rows."""
-    first_row = rows.iloc[0]
-    return {name: None if pd.isna(first_row[name]) else _to_builtin(first_row[name]) for name in SETTING}
+def setting(row: dict) -> dict:
+    """Return task, language, protocol, shots, seed and style of an evaluation from one of its rows."""
+    return {name: row[name] for name in SETTING}
 
 
 def representative_metric(rows: list[list], metric_info: list[dict]) -> int | None:
@@ -175,12 +173,8 @@ def missing(notes: list[dict], index: ReportIndex) -> list[list]:
             index.models.number(note["model"]),
             index.evaluations.number(note["evaluation"]),
             note["kind"],
-            note["note"],
+            without_local_paths(note["note"]),
         ]
         for note in notes
         if note["kind"] in ("unavailable", "not applicable")
     ]
-
-
-def _to_builtin(value):
-    return value if isinstance(value, str) else int(value)

@@ -19,16 +19,17 @@ from vernacular.core.errors import ArtifactError, format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
+from vernacular.core.tables import rows_of
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
-from vernacular.report.plots import specifications
 from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
+FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred
 _RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance_level", "majority_baseline", "unit", "headline", "higher_is_better",
          "signature"]  # fmt: skip
@@ -43,6 +44,7 @@ def build(
     records: list[dict],
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
+    tasks: dict[str, dict] | None = None,
     title: str = "Vernacular",
     processes: int = 1,
 ) -> str:
@@ -54,6 +56,7 @@ def build(
         records: the models' records.
         changes: (baseline, candidate) -> its CHANGES file.
         benchmarks: directory of Snakemake's benchmark files, if there are any.
+        tasks: task -> its `title` and `note` for readers, as far as it has them.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
 
     Raises:
@@ -64,14 +67,14 @@ def build(
     with _cleanup_on_error(out):
         _write_assets(out)
         summary = results / "summary" / "results.parquet"
-        long = artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS).to_pandas()
+        long = _by_evaluation(artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS))
         notes = artifacts.metadata(summary)["notes"]
         report_index = ReportIndex(Index(models), Index(evaluations), Index())
         index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
         for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
-            number, rows = report_index.evaluations.number(name), long[long["evaluation"] == name]
+            number, rows = report_index.evaluations.number(name), long.get(name, [])
             task |= leaderboard.task_values(rows, report_index)
             task["dataset"] = provenance.dataset_info(task["dataset"])
             write_data_file(out, f"e{number}/task", task)
@@ -79,7 +82,7 @@ def build(
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
                 datasets[key] = task["dataset"]
             runs += [provenance.run_info(model, number, metadata) for model, metadata in run_metadata.items()]
-            setting = leaderboard.setting(rows) if len(rows) else _requested_setting(results, name)
+            setting = leaderboard.setting(rows[0]) if rows else _requested_setting(results, name)
             index["evaluations"].append(
                 {
                     "id": name,
@@ -91,6 +94,7 @@ def build(
             index["cells"] += [
                 [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
             ]
+        index["tasks"] = [[name, task.get("title"), task.get("note")] for name, task in (tasks or {}).items()]
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
@@ -118,6 +122,14 @@ def build(
     return f"report: {counts}, {size / 1e6:.1f} MB in {out}"
 
 
+def _by_evaluation(results: pa.Table) -> dict[str, list[dict]]:
+    """Return the rows of each evaluation, in order."""
+    rows: dict[str, list[dict]] = {}
+    for row in rows_of(results):
+        rows.setdefault(row["evaluation"], []).append(row)
+    return rows
+
+
 @contextlib.contextmanager
 def _cleanup_on_error(out: Path) -> Iterator[None]:
     """Remove the incomplete report if the body raises; the exception propagates."""
@@ -130,6 +142,8 @@ def _cleanup_on_error(out: Path) -> Iterator[None]:
 
 def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
     """Yield what `write_evaluation` returns for each evaluation, in order."""
+    if len(evaluations) * len(models) < FILES_PER_POOL:
+        processes = 1
     write = partial(write_evaluation, out, models=models, results=results)
     workers = pool(processes) if processes > 1 else contextlib.nullcontext()
     with workers as executor, Progress("report", len(evaluations), "evaluation") as progress:
@@ -159,7 +173,7 @@ def _requested_setting(results: Path, name: str) -> dict:
 
 
 def _write_assets(out: Path) -> None:
-    """Copy page, styles, scripts and libraries, and write the specifications of the plots next to them."""
+    """Copy page, styles, scripts and libraries."""
     sources = [ASSETS / "index.html", ASSETS / "style.css"]
     sources += [
         path for directory in ("js", "lib") for path in sorted((ASSETS / directory).rglob("*")) if path.is_file()
@@ -169,4 +183,3 @@ def _write_assets(out: Path) -> None:
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
-    write_data_file(out, "plots", specifications())

@@ -9,18 +9,19 @@ from copy import copy
 import pandas as pd
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
+from openpyxl.worksheet.page import PageMargins
 from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
-from vernacular.summary import grid
+from vernacular.summary import marks
 
 _FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: Excel format, Python format
 _DEFAULT_FORMATS = ("0.000", "{:.3f}")
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
-_MARK_FORMATS = {grid.BEST: '" ●"', grid.SHARED: '" ○"', grid.NONE: "_ _●"}
+_MARK_FORMATS = {marks.BEST: '" ●"', marks.SHARED: '" ○"', marks.NONE: "_ _●"}
 
 _FONT = {"name": "Calibri", "size": 11}  # LibreOffice renders a Font without a name in a serif font
 BOLD, GRAY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
@@ -29,6 +30,7 @@ BOLD_GRAY = Font(**_FONT, bold=True, color="767676")
 TITLE = Font(name="Calibri", bold=True, size=13)
 CENTERED = Alignment(horizontal="center", vertical="center", wrap_text=True)
 RIGHT = Alignment(horizontal="right")
+LEFT_HEADER = Alignment(horizontal="right", vertical="center", wrap_text=True)
 TOP, TOP_WRAPPED = Alignment(vertical="top"), Alignment(vertical="top", wrap_text=True)
 TOP_CENTERED = Alignment(vertical="top", horizontal="center")
 RULE = Side(style="thin", color="AAAAAA")
@@ -117,13 +119,13 @@ def format_p_value(value: float) -> str:
 
 
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
-    """Return a metric's display name with unit and direction; shares are displayed in percent.
+    """Return a metric's display name with unit and direction; no unit for shares, whose cells are displayed in %.
 
-    >>> metric_title("accuracy", "share", True), metric_title("cosine_mean", "cosine", None)
-    ('Accuracy (% ↑)', 'Cosine mean')
+    >>> metric_title("accuracy", "share", True), metric_title("loss", "nats", False), metric_title("x", "cosine", None)
+    ('Accuracy (↑)', 'Loss (nats ↓)', 'X')
     """
     arrow = {True: "↑", False: "↓", None: ""}[higher_is_better]
-    unit = "" if pd.isna(unit) else {"share": "%", "score": "", "cosine": ""}.get(unit, unit)
+    unit = "" if pd.isna(unit) else {"share": "", "score": "", "cosine": ""}.get(unit, unit)
     details = " ".join(part for part in (unit, arrow) if part)
     name = display_name(metric)
     return f"{name} ({details})" if details else name
@@ -134,9 +136,9 @@ def direction(higher_is_better) -> bool | None:
     return None if pd.isna(higher_is_better) else bool(higher_is_better)
 
 
-def style_header(cell):
-    """Apply the header style to a cell; return it."""
-    cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, CENTERED, _BOX
+def style_header(cell, alignment: Alignment | None = None):
+    """Apply the header style to a cell, centered by default; return it."""
+    cell.font, cell.fill, cell.alignment, cell.border = BOLD, _HEADER_FILL, alignment or CENTERED, _BOX
     return cell
 
 
@@ -145,9 +147,15 @@ def comment(text: str, lines: int | None = None) -> Comment:
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
-def print_landscape(sheet: Worksheet, columns: int = 1) -> None:
-    """Set landscape printing: one page across per 20 `columns`, and as many pages down as needed."""
-    sheet.page_setup.orientation = "landscape"
-    sheet.page_setup.fitToWidth = -(-columns // 20)
+_PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
+
+
+def print_landscape(sheet: Worksheet) -> None:
+    """Set printing on A4 landscape: visible columns on as few pages across as are readable, as many down as needed."""
+    visible_width = sum(d.width for d in sheet.column_dimensions.values() if not d.hidden)
+    sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
+    sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH))
     sheet.page_setup.fitToHeight = 0
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
+    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.5, bottom=0.8)
+    sheet.oddFooter.center.text = "&A, page &P of &N"

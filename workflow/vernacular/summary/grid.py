@@ -1,12 +1,6 @@
-"""Worksheet grid: runs down, columns across, as positions in the long table; and the marks of the best values.
+"""Worksheet grid: models down, evaluations × metrics across, as positions in the long table."""
 
-Values are marked by one of two rules. Where paired rankings compare the runs of a column on the same items, the tests
-decide. Elsewhere no test is needed: the best is the highest value (the lowest if lower is better), and a value whose
-own 95 % interval includes the best value counts as not significantly different. By this rule, fewer values share the
-best than with overlapping intervals.
-"""
-
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,91 +10,26 @@ import pyarrow as pa
 from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import METRICS
+from vernacular.summary.headings import Headings, make_headings
 
-NONE, SHARED, BEST = 0, 1, 2
-
-Key = tuple[str, str, str]  # model, evaluation, metric
-
-
-def mark_by_interval(values, low, high, higher_is_better: bool | None) -> np.ndarray:
-    """Return (R,) marks NONE, SHARED or BEST for the values of one column; all arrays (R,), NaN if missing.
-
-    No value is marked if neither direction is better, if fewer than two runs have a value, or if all values are equal.
-    Equal best values are all BEST. A value without an interval is BEST or NONE.
-
-    >>> mark_by_interval([0.70, 0.66, 0.50, float("nan")], [0.65, 0.61, 0.45, 0], [0.75, 0.71, 0.55, 1], True).tolist()
-    [2, 1, 0, 0]
-    """
-    values, low, high = (np.asarray(array, dtype=float) for array in (values, low, high))
-    marks = np.full(len(values), NONE)
-    finite = np.isfinite(values)
-    if higher_is_better is None or len(np.unique(values[finite])) < 2:
-        return marks
-    best = values[finite].max() if higher_is_better else values[finite].min()
-    marks[finite & (low <= best) & (best <= high)] = SHARED
-    marks[values == best] = BEST
-    return marks
-
-
-def index_rankings(rankings: list[dict] | None) -> dict[Key, dict]:
-    """Index RANKINGS rows by model, evaluation and metric."""
-    return {(row["model"], row["evaluation"], row["metric"]): row for row in rankings or []}
-
-
-def mark_by_test(
-    keys: list[Key | None], values, marks: np.ndarray, rankings: dict[Key, dict]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Replace the `marks` (R,) of `mark_by_interval` where a paired test is available; return (marks, paired).
-
-    `keys` identifies each value (None: no value); `paired` (R,) is True where the mark comes from `rankings`. A
-    test applies only against the best of the entire column: runs with other settings (shots, seed, style) were not
-    compared with it, and rankings with another best refer to other values.
-
-    >>> rankings = index_rankings([
-    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": True},
-    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": False},
-    ... ])
-    >>> keys = [("a", "e", "m"), ("b", "e", "m")]
-    >>> marks, paired = mark_by_test(keys, [0.7, 0.69], np.array([BEST, SHARED]), rankings)
-    >>> marks.tolist(), paired.tolist()
-    ([2, 0], [True, True])
-    """
-    marks, paired = marks.copy(), np.zeros(len(marks), dtype=bool)
-    best = {keys[run] for run in np.flatnonzero(marks == BEST)}
-    finite = np.isfinite(np.asarray(values, dtype=float))
-    key_counts = Counter(keys)
-    for run in np.flatnonzero(finite):
-        ranking = rankings.get(keys[run])
-        if ranking is None or key_counts[keys[run]] > 1 or (ranking["best"], *keys[run][1:]) not in best:
-            continue
-        paired[run] = True
-        if marks[run] != BEST:
-            marks[run] = SHARED if ranking["in_best_group"] else NONE
-    return marks, paired
-
-
-def near_chance(low, high, chance) -> np.ndarray:
-    """Return (R,) True if the interval includes the chance level: not distinguishable from chance with these items."""
-    low, high, chance = (np.asarray(array, dtype=float) for array in (low, high, chance))
-    return (low <= chance) & (chance <= high)
-
-
-RUN = ["model", "adapter", "shots", "seed", "style", "model_revision"]
-COLUMN = ["task", "language", "protocol", "metric"]
-_ORDER = ["base_model", "is_adapter", *RUN]
+MODEL = ["model", "adapter", "model_revision"]  # a model name has one adapter and one revision in a run
+EVALUATION = ["task", "language", "protocol", "shots", "seed", "style"]
+COLUMN = [*EVALUATION, "metric"]
+_ORDER = ["base_model", "is_adapter", *MODEL]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Arrangement of a long table: runs down, columns across.
+    """Arrangement of a long table: models down, columns across.
 
     Attributes:
-        runs: R rows, the columns `RUN`
-        columns: C rows, the columns `COLUMN` and "label", the task's heading
+        models: R rows: the columns `MODEL`, and "label", the name to show
+        columns: C rows: the columns `COLUMN`, "evaluation", "title" and "setting", the headings; "headline"; and
+            "is_lead", the metric that represents its evaluation where there is no space for the others
         cells: (R, C) positions in the long table, -1 for missing values
     """
 
-    runs: pd.DataFrame
+    models: pd.DataFrame
     columns: pd.DataFrame
     cells: np.ndarray
 
@@ -109,24 +38,29 @@ class Grid:
         values = series.to_numpy(dtype=float, na_value=np.nan)
         return np.where(self.cells < 0, np.nan, np.append(values, np.nan)[self.cells])
 
+    def with_models(self, order: list[int]) -> "Grid":
+        """Return the grid with the models in another order: positions of its rows."""
+        return Grid(self.models.iloc[order].reset_index(drop=True), self.columns, self.cells[order])
+
 
 def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     """Concatenate all models' rows to one long table: unrounded, columns of METRICS in order, nullable integers.
 
-    Sorted by task, language, protocol, category, metric and run, a base model before its adapters. Raises ArtifactError
-    if a run has two values of one metric.
+    Sorted by task, language, protocol, category, metric, model and setting, a base model before its adapters. Raises
+    ArtifactError if a model has two values of one metric.
     """
     tables = [table.select(METRICS.schema.names).cast(METRICS.schema) for table in metrics_tables]
     combined = pa.concat_tables([METRICS.schema.empty_table(), *tables])
     long = to_frame(combined)
-    identity = [*COLUMN, "category", *RUN]
+    identity = [*COLUMN, "category", *MODEL]
     duplicates = long.duplicated(identity)
     if duplicates.any():
         row = long[duplicates].iloc[0]
         raise ArtifactError(
             f"{row['model']}: two values of {row['metric']} in {row['evaluation']}. Specify each metrics file once."
         )
-    sort_columns = ["task", "language", "protocol", "category", "metric", *_ORDER]
+    run = ["base_model", "is_adapter", "model", "adapter", "shots", "seed", "style", "model_revision"]
+    sort_columns = ["task", "language", "protocol", "category", "metric", *run]
     return _with_order(long).sort_values(sort_columns, key=sort_key, ignore_index=True)[METRICS.schema.names]
 
 
@@ -135,43 +69,60 @@ def to_arrow(long: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(long, schema=METRICS.schema, preserve_index=False).replace_schema_metadata(None)
 
 
-def build_grid(long: pd.DataFrame, *, by_language: bool = False) -> Grid:
-    """Arrange the rows over all items (category "") as runs × columns; a task's headline metrics come first.
+def build_grid(
+    long: pd.DataFrame,
+    headings: Headings | None = None,
+    *,
+    by_language: bool = False,
+    metric_order: Mapping[tuple[str, str], int] | None = None,
+) -> Grid:
+    """Arrange the rows over all items (category "") as models × columns.
 
-    A task's heading names the protocol only if the table has several protocols of that task. Raises ArtifactError if
-    two rows belong to one cell.
+    The metric that represents an evaluation comes first, then its other headline metrics, in `metric_order`
+    ((evaluation, metric) -> rank) where it is given, then the others by name. Without `headings`, tasks have their own
+    names. Raises ArtifactError if two rows belong to one cell.
     """
+    headings = headings or make_headings(long, {})
     positions = np.flatnonzero((long["category"].fillna("") == "").to_numpy(dtype=bool))
     rows = long.iloc[positions]
-    rows = rows.assign(is_secondary=~rows["headline"].fillna(False).astype(bool))
+    metric_order = metric_order or {}
+    ranks = [metric_order.get(key, len(metric_order)) for key in zip(rows["evaluation"], rows["metric"], strict=True)]
+    is_headline = rows["headline"].fillna(False).astype(bool)
+    rows = rows.assign(is_secondary=~is_headline, metric_rank=ranks)
     order = ["language", "task"] if by_language else ["task", "language"]
-    runs, row_of = _distinct(_with_order(rows), RUN, _ORDER)
-    columns, column_of = _distinct(rows, COLUMN, [*order, "protocol", "is_secondary", "metric"])
-    cells = np.full((len(runs), len(columns)), -1)
+    models, row_of = _distinct(_with_order(rows), MODEL, _ORDER)
+    sort_columns = [*order, "protocol", "shots", "style", "seed", "is_secondary", "metric_rank", "metric"]
+    columns, column_of = _distinct(rows, COLUMN, sort_columns)
+    cells = np.full((len(models), len(columns)), -1)
     cells[row_of, column_of] = positions
     if (cells >= 0).sum() != len(positions):
-        raise ArtifactError("two values of one metric for the same run, task and language; see results.csv.")
-    has_several_protocols = columns.groupby("task", dropna=False)["protocol"].transform("nunique") > 1
-    columns["label"] = columns["task"].where(~has_several_protocols, columns["task"] + " · " + columns["protocol"])
-    return Grid(runs, columns, cells)
+        raise ArtifactError("two values of one metric for the same model and evaluation; see results.csv.")
+    first_rows = long.iloc[cells.max(axis=0)] if len(columns) else long.iloc[:0]
+    columns["evaluation"] = first_rows["evaluation"].to_numpy()
+    columns["title"] = [headings.title(task) for task in columns["task"]]
+    columns["setting"] = [headings.setting(evaluation) for evaluation in columns["evaluation"]]
+    columns["headline"] = first_rows["headline"].fillna(False).to_numpy(dtype=bool)
+    columns["is_lead"] = _leads(columns, first_rows)
+    models["label"] = _labels(models, headings)
+    first_of = {evaluation: position for position, evaluation in reversed(list(enumerate(columns["evaluation"])))}
+    firsts = columns["evaluation"].map(first_of).to_numpy(dtype=int)
+    order = np.lexsort((~columns["is_lead"].to_numpy(dtype=bool), firsts))
+    return Grid(models, columns.iloc[order].reset_index(drop=True), cells[:, order])
 
 
-def wide(long: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run and one column of values per task, language and metric.
+def wide(long: pd.DataFrame, headings: Headings | None = None) -> pd.DataFrame:
+    """Return one row per model, by its name in the config, and one column of values per evaluation and metric.
 
-    Column names include the protocol if a task has several. Rows over all items only; values by category remain in the
-    long table.
+    A column is named "language / task / setting / metric (unit)". Rows over all items only; values by category remain
+    in the long table.
     """
-    layout = build_grid(long)
-    column_names = (
-        layout.columns["label"].str.replace(" · ", "-")
-        + "-"
-        + layout.columns["language"]
-        + "-"
-        + layout.columns["metric"]
-    )
-    values = pd.DataFrame(layout.take(long["value"]), columns=list(column_names))
-    return pd.concat([layout.runs, values], axis=1)
+    headings = headings or make_headings(long, {})
+    layout = build_grid(long, headings, by_language=True)
+    units = long["unit"].to_numpy()[layout.cells.max(axis=0)] if len(layout.columns) else []
+    parts = layout.columns[["language", "title", "setting", "metric"]].itertuples(index=False)
+    names = [headings.column(*part, unit) for part, unit in zip(parts, units, strict=True)]
+    values = pd.DataFrame(layout.take(long["value"]), columns=names)
+    return pd.concat([pd.DataFrame({"model": pd.Series(unique_names(layout.models), dtype=object)}), values], axis=1)
 
 
 def sort_key(column: pd.Series) -> pd.Series:
@@ -180,6 +131,32 @@ def sort_key(column: pd.Series) -> pd.Series:
         text = column.fillna("")
         return text.str.casefold() + "\0" + text  # the second half orders "A" and "a"
     return column.astype("Float64").fillna(float("-inf"))
+
+
+def unique_names(models: pd.DataFrame) -> list[str]:
+    """Return the names of models; adapter and revision are added to a name that several rows have."""
+    is_repeated = models["model"].duplicated(keep=False)
+    return [
+        f"{name} ({', '.join(part for part in (adapter, revision) if not pd.isna(part))})" if repeated else name
+        for name, adapter, revision, repeated in zip(*(models[key] for key in MODEL), is_repeated, strict=True)
+    ]
+
+
+def _labels(models: pd.DataFrame, headings: Headings) -> list[str]:
+    names = zip(models["model"], unique_names(models), strict=True)
+    return [headings.model(model) if model == name else name for model, name in names]
+
+
+def _leads(columns: pd.DataFrame, first_rows: pd.DataFrame) -> np.ndarray:
+    """Return (C,) whether a column represents its evaluation: the metric that the aggregates use, or else the first."""
+    can_be_averaged = columns["headline"].to_numpy() & first_rows["chance_level"].notna().to_numpy()
+    can_be_averaged &= first_rows["higher_is_better"].fillna(False).to_numpy(dtype=bool)
+    leads: dict[str, int] = {}
+    for position, evaluation in enumerate(columns["evaluation"]):
+        lead = leads.setdefault(evaluation, position)
+        if can_be_averaged[position] and not can_be_averaged[lead]:
+            leads[evaluation] = position
+    return np.isin(np.arange(len(columns)), list(leads.values()))
 
 
 def _with_order(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Provenance sheet: legend, models, datasets and metrics, the spread between few-shot seeds, and the notes."""
+"""Provenance sheet: legend, tasks, models, datasets and metrics, and the spread between few-shot seeds."""
 
 import math
 
@@ -8,7 +8,8 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.grid import sort_key
-from vernacular.summary.sheet import LEGEND
+from vernacular.summary.headers import LEGEND
+from vernacular.summary.headings import Headings
 
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
@@ -17,13 +18,18 @@ _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows 
 }
 
 
-def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict) -> None:
-    """Write the legend, sections derived from `long` (models, datasets, metrics, seeds) and `provenance` to `sheet`.
+def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings) -> None:
+    """Write the legend, the tasks with their notes, sections derived from `long` (models, datasets, metrics, seeds) and
+    `provenance` to `sheet`.
 
     A value of `provenance` may be one value, a dict (a row per key) or a list of dicts (a table); deeper values are
     written as text.
     """
-    sections = {"legend": LEGEND}
+    tasks = sorted(task for task in long["task"].unique() if not pd.isna(task))
+    titles = [
+        {"task": task, "title": headings.full_titles.get(task), "note": headings.notes.get(task)} for task in tasks
+    ]
+    sections = {"legend": LEGEND, "tasks": titles}
     for title, columns in _DERIVED_SECTIONS.items():
         rows = long[columns].drop_duplicates().sort_values(columns, key=sort_key)
         sections[title] = rows.to_dict("records")
@@ -93,91 +99,6 @@ def seed_spread(long: pd.DataFrame) -> pd.DataFrame:
     return spread[spread["n_seeds"] > 1].reset_index()
 
 
-_NOTE_COLUMNS = ["model", "evaluation", "kind", "note", "count"]
-
-
-def collect_notes(metadata: dict) -> list[dict]:
-    """Return one model's notes from the metadata of its metrics file, one row per note.
-
-    kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
-    "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
-    once).
-    """
-    notes = []
-
-    def add_note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
-        notes.append({"model": metadata["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
-
-    for evaluation, evaluation_metadata in metadata["evaluations"].items():
-        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
-            if key in evaluation_metadata:
-                add_note(evaluation, kind, evaluation_metadata[key])
-        for metric, reason in evaluation_metadata.get("missing_metrics", {}).items():
-            add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
-        dataset = evaluation_metadata.get("dataset", {})
-        for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
-            for reason, count in dataset.get("rows", {}).get(key, {}).items():
-                add_note(evaluation, kind, reason, count)
-        for warning in dataset.get("warnings", []):
-            add_note(evaluation, "rows", warning)
-        skipped = list(evaluation_metadata.get("skipped", {}).values())
-        for reason in dict.fromkeys(skipped):
-            add_note(evaluation, "skipped", reason, skipped.count(reason))
-        for flag, count in evaluation_metadata.get("flags", {}).items():
-            add_note(evaluation, "flagged", flag, count)
-        for fallback in evaluation_metadata.get("inference", {}).get("engine", {}).get("fallback", []):
-            add_note(evaluation, "fallback", str(fallback))
-    models = [
-        evaluation_metadata.get("inference", {}).get("model", {})
-        for evaluation_metadata in metadata["evaluations"].values()
-    ]
-    if any(model.get("remote_code") for model in models):
-        add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
-    if unused_weights := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
-        text = f"weights in the checkpoint that the architecture does not use; the first is {unused_weights['first']}"
-        add_note(None, "unused weights", text, unused_weights["count"])
-    return notes
-
-
-def mixed_version_notes(models: list[dict]) -> list[dict]:
-    """Return a note for each way in which models were computed by different versions of the engine or its libraries.
-
-    models: metadata of their metrics files. Values of one evaluation are compared across models, so all of them should
-    come from one version; they do not if some models could not be run again after an upgrade.
-    """
-    versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
-    for metadata in models:
-        for evaluation, evaluation_metadata in metadata["evaluations"].items():
-            if (engine := evaluation_metadata.get("inference", {}).get("engine", {})).get("version"):
-                model = evaluation_metadata["inference"].get("model", {})
-                libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
-                version = f"{libraries} (engine {engine['version'][:8]})"
-                versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata["model"])
-    # scoring and generation have separate versions: group by the models that share a version
-    groups: dict[tuple, list[str]] = {}
-    for models_by_version in versions.values():
-        if len(models_by_version) > 1:
-            groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append(
-                _describe_versions(models_by_version)
-            )
-    text = "computed with different versions, which may cause differences between these models: "
-    return [
-        {
-            "model": None,
-            "evaluation": None,
-            "kind": "mixed versions",
-            "note": text + descriptions[0],
-            "count": len(descriptions),
-        }
-        for descriptions in groups.values()
-    ]
-
-
-def _describe_versions(models_by_version: dict[str, list[str]]) -> str:
-    return "; ".join(f"{', '.join(models)}: {version}" for version, models in models_by_version.items())
-
-
 def dataset_sources(metadata: dict) -> list[dict]:
     """Return the source of one model's items by task, language and limit: repository, commit, hash, license, counts."""
     sources = {}
@@ -199,8 +120,3 @@ def dataset_sources(metadata: dict) -> list[dict]:
                 "items": rows["evaluated"],
             }
     return list(sources.values())
-
-
-def notes_to_frame(notes: list[dict]) -> pd.DataFrame:
-    """Return the notes as a table, in the order given."""
-    return pd.DataFrame(notes, columns=_NOTE_COLUMNS).astype({"count": "Int64"})

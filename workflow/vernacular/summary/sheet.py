@@ -1,4 +1,4 @@
-"""Worksheet of a grid: runs down, task × metric across; headings; numbers with format, mark and interval."""
+"""Worksheet of a grid: models down, evaluations × metrics across; numbers with format, mark and interval."""
 
 import math
 from collections.abc import Mapping
@@ -10,79 +10,90 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.summary import cells, grid
-from vernacular.summary.cells import CENTERED, comment, direction, format_value, metric_title, put_text, style_header
-from vernacular.summary.grid import RUN, Grid
+from vernacular.summary import cells, marks
+from vernacular.summary.columns import Columns, MeanColumn, set_outline
+from vernacular.summary.grid import Grid
+from vernacular.summary.headers import BASELINES, group_starts, write_headers
+from vernacular.summary.headings import Headings
 
-_N_FROZEN_COLUMNS = RUN.index("shots") + 1  # run columns that stay in view
-_FONTS = {grid.BEST: cells.BOLD_GREEN, grid.SHARED: cells.GREEN}
-_GRAY_FONTS = {grid.BEST: cells.BOLD_GRAY}
-_BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
-_FLOATS = ("value", "ci_low", "ci_high", *_BASELINES, "n", "n_flagged", "n_ties")
+_FONTS = {marks.BEST: cells.BOLD_GREEN, marks.SHARED: cells.GREEN}
+_GRAY_FONTS = {marks.BEST: cells.BOLD_GRAY}
+_FLOATS = ("value", "ci_low", "ci_high", *BASELINES, "n", "n_flagged", "n_ties")
 
 
 def write_grid(
     sheet: Worksheet,
     long: pd.DataFrame,
     layout: Grid,
+    columns: Columns,
     *,
     levels: list[str],
     comments: bool,
-    rankings: Mapping[grid.Key, dict],
+    rankings: Mapping[marks.Key, dict],
+    headings: Headings,
 ) -> None:
-    """Write the runs and columns of `layout`, whose cells are positions in `long`, to `sheet`.
+    """Write the models and columns of `layout`, whose cells are positions in `long`, to `sheet`.
 
     Args:
-        levels: header rows above the metric: ["label"] on a sheet of one language, ["language", "label"] otherwise
+        levels: header rows above the metric: ["title", "setting"] on a sheet of one language
         comments: whether each value has a comment with its interval and counts
         rankings: rankings by key, {} if no models were compared
     """
-    first_row = len(levels) + 2  # the row of the first run
+    first_row = len(levels) + 2  # the row of the first model
     arrays = {name: layout.take(long[name]) for name in _FLOATS}
     keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1]: missing values
     units, directions = long["unit"].tolist(), long["higher_is_better"].tolist()
     is_group_start, set_style, rules = group_starts(layout, levels), cells.Styles(), []
-    for position in range(len(layout.columns)):
+    for position, number in enumerate(columns.numbers.tolist()):
         positions = layout.cells[:, position]
         first_value = positions[positions >= 0][0]
         unit, higher_is_better = units[first_value], cells.direction(directions[first_value])
         column = {name: array[:, position] for name, array in arrays.items()}
-        interval_marks = grid.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
-        run_keys = [keys[cell] for cell in positions]
-        marks, paired = grid.mark_by_test(run_keys, column["value"], interval_marks, rankings)
-        rules.append(_marking_rule(marks, paired, column["value"]))
-        is_near_chance = grid.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
-        is_near_chance |= grid.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
-        has_marks = bool(marks.any())
-        border, letter = cells.GROUP_START if is_group_start[position] else None, len(RUN) + position + 1
-        for run in range(len(layout.runs)):
-            if positions[run] < 0:
+        interval_marks = marks.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
+        row_keys = [keys[cell] for cell in positions]
+        column_marks, paired = marks.mark_by_test(row_keys, column["value"], interval_marks, rankings)
+        rules.append(_marking_rule(column_marks, paired, column["value"]))
+        is_near_chance = marks.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
+        is_near_chance |= marks.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
+        has_marks = bool(column_marks.any())
+        border = cells.GROUP_START if is_group_start[position] else None
+        for row in range(len(layout.models)):
+            if positions[row] < 0:
                 if border is not None:
-                    set_style(sheet.cell(first_row + run, letter), border=border)
+                    set_style(sheet.cell(first_row + row, number), border=border)
                 continue
-            mark = int(marks[run]) if has_marks else None
-            values = {name: float(array[run]) for name, array in column.items()}
-            cell = cells.put_number(sheet, first_row + run, letter, values["value"])
-            font = _GRAY_FONTS.get(mark, cells.GRAY) if is_near_chance[run] else _FONTS.get(mark)
+            mark = int(column_marks[row]) if has_marks else None
+            values = {name: float(array[row]) for name, array in column.items()}
+            cell = cells.put_number(sheet, first_row + row, number, values["value"])
+            font = _GRAY_FONTS.get(mark, cells.GRAY) if is_near_chance[row] else _FONTS.get(mark)
             alignment = cells.RIGHT if cell.data_type == "s" else None  # "n/a" is aligned like numbers
             set_style(
                 cell, number_format=cells.number_format(unit, mark), font=font, border=border, alignment=alignment
             )
             if comments:
-                ranking = rankings[run_keys[run]] if paired[run] else None
+                ranking = rankings[row_keys[row]] if paired[row] else None
                 cell.comment = cells.comment(describe(values, unit, ranking))
-        cell_range = (
-            f"{get_column_letter(letter)}{first_row}:{get_column_letter(letter)}{first_row - 1 + len(layout.runs)}"
+        add_scale(
+            sheet,
+            _cell_range(number, first_row, layout),
+            column["value"],
+            unit,
+            column["chance_level"],
+            higher_is_better,
         )
-        add_scale(sheet, cell_range, column["value"], unit, column["chance_level"], higher_is_better)
-    write_runs(sheet, layout, first_row)
-    write_headers(sheet, long, layout, levels, rules)
-    last_column = get_column_letter(len(RUN) + len(layout.columns))
-    sheet.freeze_panes = sheet.cell(first_row, _N_FROZEN_COLUMNS + 1)
-    sheet.auto_filter.ref = f"A{first_row - 1}:{last_column}{first_row - 1 + len(layout.runs)}"
+    for number, mean in columns.means.items():
+        _write_means(sheet, number, mean, first_row, set_style)
+        if mean.key == "mean":
+            add_scale(sheet, _cell_range(number, first_row, layout), [], "share", [], True)
+    write_headers(sheet, long, layout, columns, levels=levels, rules=rules, headings=headings)
+    _write_models(sheet, layout, first_row)
+    set_outline(sheet, columns)
+    last_column = get_column_letter(columns.count)
+    sheet.freeze_panes = sheet.cell(first_row, 2)
+    sheet.auto_filter.ref = f"A{first_row - 1}:{last_column}{first_row - 1 + len(layout.models)}"
     sheet.print_title_rows = f"1:{first_row - 1}"
     sheet.print_title_cols = "A:A"
-    cells.print_landscape(sheet, len(RUN) + len(layout.columns))
+    cells.print_landscape(sheet)
 
 
 def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str:
@@ -93,7 +104,7 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
         lines.append(f"95 % interval {cells.format_value(low, unit)} to {cells.format_value(high, unit)}")
     levels = [
         f"{name} {cells.format_value(values[column], unit)}"
-        for column, name in _BASELINES.items()
+        for column, name in BASELINES.items()
         if math.isfinite(values[column])
     ]
     lines += [", ".join(levels)] if levels else []
@@ -108,106 +119,65 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     return "\n".join(lines)
 
 
-def _marking_rule(marks: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
+def _marking_rule(column_marks: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
     """Describe how the marks of a column were determined; "" if there are none."""
-    if not marks.any():
+    if not column_marks.any():
         return ""
     is_paired = paired[np.isfinite(values)]
     if is_paired.all():
         return "Best: by paired tests on the same items (Holm)."
     if is_paired.any():
-        return "Best: by paired tests for runs with the same settings, by each value's own interval for the others."
+        return "Best: by paired tests for models that were compared, by each value's own interval for the others."
     return "Best: by each value's own interval (no paired tests)."
 
 
-LEGEND = [
-    "● bold green: the best value of its column.",
-    "○ green: not significantly different from the best. If models were compared item by item: paired test, Holm "
-    "correction over the column. Otherwise: the 95 % interval of the value includes the best value. The comment on the "
-    "column heading names the method.",
-    "Gray: the 95 % interval includes the chance level or the majority baseline (always the most frequent answer).",
-    "Blue: darker is better; shares from chance to 100 %, other units from the worst to the best value of the column.",
-    "↑ higher is better, ↓ lower is better; without an arrow, no value is marked.",
-    "Intervals and numbers of items: in the comments on the language sheets.",
-    "n/a: evaluated, but no item could be scored. Empty: not requested or not possible (reason: sheet provenance).",
-]
-
-_RUN_TITLES = {"model_revision": "revision"}
-_RUN_WIDTHS = {"model": 34, "adapter": 18, "style": 14, "model_revision": 14}
-
-
-def write_runs(sheet: Worksheet, layout: Grid, first_row: int) -> None:
-    """Write the run of each row, from row `first_row` on; hide a setting that no run has."""
-    for column, name in enumerate(RUN, 1):
-        values = layout.runs[name]
-        for row, value in enumerate(values, first_row):
-            if pd.isna(value):
-                continue
-            if isinstance(value, str):
-                put_text(sheet, row, column, value)
-            else:
-                sheet.cell(row, column, int(value)).alignment = CENTERED
-        dimension = sheet.column_dimensions[get_column_letter(column)]
-        dimension.width = _RUN_WIDTHS.get(name, 8)
-        dimension.hidden = len(values) > 0 and bool(values.isna().all())
-    longest = max((len(plain_text(model)) for model in layout.runs["model"]), default=0)
-    sheet.column_dimensions["A"].width = min(60, max(12, longest + 2))
+def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int, set_style: cells.Styles) -> None:
+    """Write the aggregates of the models; the best mean and those that do not differ from it are marked."""
+    values = [math.nan if row is None else row["mean"] for row in mean.rows]
+    best = max((value for value in values if is_finite(value)), default=math.nan)
+    has_marks = len({value for value in values if is_finite(value)}) > 1
+    for index, (row, value) in enumerate(zip(mean.rows, values, strict=True)):
+        if row is None:
+            continue
+        if mean.key == "rank":
+            if row["rank"] is not None:
+                cell = cells.put_number(sheet, first_row + index, number, row["rank"])
+                set_style(cell, number_format="0", alignment=cells.CENTERED)
+            continue
+        mark = marks.BEST if value == best else marks.SHARED if row["rank"] == 1 else marks.NONE
+        mark = mark if has_marks else None
+        cell = cells.put_number(sheet, first_row + index, number, value)
+        set_style(
+            cell, number_format=cells.number_format("share", mark), font=_FONTS.get(mark), border=cells.GROUP_START
+        )
+        lines = [f"rank {row['rank']} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
+        if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
+            lines.insert(0, f"95 % interval {row['ci_low']:.1%} to {row['ci_high']:.1%}")
+        if is_finite(row["win_rate"]):
+            lines.append(f"win rate {row['win_rate']:.1%}")
+        cell.comment = cells.comment("\n".join(lines)) if lines else None
 
 
-def write_headers(sheet: Worksheet, long: pd.DataFrame, layout: Grid, levels: list[str], rules: list[str]) -> None:
-    """Write the header rows: one per level, then the metrics, commented with `rules` (C,), baselines and signatures."""
-    metric_row = len(levels) + 1  # the row of the metrics and the filter arrows
-    for column, name in enumerate(RUN, 1):
-        for level in range(1, metric_row):
-            style_header(put_text(sheet, level, column, "run"))
-        style_header(put_text(sheet, metric_row, column, _RUN_TITLES.get(name, name)))
-    for level in range(1, metric_row):
-        sheet.merge_cells(start_row=level, end_row=level, start_column=1, end_column=len(RUN))
-    sheet.cell(1, 1).comment = comment("\n".join(LEGEND), lines=20)
-    header_columns = ("metric", "unit", "higher_is_better", "signature", *_BASELINES)
-    values_by_name = {name: long[name].astype(object).to_numpy() for name in header_columns}
-    headings = {key: layout.columns[key].tolist() for key in levels}
-    for position, rule in enumerate(rules):
-        column = len(RUN) + 1 + position
-        positions = layout.cells[:, position]
-        cell_values = {name: values[positions[positions >= 0]] for name, values in values_by_name.items()}
-        for level, key in enumerate(levels, 1):
-            style_header(put_text(sheet, level, column, headings[key][position]))
-        unit = cell_values["unit"][0]
-        text = metric_title(cell_values["metric"][0], unit, direction(cell_values["higher_is_better"][0]))
-        title = style_header(put_text(sheet, metric_row, column, text))
-        signatures = sorted({plain_text(text) for text in set(cell_values["signature"]) if not pd.isna(text)})
-        lines = [rule, *_baseline_lines(cell_values, unit), *signatures]
-        title.comment = comment("\n".join(line for line in lines if line), lines=8)
-        sheet.column_dimensions[get_column_letter(column)].width = max(12, min(22, len(text) + 2))
-    for level in range(1, metric_row):
-        _merge_equal_headings(sheet, layout, levels[:level], level)
-        sheet.row_dimensions[level].height = 30 if levels[level - 1] == "label" else 18
-    sheet.row_dimensions[metric_row].height = 45
+def _write_models(sheet: Worksheet, layout: Grid, first_row: int) -> None:
+    """Write the name of each row's model, with its adapter and revision as a comment."""
+    for row, model in enumerate(layout.models.to_dict("records"), first_row):
+        cell = put_label(sheet, row, model["label"])
+        details = {"adapter": model["adapter"], "revision": model["model_revision"]}
+        lines = [f"{name} {plain_text(value)[:200]}" for name, value in details.items() if not pd.isna(value)]
+        cell.comment = cells.comment("\n".join(lines)) if lines else None
+    longest = max((len(plain_text(label)) for label in layout.models["label"]), default=0)
+    sheet.column_dimensions["A"].width = min(50, max(14, longest + 2))
 
 
-def group_starts(layout: Grid, keys: list[str]) -> list[bool]:
-    """Return (C,) whether each column differs in `keys` from the preceding one."""
-    headings = list(zip(*(layout.columns[key].tolist() for key in keys), strict=True))
-    return [index == 0 or headings[index] != headings[index - 1] for index in range(len(headings))]
+def put_label(sheet: Worksheet, row: int, label: str):
+    cell = cells.put_text(sheet, row, 1, label)
+    cell.alignment = cells.TOP
+    return cell
 
 
-def _merge_equal_headings(sheet: Worksheet, layout: Grid, keys: list[str], level: int) -> None:
-    """Merge adjacent header cells with equal text, within the same headings above."""
-    starts = [index for index, is_start in enumerate(group_starts(layout, keys)) if is_start]
-    for start, end in zip(starts, [*starts[1:], len(layout.columns)], strict=True):
-        if end - start > 1:
-            columns = {"start_column": len(RUN) + 1 + start, "end_column": len(RUN) + end}
-            sheet.merge_cells(start_row=level, end_row=level, **columns)
-
-
-def _baseline_lines(values: dict, unit) -> list[str]:
-    lines = []
-    for column, name in _BASELINES.items():
-        levels = sorted({format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
-        if levels:
-            lines.append(f"{name}: {', '.join(levels)}")
-    return lines
+def _cell_range(number: int, first_row: int, layout: Grid) -> str:
+    letter = get_column_letter(number)
+    return f"{letter}{first_row}:{letter}{first_row - 1 + len(layout.models)}"
 
 
 _WORSE_COLOR, _BETTER_COLOR = "FFFFFF", "9ECAE1"

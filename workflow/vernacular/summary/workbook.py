@@ -1,8 +1,9 @@
 """Spreadsheets: similarity, surprisal, and a leaderboard with the headline metrics of both.
 
 Each has an overview (headline metrics, all languages), a sheet per language, and the provenance. The overview repeats
-values of the language sheets, whose cells have the intervals as comments. If models were compared, the leaderboard has
-two more sheets: aggregates over tasks, and the comparisons of pairs.
+values of the language sheets, whose cells have the intervals as comments; that of the leaderboard shows a mean per
+language and ranks the models by their mean over all languages. If models were compared, the leaderboard has two more
+sheets: aggregates over tasks, and the comparisons of pairs.
 """
 
 import io
@@ -14,23 +15,47 @@ from openpyxl import Workbook
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
-from vernacular.summary.grid import build_grid, index_rankings
+from vernacular.summary.columns import MAX_COLUMNS, with_headlines, with_means
+from vernacular.summary.grid import Grid, build_grid
+from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
+from vernacular.summary.marks import index_rankings
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
 
-def write_similarity(path, long: pd.DataFrame, provenance: dict, *, rankings: list[dict] | None = None) -> Path:
-    """Write `similarity_summary.xlsx`: metrics of generated outputs; `long` is the table of `grid.collect`.
+def write_similarity(
+    path,
+    long: pd.DataFrame,
+    provenance: dict,
+    *,
+    rankings: list[dict] | None = None,
+    headings: Headings | None = None,
+) -> Path:
+    """Write `similarity_summary.xlsx`: metrics of generated outputs.
 
-    `rankings` (RANKINGS rows) determine which values share the best where they cover the cell; intervals elsewhere.
+    Args:
+        long: The table of `grid.collect`.
+        rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
+            elsewhere.
+        headings: Names of models, tasks and evaluations; by default those of `long`.
     """
-    return _write(path, "Similarity", long[long["metric_group"] == "similarity"], provenance, rankings, {})
+    headings = headings or make_headings(long, {})
+    rows = long[long["metric_group"] == "similarity"]
+    return _write(path, "Similarity", rows, provenance, rankings, headings)
 
 
-def write_surprisal(path, long: pd.DataFrame, provenance: dict, *, rankings: list[dict] | None = None) -> Path:
+def write_surprisal(
+    path,
+    long: pd.DataFrame,
+    provenance: dict,
+    *,
+    rankings: list[dict] | None = None,
+    headings: Headings | None = None,
+) -> Path:
     """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `write_similarity`."""
-    return _write(path, "Surprisal", long[long["metric_group"] == "surprisal"], provenance, rankings, {})
+    headings = headings or make_headings(long, {})
+    return _write(path, "Surprisal", long[long["metric_group"] == "surprisal"], provenance, rankings, headings)
 
 
 def write_leaderboard(
@@ -41,17 +66,19 @@ def write_leaderboard(
     rankings: list[dict] | None = None,
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
+    headings: Headings | None = None,
 ) -> Path:
-    """Write `leaderboard.xlsx`: the headline metrics of every task; `long` and `rankings` as in `write_similarity`.
+    """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
-    `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet.
+    `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet, and no means.
     """
+    headings = headings or make_headings(long, {})
     extra = {}
     if overall is not None:
         extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:
         extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
-    return _write(path, "Leaderboard", headline(long), provenance, rankings, extra)
+    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, extra, overall)
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
@@ -60,10 +87,24 @@ def headline(long: pd.DataFrame) -> pd.DataFrame:
     return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
 
 
-def _write(path, title: str, long: pd.DataFrame, provenance: dict, rankings: list[dict] | None, extras: dict) -> Path:
+def _write(
+    path,
+    title: str,
+    long: pd.DataFrame,
+    provenance: dict,
+    rankings: list[dict] | None,
+    headings: Headings,
+    extras: dict | None = None,
+    overall: list[dict] | None = None,
+) -> Path:
     """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
+    extras = extras or {}
     all_items = long[long["category"].fillna("") == ""].reset_index(drop=True)
-    rankings_by_key = index_rankings(rankings)
+    omitted: list[str] = []
+    order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
+    for row in rankings or []:
+        order.setdefault((row["evaluation"], row["metric"]), len(order))
+    common = {"rankings": index_rankings(rankings), "headings": headings}
     book = Workbook()
     book.properties.title = f"{title} summary"
     book.properties.creator = "Vernacular"
@@ -75,20 +116,35 @@ def _write(path, title: str, long: pd.DataFrame, provenance: dict, rankings: lis
     if headline_rows.empty:
         put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(all_items) else "."))
     else:
-        layout = build_grid(headline_rows, by_language=True)
-        write_grid(
-            book.active, headline_rows, layout, levels=["language", "label"], comments=False, rankings=rankings_by_key
-        )
+        layout = build_grid(headline_rows, headings, by_language=True, metric_order=order)
+        layout = _best_first(layout, overall or [])
+        columns, levels = with_means(layout, overall), ["language", "title", "setting"]
+        write_grid(book.active, headline_rows, layout, columns, levels=levels, comments=False, **common)
     for fill, name in zip(extras.values(), inner_names, strict=False):
         fill(book.create_sheet(name))
     for language, name in zip(languages, inner_names[len(extras) :], strict=True):
         rows = all_items[all_items["language"].fillna("") == language].reset_index(drop=True)
-        write_grid(
-            book.create_sheet(name), rows, build_grid(rows), levels=["label"], comments=True, rankings=rankings_by_key
-        )
-    write_provenance(book.create_sheet(provenance_name), all_items, provenance)
+        if (n_columns := len(rows[["evaluation", "metric"]].drop_duplicates())) >= MAX_COLUMNS:
+            rows = headline(rows).reset_index(drop=True)
+            omitted.append(f"{name}: {n_columns:,} columns do not fit a sheet; only headline metrics, see results.csv")
+        layout, sheet = build_grid(rows, headings, metric_order=order), book.create_sheet(name)
+        write_grid(sheet, rows, layout, with_headlines(layout), levels=["title", "setting"], comments=True, **common)
+    provenance = {**provenance, "omitted": omitted} if omitted else provenance
+    write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings)
     content = io.BytesIO()
     book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
     with replacing(path) as temporary:
         temporary.write_bytes(content.getvalue())
     return Path(path)
+
+
+def _best_first(layout: Grid, overall: list[dict]) -> Grid:
+    """Order the models by rank and mean over all languages; those without a mean are last."""
+    keys = {
+        row["model"]: (row["rank"] or len(overall), -row["mean"])
+        for row in overall
+        if row["scope"] == "all" and row["mean"] is not None
+    }
+    last = (len(overall) + 1, 0.0)
+    models = layout.models["model"].tolist()
+    return layout.with_models(sorted(range(len(models)), key=lambda index: keys.get(models[index], last)))

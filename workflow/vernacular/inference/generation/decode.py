@@ -122,10 +122,11 @@ def _decode(loaded: LoadedModel, rows: list[_Sequence], prefix: Prefix | None, c
     while True:
         logits = batch.logits()
         sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
-        nan_flags = (~logits.amax(-1).isfinite()).tolist()  # a NaN, or an overflow to infinity
-        for i, token, is_nan in zip(batch_rows, sampler.sample(logits, batch_rows), nan_flags, strict=True):
+        is_invalid = ~logits.amax(-1).isfinite()  # a NaN, or an overflow to infinity
+        outcomes = torch.stack([sampler.sample(logits, batch_rows), is_invalid]).T.tolist()  # one transfer per step
+        for i, (token, is_nan) in zip(batch_rows, outcomes, strict=True):
             if _is_active(rows[i]):
-                _append_token(loaded, rows[i], token, is_nan, end_ids)
+                _append_token(loaded, rows[i], token, bool(is_nan), end_ids)
                 counters.tokens_generated += 1
         active_indices = [k for k, i in enumerate(batch_rows) if _is_active(rows[i])]
         if not active_indices:
@@ -201,30 +202,37 @@ class Sampler:
                 self.seen_tokens[i, torch.tensor(prompt.ids, device=device)] = True
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
-    def sample(self, logits: torch.Tensor, rows: list[int]) -> list[int]:
-        """Return the next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary]."""
+    def sample(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
+        """Return the next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary].
+
+        The tokens remain on the device.
+        """
         if self.penalized:
             # as RepetitionPenaltyLogitsProcessor of transformers (Keskar et al. 2019): for tokens already in the row,
             # negative logits are multiplied by the penalty, others divided
             penalty = self.penalties[rows, None]
             penalized_logits = torch.where(logits < 0, logits * penalty, logits / penalty)
             logits = torch.where(self.seen_tokens[rows], penalized_logits, logits)
-        tokens = logits.argmax(-1).tolist()
-        for k, row in enumerate(rows):
+        tokens = logits.argmax(-1)
+        groups: dict[tuple, list[int]] = {}  # indices of rows with the same settings
+        for index, row in enumerate(rows):
             if self.generators[row] is not None:
-                tokens[k] = self._draw_token(logits[k : k + 1], row)
+                decoding = self.prompts[row].decoding
+                groups.setdefault((decoding["temperature"], decoding["top_k"], decoding["top_p"]), []).append(index)
+        for indices in groups.values():
+            tokens[indices] = self._draw_tokens(logits[indices], [rows[index] for index in indices])
         if self.penalized:
             self.seen_tokens[rows, tokens] = True
         return tokens
 
-    def _draw_token(self, logits: torch.Tensor, row: int) -> int:
-        decoding = self.prompts[row].decoding
-        for warper in _warpers(decoding):
+    def _draw_tokens(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
+        """Draw a token for each of some rows with the same settings, from the row's own generator."""
+        for warper in _warpers(self.prompts[rows[0]].decoding):
             logits = warper(None, logits)
-        cumulative = logits[0].softmax(-1).double().cumsum(-1)
-        uniform = torch.rand((), generator=self.generators[row], dtype=torch.float64).to(cumulative.device)
-        threshold = uniform * cumulative[-1]
-        return min(int(torch.searchsorted(cumulative, threshold, right=True)), len(cumulative) - 1)
+        cumulative = logits.softmax(-1).double().cumsum(-1)
+        uniform = torch.stack([torch.rand((), generator=self.generators[row], dtype=torch.float64) for row in rows])
+        thresholds = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]
+        return torch.searchsorted(cumulative, thresholds, right=True)[:, 0].clamp_max(cumulative.shape[-1] - 1)
 
 
 def _warpers(decoding: dict) -> list:

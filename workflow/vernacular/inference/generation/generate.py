@@ -36,36 +36,62 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Ta
         ModelError: The model is a masked language model.
         Stopped: A stop signal was received.
     """
-    check_can_generate(loaded)
-    started = time.perf_counter()
-    prompts = prepare_prompts(loaded, requests)
-    run = _Run(loaded, journal, Progress("generate", len(prompts), "text"))
-    valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
-    # prompts with dropped few-shot examples begin differently: those with equally many dropped share a prefix
-    with run.progress:
-        for n_dropped in sorted({prompt.n_dropped_examples for prompt in valid_prompts}):
-            run.run_group([prompt for prompt in valid_prompts if prompt.n_dropped_examples == n_dropped])
-    table = rows_to_table((output_row(row, prompts, run.outcomes) for row in iter_rows(requests)), GENERATIONS.schema)
-    reasons = Counter(row["finish_reason"] for row in run.outcomes.values())
-    return table, {
-        "model": loaded.metadata(),
-        "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
-        "tokenizer": {
-            "bos": loaded.option("bos", "auto"),
-            "adds_bos": loaded.adds_bos,
-            "truncation": "few-shot examples",
-        },
-        "counters": vars(run.counters)
-        | {"requests": requests.num_rows, "distinct": len(prompts), "batches": run.n_batches, "resumed": run.n_resumed}
-        | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
-        | {
-            "truncated": sum(bool(p.n_dropped_examples or p.n_dropped_tokens) for p in valid_prompts),
-            "invalid_prompts": len(prompts) - len(valid_prompts),
+    generation = Generation(loaded, requests)
+    generation.compute(journal)
+    return generation.finish()
+
+
+class Generation:
+    """One evaluation: prepared by the constructor, computed by `compute`, and read by `finish`.
+
+    `compute` may be called by the main thread only, the others by any. Raises what `generate` raises.
+    """
+
+    def __init__(self, loaded: LoadedModel, requests: pa.Table):
+        check_can_generate(loaded)
+        started = time.perf_counter()
+        self.loaded, self.requests = loaded, requests
+        self.prompts = prepare_prompts(loaded, requests)
+        self.seconds = time.perf_counter() - started
+
+    def compute(self, journal) -> None:
+        """Run the model on all prompts."""
+        started = time.perf_counter()
+        self.run = run = _Run(self.loaded, journal, Progress("generate", len(self.prompts), "text"))
+        valid_prompts = [prompt for prompt in self.prompts.values() if prompt.error is None]
+        with run.progress:
+            for beginning in sorted({_beginning(prompt) for prompt in valid_prompts}):
+                run.run_group([prompt for prompt in valid_prompts if _beginning(prompt) == beginning])
+        self.model_metadata = self.loaded.metadata()
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `generate`."""
+        run, prompts, loaded = self.run, self.prompts, self.loaded
+        rows = (output_row(row, prompts, run.outcomes) for row in iter_rows(self.requests))
+        table = rows_to_table(rows, GENERATIONS.schema)
+        reasons = Counter(row["finish_reason"] for row in run.outcomes.values())
+        valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
+        return table, {
+            "model": self.model_metadata,
+            "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
+            "tokenizer": {
+                "bos": loaded.option("bos", "auto"),
+                "adds_bos": loaded.adds_bos,
+                "truncation": "few-shot examples",
+            },
+            "counters": vars(run.counters)
+            | {"requests": self.requests.num_rows, "distinct": len(prompts)}
+            | {"batches": run.n_batches, "resumed": run.n_resumed}
+            | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
+            | {
+                "truncated": sum(_beginning(p) != (0, False) for p in valid_prompts),
+                "invalid_prompts": len(prompts) - len(valid_prompts),
+            }
+            | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
+            | {"seconds": round(self.seconds, 3)},
+            "journal": getattr(run.journal, "notes", []),
         }
-        | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
-        | {"seconds": round(time.perf_counter() - started, 3)},
-        "journal": getattr(journal, "notes", []),
-    }
 
 
 class _Run:
@@ -131,6 +157,11 @@ class _Run:
             return None
         message = "out of memory in a batch of one prompt"
         return [{"raw_output": None, "output": None, "finish_reason": None, "n_tokens": 0, "error": message}]
+
+
+def _beginning(prompt: PreparedPrompt) -> tuple[int, bool]:
+    """Return what prompts that share a prefix have in common: the dropped examples, and whether tokens are dropped."""
+    return prompt.n_dropped_examples, prompt.n_dropped_tokens > 0
 
 
 def _batch_name(batch: list[PreparedPrompt]) -> str:

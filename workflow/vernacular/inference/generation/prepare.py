@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError, format_count
+from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
-from vernacular.inference.model.tokenization import AlignmentError, prompt_ids
+from vernacular.inference.model.tokenization import AlignmentError, Encoded, encode, prompt_ids
 from vernacular.inference.schema import iter_rows
 from vernacular.types import Request, skipped_reason
 
@@ -41,12 +42,25 @@ class PreparedPrompt:
 
 
 def prepare_prompts(loaded: LoadedModel, requests: pa.Table) -> dict[str, PreparedPrompt]:
-    """Return the prompt of each distinct generate request, by request ID; equal tokens share one int object."""
-    prompts: dict[str, PreparedPrompt] = {}
+    """Return the prompt of each distinct generate request, by request ID; equal tokens share one int object.
+
+    Each prompt equals that of `prepare_prompt`; shared texts are tokenized once.
+    """
+    rows: dict[str, tuple[int, _Unfitted]] = {}
+    for index, row in enumerate(iter_rows(requests)):
+        if row["kind"] == "generate" and row["request_id"] not in rows:
+            rows[row["request_id"]] = index, _begin(loaded, row)
+    prompts: dict[str, PreparedPrompt] = dict.fromkeys(rows)
     interned: dict[int, int] = {}
-    for row in iter_rows(requests):
-        if row["kind"] == "generate" and row["request_id"] not in prompts:
-            prompt = prepare_prompt(loaded, row)
+    for is_rendered in (False, True):
+        entries = [entry for entry in rows.values() if (entry[1].prompt.rendered is not None) == is_rendered]
+        texts = [unfitted.text for _, unfitted in entries]
+        options = {"add_special_tokens": not is_rendered, "needs_offsets": False}
+        for number, encoded in encode_all(loaded, texts, **options):
+            index, unfitted = entries[number]
+            prompt, fits = _fit(loaded, unfitted, encoded)
+            if not fits:
+                prompt = prepare_prompt(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             ids = list(map(interned.setdefault, prompt.ids, prompt.ids))
             prompts[prompt.request_id] = replace(prompt, ids=ids)
     return prompts
@@ -59,38 +73,63 @@ def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
     remaining text is truncated only if the request's `extras` contain "truncate_left"; otherwise, if it does not fit
     without examples, the prompt has an error and no tokens.
     """
-    max_length = math.inf if loaded.max_length is None else loaded.max_length
-    max_new_tokens = resolve_max_new_tokens(loaded, row)
-    chat = uses_chat(loaded, row["messages"], row["kind"])
-    template = PreparedPrompt(
-        request_id=row["request_id"],
-        ids=[],
-        rendered=None,
-        max_new_tokens=max_new_tokens,
-        stops=list(row["stop"] or []),
-        decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
-    )
 
     def attempt(row: Request) -> tuple[PreparedPrompt, bool]:
-        text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
+        unfitted = _begin(loaded, row)
+        add_special_tokens = unfitted.prompt.rendered is None
         try:
-            ids = prompt_ids(loaded, text, templated=chat)
+            encoded = encode(loaded, unfitted.text, add_special_tokens=add_special_tokens, needs_offsets=False)
         except AlignmentError as error:
-            return replace(template, error=f"the tokenizer provides no offsets, and {error}"), True
-        if not ids:
-            return replace(template, error="the prompt is empty"), True
-        if max(ids) >= loaded.n_embeddings:
-            return replace(template, error="a token is outside the model's vocabulary"), True
-        if len(ids) + max_new_tokens <= max_length:
-            return replace(template, ids=ids, rendered=text if chat else None), True
-        if "truncate_left" in (row["extras"] or ()) and 0 < max_new_tokens < max_length:  # as lm-eval
-            n_dropped = len(ids) + max_new_tokens - int(max_length)
-            return replace(template, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
-        error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {max_new_tokens} to generate"
-        return replace(template, error=error), False
+            encoded = error
+        return _fit(loaded, unfitted, encoded)
 
     prompt, n_dropped = fit_to_length(row, attempt)
     return prompt if prompt.error else replace(prompt, n_dropped_examples=n_dropped)
+
+
+@dataclass(frozen=True)
+class _Unfitted:
+    """A prompt without tokens, and its text."""
+
+    prompt: PreparedPrompt
+    text: str
+    is_truncatable: bool
+
+
+def _begin(loaded: LoadedModel, row: Request) -> _Unfitted:
+    chat = uses_chat(loaded, row["messages"], row["kind"])
+    text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
+    prompt = PreparedPrompt(
+        request_id=row["request_id"],
+        ids=[],
+        rendered=text if chat else None,
+        max_new_tokens=resolve_max_new_tokens(loaded, row),
+        stops=list(row["stop"] or []),
+        decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+    )
+    return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
+
+
+def _fit(loaded: LoadedModel, unfitted: _Unfitted, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
+    """Return (the prompt with its tokens, or with an error; whether it fits the model's context length)."""
+    prompt = unfitted.prompt
+    if isinstance(encoded, AlignmentError):
+        error = f"the tokenizer provides no offsets, and {encoded}"
+        return replace(prompt, rendered=None, error=error), True
+    ids = prompt_ids(loaded, encoded, templated=prompt.rendered is not None)
+    if not ids:
+        return replace(prompt, rendered=None, error="the prompt is empty"), True
+    if max(ids) >= loaded.n_embeddings:
+        return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
+    max_length = math.inf if loaded.max_length is None else loaded.max_length
+    if len(ids) + prompt.max_new_tokens <= max_length:
+        return replace(prompt, ids=ids), True
+    n_new = prompt.max_new_tokens
+    if unfitted.is_truncatable and 0 < n_new < max_length:  # as lm-eval
+        n_dropped = len(ids) + n_new - int(max_length)
+        return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
+    error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
+    return replace(prompt, rendered=None, error=error), False
 
 
 def resolve_max_new_tokens(loaded: LoadedModel, row: dict) -> int:

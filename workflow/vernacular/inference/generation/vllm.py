@@ -34,28 +34,49 @@ def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Ta
 
     Raises ModelError if vLLM is not installed.
     """
-    check_can_generate(loaded)
-    engine, version = _engine(loaded)
-    started = time.perf_counter()
-    prompts = prepare_prompts(loaded, requests)
-    valid_prompts = sorted((p for p in prompts.values() if p.error is None), key=lambda p: (p.ids, p.request_id))
-    outcomes_by_id: dict[str, dict] = {}
-    for start in range(0, len(valid_prompts), CHUNK_SIZE):
-        chunk = valid_prompts[start : start + CHUNK_SIZE]
-        name = fingerprint(["vllm", [prompt.request_id for prompt in chunk]])
-        outcomes = journal.get(name)
-        if outcomes is None:
-            with journal.defer_signals():
-                outcomes = _outcomes(loaded, engine, chunk)
-                journal.add(name, outcomes)
-        outcomes_by_id.update({prompt.request_id: outcome for prompt, outcome in zip(chunk, outcomes, strict=True)})
-    table = rows_to_table((output_row(row, prompts, outcomes_by_id) for row in iter_rows(requests)), GENERATIONS.schema)
-    counters = {
-        "requests": requests.num_rows,
-        "distinct": len(prompts),
-        "seconds": round(time.perf_counter() - started, 3),
-    }
-    return table, {"model": loaded.metadata(), "engine": {"name": "vllm", "version": version}, "counters": counters}
+    generation = Generation(loaded, requests)
+    generation.compute(journal)
+    return generation.finish()
+
+
+class Generation:
+    """One evaluation; see `generate.Generation`."""
+
+    def __init__(self, loaded: LoadedModel, requests: pa.Table):
+        check_can_generate(loaded)
+        started = time.perf_counter()
+        self.loaded, self.requests = loaded, requests
+        self.prompts = prepare_prompts(loaded, requests)
+        self.outcomes: dict[str, dict] = {}  # by request ID
+        self.seconds = time.perf_counter() - started
+
+    def compute(self, journal) -> None:
+        """Run the model on all prompts. Raises ModelError if vLLM is not installed."""
+        engine, self.version = _engine(self.loaded)
+        started = time.perf_counter()
+        prompts = sorted((p for p in self.prompts.values() if p.error is None), key=lambda p: (p.ids, p.request_id))
+        for start in range(0, len(prompts), CHUNK_SIZE):
+            chunk = prompts[start : start + CHUNK_SIZE]
+            name = fingerprint(["vllm", [prompt.request_id for prompt in chunk]])
+            outcomes = journal.get(name)
+            if outcomes is None:
+                with journal.defer_signals():
+                    outcomes = _outcomes(self.loaded, engine, chunk)
+                    journal.add(name, outcomes)
+            self.outcomes |= {prompt.request_id: outcome for prompt, outcome in zip(chunk, outcomes, strict=True)}
+        self.model_metadata = self.loaded.metadata()
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `generate`."""
+        rows = (output_row(row, self.prompts, self.outcomes) for row in iter_rows(self.requests))
+        counters = {
+            "requests": self.requests.num_rows,
+            "distinct": len(self.prompts),
+            "seconds": round(self.seconds, 3),
+        }
+        metadata = {"model": self.model_metadata, "engine": {"name": "vllm", "version": self.version}}
+        return rows_to_table(rows, GENERATIONS.schema), {**metadata, "counters": counters}
 
 
 def _engine(loaded: LoadedModel):

@@ -3,21 +3,15 @@
 Only outputs missing from the store are computed, and the model is loaded once.
 """
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-
-from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
-from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
+from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.processes import StopFlag, stop_on_signals
 from vernacular.core.progress import Progress
-from vernacular.inference.job.store import Store, StoreError
-from vernacular.inference.job.work import WorkUnit, engine_version, work_units
-from vernacular.inference.schema import SCORES
+from vernacular.inference.job.store import Store
+from vernacular.inference.job.work import WorkUnit, work_units
 from vernacular.types import ModelRecord
-
-log = logging.getLogger("vernacular")
 
 CACHED, COMPUTED, EMPTY = "found in the store", "computed", "without requests"
 
@@ -31,6 +25,7 @@ def run_group(
     threads=None,
     skip_reasons: dict[tuple[str, str | None], str] | None = None,
     on_begin: Callable[[str, str | None], None] | None = None,
+    overlaps: bool = True,
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Compute the outputs of a base and its adapters for shard k of n of every evaluation, and store them.
 
@@ -42,6 +37,7 @@ def run_group(
         shard: (k, n).
         skip_reasons: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
         on_begin: Called with such a pair before each step.
+        overlaps: Whether the next evaluation is prepared, and the last one written, while one is computed.
 
     Returns:
         By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY), and the reason for each failed one.
@@ -71,7 +67,8 @@ def run_group(
             if units:
                 missing.append((record, units))
         if missing:
-            _run_models(records[0], missing, store, stop, threads, done, failed, on_begin or (lambda *_: None))
+            on_begin = on_begin or (lambda *_: None)
+            _run_models(records[0], missing, store, stop, threads, done, failed, on_begin, overlaps)
     return done, failed
 
 
@@ -81,7 +78,9 @@ def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> s
     return skip_reasons.get((name, None)) or skip_reasons.get((name, evaluation))
 
 
-def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin) -> None:
+def _run_models(
+    base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin, overlaps: bool
+) -> None:
     """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
     # imported here, because it imports torch, which is needed only if outputs are missing
     from vernacular.inference.model.base import Base
@@ -100,7 +99,7 @@ def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, thread
     for record, units in missing:
         on_begin(record["name"], None)
         try:
-            computed, failures = _run_model(base, record, units, store, stop, on_begin)
+            computed, failures = _run_model(base, record, units, store, stop, on_begin, overlaps)
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
@@ -110,81 +109,20 @@ def _run_models(base_record: dict, missing, store: Store, stop: StopFlag, thread
         failed[record["name"]] |= failures
 
 
-def _run_model(base, record: ModelRecord, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin):
-    """Call `_run_units` with the model of `record`.
+def _run_model(
+    base, record: ModelRecord, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin, overlaps: bool
+) -> tuple[list[str], dict[str, str]]:
+    """Compute one model's work units; return (completed evaluations, reason by failed evaluation).
 
     No reference to the model remains afterwards, so that its memory is free if it is loaded again.
     """
+    from vernacular.inference.job.pipeline import Pipeline
+
     progress = Progress(f"infer {record['name']}", len(units), "evaluation")
     with stop.interruptible(), progress, base.model(record) as loaded:
-        return _run_units(loaded, units, store, stop, on_begin, progress)
+        return Pipeline(loaded, units, store, stop, overlaps=overlaps).run(on_begin, progress)
 
 
 def _base_failure(base: dict, record: ModelRecord, error: ModelError) -> str:
     """Return the reason why a model is unavailable if its base could not be loaded."""
     return str(error) if record is base else f"its base {base['name']} is unavailable: {error}"
-
-
-def _run_units(
-    loaded, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin, progress: Progress
-) -> tuple[list[str], dict[str, str]]:
-    """Compute one model's work units; return (completed evaluations, reason by failed evaluation)."""
-    from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
-
-    computed, failed = [], {}
-    for index, unit in enumerate(units):
-        progress.done = index
-        on_begin(loaded.record["name"], unit.evaluation)
-        try:
-            with stop.interruptible(), wrap_tokenizer_panics(loaded.record):
-                _verify(loaded.record, store, unit.key)
-                store.check_writable(unit.key, unit.kind)
-                table, metadata = _compute_outputs(loaded, unit, store.journal(unit.key, stop=stop))
-                _verify(loaded.record, store, unit.key)
-        # end the job: on a full disk (StoreError), for example, no outputs can be stored
-        except (Stopped, StoreError, MachineError):
-            raise
-        except UserError as error:
-            failed[unit.evaluation] = str(error)
-            continue
-        except BaseException as error:  # an unexpected error in one evaluation does not affect the others
-            if not is_contained(error):
-                raise
-            log.exception("%s failed", unit.evaluation)
-            message = f"{type(error).__name__}: {first_line(error)}"
-            if is_lost_device(error):
-                raise MachineError(f"model {loaded.record['name']}: {loaded.device} failed: {message}") from error
-            failed[unit.evaluation] = message
-            continue
-        metadata["engine"] = {**metadata.get("engine", {}), "version": engine_version(unit.kind)}
-        with stop.defer_signals():
-            store.put(unit.key, unit.kind, table, metadata)
-        computed.append(unit.evaluation)
-    return computed, failed
-
-
-def _verify(record: ModelRecord, store: Store, key: str) -> None:
-    """Remove the journal of `key` and raise ModelError if the model's files changed since it was recorded.
-
-    The loaded model changes with its files if its weights are memory-mapped.
-    """
-    from vernacular.checkpoints import inputs
-
-    try:
-        inputs.verify(record)
-    except ModelError:
-        store.remove_journal(key)
-        raise
-
-
-def _compute_outputs(loaded, unit: WorkUnit, journal) -> tuple[pa.Table, dict]:
-    if unit.kind is SCORES:
-        from vernacular.inference.scoring.score import score
-
-        strategy = loaded.option("strategy")
-        return score(loaded, unit.requests(), journal=journal, strategy=strategy)
-    if loaded.option("generation_engine") == "vllm":
-        from vernacular.inference.generation.vllm import generate
-    else:
-        from vernacular.inference.generation.generate import generate
-    return generate(loaded, unit.requests(), journal=journal)

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import stat
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,11 +47,33 @@ def _permissions_of(root: Path) -> Iterator[None]:
     except FileNotFoundError:  # created inside, with the umask
         yield
         return
-    previous_umask = os.umask(~mode & 0o077)
+    _umask.set(~mode & 0o077)
     try:
         yield
     finally:
-        os.umask(previous_umask)
+        _umask.restore()
+
+
+class _Umask:
+    """The umask of the process while any of its threads writes the store."""
+
+    def __init__(self):
+        self._lock, self._users, self._previous = threading.Lock(), 0, 0
+
+    def set(self, mask: int) -> None:
+        with self._lock:
+            if not self._users:
+                self._previous = os.umask(mask)
+            self._users += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                os.umask(self._previous)
+
+
+_umask = _Umask()
 
 
 def retry(operation: Callable[[], object]) -> None:

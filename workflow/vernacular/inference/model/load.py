@@ -99,8 +99,8 @@ def _check_options(name: str, record: ModelRecord) -> None:
             raise ModelError(f'model {name}: {key} has the invalid value "{value}".{suggest(value, allowed)}')
 
 
-def _select_device(name: str, record: ModelRecord) -> tuple[str, str | None]:
-    """Return (device, device_map); device_map is set for several CUDA devices or quantization, else None."""
+def _select_device(name: str, record: ModelRecord) -> tuple[str, str | dict | None]:
+    """Return (device, device_map). The device_map reads weights straight to CUDA devices; None: another device."""
     device = record.get("device", "auto")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -108,8 +108,9 @@ def _select_device(name: str, record: ModelRecord) -> tuple[str, str | None]:
         raise MachineError(f"model {name}: device is cuda, but torch found no CUDA device on this machine.")
     if device == "mps" and not torch.backends.mps.is_available():
         raise MachineError(f"model {name}: device is mps, but torch found no MPS device on this machine.")
-    multiple_devices = device == "cuda" and torch.cuda.device_count() > 1
-    return device, "auto" if multiple_devices or (device == "cuda" and record.get("quantization")) else None
+    if device != "cuda":
+        return device, None
+    return device, "auto" if torch.cuda.device_count() > 1 or record.get("quantization") else {"": device}
 
 
 def _read_weights(name, directory, record, device, device_map, load_kwargs) -> tuple[Any, dict]:

@@ -118,6 +118,7 @@ SMALLEST_BUDGET = 16  # tokens; if a batch does not fit at this budget, its requ
 # Measured on one CPU core with layers as wide as SmolLM2-135M's: the time per token is the same between 256 and 768
 # tokens, and a fifth higher at 128.
 _CPU_TOKENS = 512
+LOGIT_BYTES = 512 * 2**20  # float32 logits at a time on a GPU: enough rows for an efficient matrix product
 _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay the reaction to a stop signal
 
 
@@ -128,11 +129,17 @@ def token_budget(loaded: LoadedModel) -> int:
     if loaded.device.type != "cuda":
         return _CPU_TOKENS
     free, _ = torch.cuda.mem_get_info(loaded.device)
+    # the logits of a chunk, whatever the vocabulary's size: in the model's dtype, in float32, and a copy for statistics
+    free -= 3 * max(LOGIT_BYTES, 4 * loaded.n_embeddings)
     return max(_CPU_TOKENS, min(_LARGEST_GPU_BUDGET, int(free * 0.5 / _bytes_per_token(loaded))))
 
 
 def _bytes_per_token(loaded: LoadedModel) -> int:
-    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
+    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer.
+
+    The prefix of each row, and the keys and values that attention repeats for its query heads, exist in one layer at a
+    time; the share for all layers covers them.
+    """
     config = loaded.model.config.get_text_config(decoder=True)
     hidden_size, n_layers = config.hidden_size, config.num_hidden_layers
     intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size

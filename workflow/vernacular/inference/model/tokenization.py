@@ -1,35 +1,54 @@
 """Tokenization of a full string: token IDs, character offsets and special tokens.
 
 `encode` returns IDs and offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the tokens of a
-character span. `prompt_ids` returns the IDs for generation, by the same rules, without offsets. The offsets of a
+character span. `prompt_ids` returns the IDs for generation, by the same rules. The offsets of a
 tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified is rejected.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.loaded import LoadedModel
 
 BOS_POLICIES = ("auto", "always", "never", "eos")
 
+SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Encoded:
-    """A tokenized text."""
+    """A tokenized text, as int32 arrays."""
 
-    ids: list[int]
-    offsets: list[tuple[int, int] | None]  # characters [start, end) of each token; None: an added special token
-    words: list[int | None]  # index of each token's word, as counted by the tokenizer; None: special
+    ids: np.ndarray  # [n]
+    offsets: np.ndarray  # [n, 2]: characters [start, end) of each token; SPECIAL: an added special token
+    words: np.ndarray  # [n]: index of each token's word, as counted by the tokenizer; SPECIAL: special
 
-    @property
+    @classmethod
+    def of(cls, ids: list[int], offsets: list[tuple[int, int] | None], words: list[int | None]) -> "Encoded":
+        """Return the arrays of lists in which None marks a special token."""
+        offsets = [(SPECIAL, SPECIAL) if offset is None else offset for offset in offsets]
+        words = [SPECIAL if word is None else word for word in words]
+        return cls(np.array(ids, np.int32), np.array(offsets, np.int32).reshape(-1, 2), np.array(words, np.int32))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
     def lead(self) -> int:
         """Number of added special tokens before the text."""
-        return next((i for i, offset in enumerate(self.offsets) if offset is not None), len(self.offsets))
+        return self._n_special(self.offsets[:, 0])
 
-    @property
+    @cached_property
     def tail(self) -> int:
         """Number of added special tokens after the text."""
-        return next((i for i, offset in enumerate(reversed(self.offsets)) if offset is not None), len(self.offsets))
+        return self._n_special(self.offsets[::-1, 0])
+
+    def _n_special(self, starts: np.ndarray) -> int:
+        is_text = starts != SPECIAL
+        return int(is_text.argmax()) if is_text.any() else len(starts)
 
     def slice(self, start: int, stop: int) -> "Encoded":
         """Return the tokens from `start` to before `stop`."""
@@ -37,7 +56,12 @@ class Encoded:
 
     def prepend(self, token_id: int) -> "Encoded":
         """Return a copy with one more special token in front."""
-        return Encoded([token_id, *self.ids], [None, *self.offsets], [None, *self.words])
+        special = np.full(1, SPECIAL, np.int32)
+        return Encoded(
+            np.concatenate([np.full(1, token_id, np.int32), self.ids]),
+            np.concatenate([np.full((1, 2), SPECIAL, np.int32), self.offsets]),
+            np.concatenate([special, self.words]),
+        )
 
 
 class AlignmentError(Exception):
@@ -72,12 +96,7 @@ def encode(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, n
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
-        encoding = tokenizer(text, add_special_tokens=add_special_tokens, verbose=False).encodings[0]
-        offsets = [
-            None if sequence_id is None else offset
-            for sequence_id, offset in zip(encoding.sequence_ids, encoding.offsets, strict=True)
-        ]
-        return Encoded(encoding.ids, offsets, encoding.word_ids)
+        return from_encoding(tokenizer(text, add_special_tokens=add_special_tokens, verbose=False).encodings[0])
     plain_ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
     full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
@@ -87,7 +106,23 @@ def encode(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, n
         raise AlignmentError("its special tokens change the other tokens")
     tail = len(full_ids) - lead - n_plain
     words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
-    return Encoded(full_ids, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
+    return Encoded.of(full_ids, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
+
+
+def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
+    """Return the arrays of an `Encoding` of tokenizers; `has_special`: special tokens may have been added."""
+    if has_special and None in (sequence_ids := encoding.sequence_ids):
+        offsets = [
+            None if sequence_id is None else offset
+            for sequence_id, offset in zip(sequence_ids, encoding.offsets, strict=True)
+        ]
+        return Encoded.of(encoding.ids, offsets, encoding.word_ids)
+    words = encoding.word_ids
+    return Encoded(
+        np.array(encoding.ids, np.int32),
+        np.array(encoding.offsets, np.int32).reshape(-1, 2),
+        np.array([SPECIAL if word is None else word for word in words] if None in words else words, np.int32),
+    )
 
 
 def with_bos(
@@ -100,12 +135,12 @@ def with_bos(
     tokenizer's output unchanged. Raises what `bos_policy` raises.
     """
     policy = bos_policy(loaded)
-    if loaded.kind != "causal" or (templated and (policy != "always" or not encoded.ids)):
+    if loaded.kind != "causal" or (templated and (policy != "always" or not len(encoded))):
         return encoded
-    has_bos = bool(encoded.ids) and encoded.ids[0] == loaded.bos_id
+    has_bos = len(encoded) > 0 and encoded.ids[0] == loaded.bos_id
     if policy == "never":
         count = next((i for i, token in enumerate(encoded.ids[: encoded.lead]) if token != loaded.bos_id), encoded.lead)
-        return encoded.slice(count, len(encoded.ids))
+        return encoded.slice(count, len(encoded))
     if policy == "always":
         return encoded if has_bos else encoded.prepend(loaded.bos_id)
     if has_bos or encoded.lead:
@@ -115,17 +150,15 @@ def with_bos(
     return encoded.prepend(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
 
 
-def prompt_ids(loaded: LoadedModel, text: str, *, templated: bool) -> list[int]:
+def prompt_ids(loaded: LoadedModel, encoded: Encoded, *, templated: bool) -> list[int]:
     """Return the token IDs of a prompt under the BOS policy, without closing special tokens.
 
-    Text after a closing special token would not be a continuation. Raises AlignmentError if the tokenizer's special
-    tokens change the others.
+    Text after a closing special token would not be a continuation.
     """
-    encoded = encode(loaded, text, add_special_tokens=not templated, needs_offsets=False)
-    end = len(encoded.ids) - encoded.tail
+    end = len(encoded) - encoded.tail
     if not end:  # only special tokens: those before an EOS open the text
-        end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded.ids))
-    return with_bos(loaded, encoded.slice(0, end), templated=templated).ids
+        end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded))
+    return with_bos(loaded, encoded.slice(0, end), templated=templated).ids.tolist()
 
 
 def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
@@ -148,30 +181,31 @@ def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int,
     return offsets
 
 
-def span_tokens(text: str, offsets: list[tuple[int, int] | None], start: int, end: int) -> tuple[range, bool]:
+def span_tokens(text: str, offsets: np.ndarray, start: int, end: int) -> tuple[range, bool]:
     """Return (tokens with characters in [start, end), whether one crosses an edge); an empty range: none.
 
     A token belongs to the span if it contains a character of it that is not whitespace (any character, in a span of
     whitespace). A token that crosses an edge is therefore scored with the span that contains its letters, and no letter
     of a span remains unscored. The crossing is flagged unless the characters beyond the edge are whitespace (" A"
     scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
-    following token.
+    following token. `offsets`: [n, 2], see `Encoded`.
     """
-    span_is_whitespace = not text[start:end].strip()
-    indices, crosses_edge = [], False
-    for index, offset in enumerate(offsets):
-        if offset is None or offset[0] >= end or offset[1] <= start:
-            continue
-        span_text = text[max(start, offset[0]) : min(end, offset[1])]
-        outside_text = text[offset[0] : start] + text[end : max(end, offset[1])]
-        if not outside_text or span_is_whitespace or span_text.strip():
-            indices.append(index)
+    starts, ends = offsets[:, 0], offsets[:, 1]
+    selected = (starts < end) & (ends > start) & (starts != SPECIAL)
+    span_is_whitespace, crosses_edge = not text[start:end].strip(), False
+    for index in np.flatnonzero(selected & ((starts < start) | (ends > end))):  # tokens that cross an edge
+        low, high = offsets[index].tolist()
+        outside_text = text[low:start] + text[end : max(end, high)]
+        if span_is_whitespace or text[max(start, low) : min(end, high)].strip():
             crosses_edge |= bool(outside_text.strip())
         else:
-            crosses_edge = True  # whitespace at the span's edge is scored with the text next to it
-    if not indices:
+            selected[index] = False  # whitespace at the span's edge is scored with the text next to it
+            crosses_edge = True
+    indices = np.flatnonzero(selected)
+    if not len(indices):
         return range(0), crosses_edge
-    first = indices[0]
-    while first > 0 and offsets[first - 1] is not None and offsets[first - 1] == (offsets[first][0],) * 2:
+    first, last = int(indices[0]), int(indices[-1])
+    edge = starts[first]
+    while first > 0 and starts[first - 1] == ends[first - 1] == edge:
         first -= 1  # zero-width token at the span's start
-    return range(first, indices[-1] + 1), crosses_edge
+    return range(first, last + 1), crosses_edge

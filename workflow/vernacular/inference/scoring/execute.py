@@ -4,14 +4,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+
 from vernacular.core.progress import Progress
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halve, release_memory, within_memory
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, TokenScores, score_batch
-from vernacular.inference.scoring.plan import Batch, PlanLimits, plan
+from vernacular.inference.scoring.head import Head, TokenScores, concatenate, score_batch
+from vernacular.inference.scoring.outputs import Outputs
+from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.trie import Path, build_trie
+from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
 log = logging.getLogger("vernacular")
 
@@ -36,141 +39,162 @@ class Counters:
 
     def metadata(self) -> dict:
         """Return the counters for the metadata, with the number of requests that do not fit in memory."""
-        return {**asdict(self), "out_of_memory": len(self.out_of_memory)}
+        return {**asdict(self), "out_of_memory": len(set(self.out_of_memory))}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Batches that compute the outputs of some requests.
+
+    A batch has `queries`, `name()`, `tokens` and `divisible`; `queries.indices` are among the distinct token queries.
+    """
+
+    batches: list
+    slots: np.ndarray  # of the requests' outputs, see `Outputs`
+    queries: np.ndarray  # the distinct token query of each slot
 
 
 def execute(
     loaded: LoadedModel,
-    pending: set[str],
+    outputs: Outputs,
+    pending: np.ndarray,
     *,
-    make_batches: Callable[[set[str], int], list],
+    make_plan: Callable[[np.ndarray, int], Plan],
     score_batch: Callable[[object], TokenScores],
-    on_scores: Callable[[list, TokenScores], None],
     clear_cache: Callable[[], None],
-    request_length: Callable[[str], int],
+    lengths: np.ndarray,
     journal: Journal,
     counters: Counters,
 ) -> None:
-    """Compute every token query of the requests `pending`.
+    """Compute every token query of some requests, and put the outputs in `outputs`.
 
     The plan depends only on the pending requests and the budget, so that a resumed run finds the batches that an
     earlier one stored.
 
     Args:
-        make_batches: Plans requests under a token budget; a batch has `queries()`, `name()`, `tokens` and `divisible`.
+        pending: Numbers of the requests.
+        make_plan: Plans requests under a token budget.
         score_batch: Runs the model on a batch.
-        on_scores: Receives the token queries of a batch and their outputs.
         clear_cache: Frees memory after an out-of-memory error.
-        request_length: Returns the number of tokens that a request must read.
+        lengths: Number of tokens that each request must read.
 
     Raises:
         Stopped: A stop signal was received.
         Exception: Whatever the model raises, except for out-of-memory errors.
     """
-    open_queries = dict.fromkeys(pending, 0)
     try:
-        while pending:
-            batches = make_batches(pending, counters.budget)
-            planned = [(batch, queries) for batch in batches if (queries := batch.queries())]
-            open_queries = _queries_per_request(planned)
-            with Progress("score", sum(batch.tokens for batch, _ in planned), "token") as progress:
-                for batch, queries in planned:
-                    name = batch.name()
-                    with journal.defer_signals():
-                        if cached := journal.get(name):
-                            scores = TokenScores(**cached[0])
-                            counters.batches_resumed += 1
-                        else:
-                            scores = within_memory(loaded, score_batch, batch)
-                            if scores is None:
-                                break
-                            journal.add(name, [asdict(scores)])
-                    on_scores(queries, scores)
-                    for request_id in _request_ids(queries):
-                        open_queries[request_id] -= 1
-                    progress.advance(batch.tokens)
-                else:
-                    return
-            pending = {request_id for request_id in pending if open_queries.get(request_id)}
+        while len(pending):
+            plan = make_plan(pending, counters.budget)
+            batch = _run_batches(loaded, plan, outputs, score_batch, journal, counters)
+            if batch is None:
+                return
+            is_done = outputs.done[outputs.slots(pending)]
+            pending = np.unique(outputs.requests[outputs.slots(pending)[~is_done]])
             clear_cache()
             release_memory(loaded)
-            pending -= _shrink(counters, batch, queries, request_length)
+            failed_slots = plan.slots[np.isin(plan.queries, batch.queries.indices)]
+            failed = np.unique(outputs.requests[failed_slots])
+            pending = np.setdiff1d(pending, _shrink(counters, batch, failed, lengths, outputs.request_ids))
     finally:
         journal.flush()
 
 
-def _shrink(counters: Counters, batch, queries, request_length) -> set[str]:
-    """Halve the budget, or return the requests to give up if the batch cannot be split further."""
+def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch, journal: Journal, counters: Counters):
+    """Compute the batches of a plan; return the batch for which memory did not suffice, or None."""
+    batches = [batch for batch in plan.batches if len(batch.queries)]
+    computed = [np.zeros(0, np.int64)]
+    results: list[TokenScores] = []
+    failed = None
+    with Progress("score", sum(batch.tokens for batch in batches), "token") as progress:
+        for batch in batches:
+            name = batch.name()
+            with journal.defer_signals():
+                if cached := journal.get(name):
+                    scores = TokenScores.from_lists(cached[0])
+                    counters.batches_resumed += 1
+                else:
+                    scores = within_memory(loaded, score_batch, batch)
+                    if scores is None:
+                        failed = batch
+                        break
+                    journal.add(name, [scores.to_lists()])
+            computed.append(batch.queries.indices)
+            results.append(scores)
+            progress.advance(batch.tokens)
+    if results:
+        indices = np.full(plan.queries.max() + 1, -1)  # of each distinct query's output
+        indices[np.concatenate(computed)] = np.arange(sum(map(len, computed)))
+        indices = indices[plan.queries]
+        outputs.put(plan.slots[indices >= 0], concatenate(results), indices[indices >= 0])
+    return failed
+
+
+def _shrink(counters: Counters, batch, failed: np.ndarray, lengths: np.ndarray, request_ids: list[str]) -> np.ndarray:
+    """Halve the budget, or return the numbers of the requests to give up if the batch cannot be split further.
+
+    `failed`: the requests of the batch.
+    """
     counters.oom_retries += 1
     if batch.divisible and (budget := halve(counters.budget, SMALLEST_BUDGET, used=batch.tokens)):
         counters.budget = budget
         log.warning(
             "out of memory at %d tokens; continuing with at most %d tokens per batch", batch.tokens, counters.budget
         )
-        return set()
-    longest = max(map(request_length, _request_ids(queries)))  # the others can be computed without these
-    too_long = {request_id for request_id in _request_ids(queries) if request_length(request_id) == longest}
-    counters.out_of_memory += sorted(too_long)
+        return np.zeros(0, np.int64)
+    too_long = failed[lengths[failed] == lengths[failed].max()]  # the others can be computed without these
+    counters.out_of_memory += sorted(request_ids[number] for number in too_long)
     log.warning("out of memory at %d tokens; number of requests skipped: %d", batch.tokens, len(too_long))
     return too_long
 
 
-def _request_ids(queries) -> list[str]:
-    """Return the request IDs of these token queries, once per query."""
-    return [request_id for _, _, _, requesters in queries for request_id, _ in requesters]
-
-
-def _queries_per_request(planned) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for _, queries in planned:
-        for request_id in _request_ids(queries):
-            counts[request_id] = counts.get(request_id, 0) + 1
-    return counts
-
-
-def build_path(request: PreparedRequest, interned: dict[int, int]) -> Path:
+def build_path(request: PreparedRequest) -> Path:
     """Return the tokens that a request reads and its token queries.
 
-    The last token is read only if the distribution after it is requested. `interned`: one int object per token of all
-    paths, updated in place; separate objects take four times the memory.
+    The last token is read only if the distribution after it is requested.
     """
-    ids = request.ids
-    indices = range(max(request.first, 1), request.stop)  # no token precedes index 0
-    queries = [(i, ids[i], (request.request_id, i - request.first)) for i in indices]
-    if "word_end_logprobs" in request.extras:
-        queries.append((request.stop, -1, (request.request_id, request.stop - request.first)))
-    read_ids = ids[: request.stop] if "word_end_logprobs" in request.extras else ids[: request.stop - 1]
-    return Path(tuple(map(interned.setdefault, read_ids, read_ids)), tuple(queries))
+    start = max(request.first, 1)  # no token precedes index 0
+    reads_last = "word_end_logprobs" in request.extras
+    targets = request.ids[start : request.stop]
+    if reads_last:
+        targets = np.append(targets, np.int32(-1))
+    return Path(request.ids[: request.stop if reads_last else request.stop - 1], start, targets)
 
 
 def score_causal(
     loaded: LoadedModel,
-    paths: dict[str, Path],
+    paths: list[Path],
+    outputs: Outputs,
+    pending: np.ndarray,
     *,
     strategy: str,
     budget: int,
     full_model: bool,
     extras: frozenset[str],
-    on_scores,
     journal: Journal,
+    trie: Trie | None = None,
 ) -> Counters:
-    """Compute every token query of `paths`, pass (queries, outputs) to `on_scores`, and return the counters."""
+    """Compute every token query of the requests `pending`, put the outputs in `outputs`, and return the counters.
+
+    `paths`: of all requests of `outputs`; `trie`: of those that are pending, if it is built already.
+    """
     counters = Counters(budget=budget)
     body = Body(loaded, tree=strategy == "tree", full_model=full_model)
     head = Head(loaded, extras=extras, full_model=full_model)
 
-    def make_batches(pending: set[str], budget: int) -> list[Batch]:
-        roots = build_trie([paths[request_id] for request_id in sorted(pending)])
-        return plan(roots, strategy, plan_limits(loaded, budget))
+    def make_plan(pending: np.ndarray, budget: int) -> Plan:
+        nonlocal trie
+        current = build_trie([paths[number] for number in pending]) if trie is None else trie
+        trie = None  # the next plan has fewer requests
+        return Plan(plan(current, strategy, plan_limits(loaded, budget)), outputs.slots(pending), current.queries)
 
     execute(
         loaded,
-        set(paths),
-        make_batches=make_batches,
+        outputs,
+        pending,
+        make_plan=make_plan,
         score_batch=lambda batch: score_batch(body, head, batch),
-        on_scores=on_scores,
         clear_cache=body.clear_cache,
-        request_length=lambda request_id: len(paths[request_id].tokens),
+        lengths=np.array([len(path.tokens) for path in paths]),
         journal=journal,
         counters=counters,
     )

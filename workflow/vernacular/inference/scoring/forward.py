@@ -6,6 +6,7 @@ count along its own path. Sliding-window layers have a separate mask, in which t
 (transformers uses a 4-D mask unchanged: masking_utils.py.)
 """
 
+import numpy as np
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
@@ -59,22 +60,29 @@ class Body:
         """Run one forward pass; return (hidden states, the cache or None)."""
         past_states, past = self._past_states(prefix), prefix.length
         longest = max(map(len, rows))
-        ids = torch.zeros(len(rows), longest, dtype=torch.long)
+        ids = np.zeros((len(rows), longest), np.int64)
         for r, row in enumerate(rows):
-            ids[r, : len(row)] = torch.tensor([token for segment in row.segments for token in segment.node.tokens])
-        kwargs = {"input_ids": ids.to(self.loaded.device)}
+            ids[r, : len(row)] = row.tokens()
+        kwargs = {"input_ids": self._to_device(torch.from_numpy(ids))}
         if past_states is not None or use_cache:
-            kwargs |= {"past_key_values": _cache(past_states or [], len(rows)), "use_cache": True}
+            cache = _cache(past_states or [], len(rows), stores=use_cache)
+            kwargs |= {"past_key_values": cache, "use_cache": True}
         elif "use_cache" in self.loaded.model.config.to_dict():
             kwargs["use_cache"] = False
-        if self.tree and not all(_is_path(row) for row in rows):
-            positions, ends = (tensor.to(self.loaded.device) for tensor in tree_layout(rows, longest))
+        if self.tree and not all(row.is_path for row in rows):
+            positions, ends = map(self._to_device, tree_layout(rows, longest))
             kwargs |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
         output = self.model(**kwargs)
         self.forwards += 1
-        self.tokens += ids.numel()
+        self.tokens += ids.size
         self.output = output
         return output[0], kwargs.get("past_key_values")
+
+    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a copy on the device; a GPU copies from pinned memory while the host continues."""
+        if self.loaded.device.type == "cuda":
+            tensor = tensor.pin_memory()
+        return tensor.to(self.loaded.device, non_blocking=True)
 
     def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
         """Return additive masks [rows, 1, query, past + query]: one, or one per layer type if these differ."""
@@ -83,7 +91,9 @@ class Body:
         masks = {}
         for kind, window in self.windows.items():
             allowed = visible if window is None else visible & (positions[:, :, None] - keys[:, None, :] < window)
-            mask = torch.zeros(allowed.shape, dtype=self.loaded.dtype, device=ends.device)
+            # rows aligned to 16 elements: the attention kernels of a GPU would copy others, in every layer
+            *shape, width = allowed.shape
+            mask = torch.zeros(*shape, -(-width // 16) * 16, dtype=self.loaded.dtype, device=ends.device)[..., :width]
             masks[kind] = mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)[:, None]
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
@@ -93,24 +103,20 @@ def tree_layout(rows: list[PackedRow], longest: int) -> tuple[torch.Tensor, torc
 
     A position is the token's index in its own text; an end is the column where the token's subtree ends.
     """
-    positions = torch.zeros(len(rows), longest, dtype=torch.long)
-    ends = torch.arange(1, longest + 1).repeat(len(rows), 1)  # padding: its own end
+    positions = np.zeros((len(rows), longest), np.int64)
+    ends = np.tile(np.arange(1, longest + 1), (len(rows), 1))  # padding: its own end
     for r, row in enumerate(rows):
-        starts, stops = [], []
-        column = 0
-        for segment in row.segments:
-            size = len(segment.node.tokens)
-            starts.append(column)
-            stops.append(column + size)
-            positions[r, column : column + size] = torch.arange(segment.node.start, segment.node.end)
-            column += size
+        sizes = np.array([len(segment.node.tokens) for segment in row.segments])
+        stops = np.cumsum(sizes)
+        first_positions = np.array([segment.node.start for segment in row.segments])
+        positions[r, : len(row)] = np.arange(len(row)) + np.repeat(first_positions - stops + sizes, sizes)
+        stops = stops.tolist()
         for index in range(len(row.segments) - 1, -1, -1):  # children follow their parent
             parent = row.segments[index].parent
             if parent is not None:
                 stops[parent] = max(stops[parent], stops[index])
-        for segment, start, stop in zip(row.segments, starts, stops, strict=True):
-            ends[r, start : start + len(segment.node.tokens)] = stop
-    return positions, ends
+        ends[r, : len(row)] = np.repeat(stops, sizes)
+    return torch.from_numpy(positions), torch.from_numpy(ends)
 
 
 def attention_visibility(ends: torch.Tensor, past: int) -> torch.Tensor:
@@ -136,18 +142,22 @@ def layer_windows(config) -> dict[str, int | None]:
     return {kind: window if kind == "sliding_attention" else None for kind in sorted(set(kinds))}
 
 
-def _is_path(row: PackedRow) -> bool:
-    return all(segment.parent == (index - 1 if index else None) for index, segment in enumerate(row.segments))
+class _PrefixLayer(DynamicLayer):
+    """A layer that holds a prefix only: the keys and values of the rows after it are needed by their own pass alone."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs):
+        """Return the prefix's keys and values, followed by new ones: [rows, heads, length, size]."""
+        return torch.cat([self.keys, key_states], dim=-2), torch.cat([self.values, value_states], dim=-2)
 
 
-def _cache(past_states: list, rows: int) -> DynamicCache:
-    """Return a cache that begins with a prefix, for `rows` rows.
+def _cache(past_states: list, rows: int, *, stores: bool) -> DynamicCache:
+    """Return a cache that begins with a prefix, for `rows` rows; `stores`: it will be the cache of a longer prefix.
 
     Every layer holds full keys; sliding windows are applied by the mask.
     """
     cache = DynamicCache()
     for keys in past_states:
-        layer = DynamicLayer()
+        layer = DynamicLayer() if stores or keys is None else _PrefixLayer()
         if keys is not None:
             layer.lazy_initialization(*keys)
             layer.keys, layer.values = (

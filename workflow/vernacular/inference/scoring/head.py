@@ -9,28 +9,53 @@ import contextlib
 import copy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.plan import Batch
 
 TOP_K = 100  # number of most probable tokens in topk_entropy
-_CHUNK_BYTES = 50 * 2**20  # of float32 logits at a time: 256 rows of a 50k vocabulary, the fastest on a CPU
+# float32 logits at a time. CPU: 256 rows of a 50k vocabulary, the fastest. GPU: enough rows for an efficient product
+_CHUNK_BYTES = {"cpu": 50 * 2**20}
 
 EXTRAS = ("entropy", "rank", "word_end_logprobs")
 
 
 @dataclass
 class TokenScores:
-    """The outputs of some token queries, as parallel lists; None if not requested."""
+    """The outputs of some token queries, as parallel arrays; None if not requested.
 
-    logprobs: list[float | None]  # nats; None where only the distribution was requested
-    is_greedy: list[bool | None]  # no token is more probable (true for each of several equally probable ones)
-    rank: list[int | None] | None = None  # 1 + number of more probable tokens
-    entropy: list[float] | None = None  # nats
-    topk_entropy: list[float] | None = None  # nats, of the TOP_K most probable tokens, renormalized
-    word_end_logprobs: list[float] | None = None  # ln P(next token begins a word or ends the text)
+    Where only the distribution was requested, `logprobs`, `is_greedy` and `rank` have no meaning.
+    """
+
+    logprobs: np.ndarray  # float32, nats
+    is_greedy: np.ndarray  # bool: no token is more probable (true for each of several equally probable ones)
+    rank: np.ndarray | None = None  # int32, 1 + number of more probable tokens
+    entropy: np.ndarray | None = None  # float32, nats
+    topk_entropy: np.ndarray | None = None  # float32, nats, of the TOP_K most probable tokens, renormalized
+    word_end_logprobs: np.ndarray | None = None  # float32, ln P(next token begins a word or ends the text)
+
+    def to_lists(self) -> dict[str, list | None]:
+        """Return the arrays as lists, for a journal."""
+        return {name: None if values is None else values.tolist() for name, values in vars(self).items()}
+
+    @classmethod
+    def from_lists(cls, lists: dict[str, list | None]) -> "TokenScores":
+        """Return the inverse of `to_lists`, bit for bit."""
+        return cls(
+            **{name: None if v is None else np.array(v, _TYPES.get(name, np.float32)) for name, v in lists.items()}
+        )
+
+
+def concatenate(parts: list[TokenScores]) -> TokenScores:
+    """Return the outputs of consecutive token queries."""
+    columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
+    return TokenScores(**{name: None if c[0] is None else np.concatenate(c) for name, c in columns.items()})
+
+
+_TYPES = {"is_greedy": np.bool_, "rank": np.int32}
 
 
 class Head:
@@ -43,27 +68,27 @@ class Head:
         self.starts_word = word_start_mask(loaded) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
-    def score(self, hidden: torch.Tensor, output, rows: list[int], targets: list[int]) -> TokenScores:
+    def score(self, hidden: torch.Tensor, output, rows: np.ndarray, targets: np.ndarray) -> TokenScores:
         """Compute the outputs for `targets[i]` (-1: none) predicted by hidden[rows[i]].
 
-        `hidden` is [n, size], `rows` ascending; `output` is what the body returned, whose type is reused.
+        `hidden` is [n, size], `rows` ascending; `output` is what the body returned, whose type is reused. The device is
+        waited for once, at the end.
         """
-        chunks: list[TokenScores] = []
-        unique_rows = sorted(set(rows))
-        step = None
-        start = 0
-        while start < len(unique_rows):
-            step = step or self._rows_at_once()
-            chunk_rows = unique_rows[start : start + step]
-            logits = self._logits(hidden[torch.tensor(chunk_rows, device=hidden.device)], output)
-            indices = {row: index for index, row in enumerate(chunk_rows)}
-            queries = [(indices[row], target) for row, target in zip(rows, targets, strict=True) if row in indices]
-            chunks.append(self._reduce(logits, [index for index, _ in queries], [target for _, target in queries]))
-            start += step
-        return _concat(chunks)
+        unique_rows, first, indices = np.unique(rows, return_index=True, return_inverse=True)
+        selected = [torch.from_numpy(a).to(hidden.device) for a in (unique_rows, indices, np.maximum(targets, 0))]
+        edges = [*first, len(rows)]
+        step = self._rows_at_once(hidden.device)
+        chunks = []
+        for start in range(0, len(unique_rows), step):
+            stop = min(start + step, len(unique_rows))
+            queries = slice(edges[start], edges[stop])
+            logits = self._logits(hidden[selected[0][start:stop]], output)
+            chunks.append(self._reduce(logits, selected[1][queries] - start, selected[2][queries]))
+        return TokenScores(**_to_numpy(chunks))
 
-    def _rows_at_once(self) -> int:
-        return max(1, _CHUNK_BYTES // (4 * self.model.get_output_embeddings().weight.shape[0]))
+    def _rows_at_once(self, device: torch.device) -> int:
+        size = _CHUNK_BYTES.get(device.type, LOGIT_BYTES)
+        return max(1, size // (4 * self.model.get_output_embeddings().weight.shape[0]))
 
     def _logits(self, rows: torch.Tensor, output) -> torch.Tensor:
         """Return float32 logits [n, vocabulary] of hidden rows [n, size], through the model's own forward."""
@@ -74,38 +99,40 @@ class Head:
         with _replace_output(self.body, substitute):
             return self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=rows.device)).logits[0].float()
 
-    def _reduce(self, logits: torch.Tensor, row_indices: list[int], targets: list[int]) -> TokenScores:
-        """Compute outputs from float32 logits [n, vocabulary], which are overwritten."""
-        indices = torch.tensor(row_indices, device=logits.device)
-        target_ids = torch.tensor([max(t, 0) for t in targets], device=logits.device)
-        target_logits = logits[indices, target_ids]
+    def _reduce(self, logits: torch.Tensor, indices: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Compute outputs of the targets [n], each predicted by logits[index], from float32 logits [rows, vocabulary].
+
+        The logits are overwritten.
+        """
+        indices, targets = indices.to(logits.device), targets.to(logits.device)  # of the last layer
+        target_logits = logits[indices, targets]
         max_logits = logits.amax(-1)
-        scores = TokenScores([], _mask_missing(target_logits >= max_logits[indices], targets))
+        scores = {"is_greedy": target_logits >= max_logits[indices]}
         if "rank" in self.extras:
-            scores.rank = _mask_missing(1 + (logits[indices] > target_logits[:, None]).sum(-1), targets)
+            scores["rank"] = (1 + (logits[indices] > target_logits[:, None]).sum(-1)).int()
         if self.starts_word is not None:
-            starts_word = self.starts_word[: logits.shape[-1]].to(logits.device)  # the tokenizer may have more tokens
+            self.starts_word = self.starts_word.to(logits.device)
+            starts_word = self.starts_word[: logits.shape[-1]]  # the tokenizer may have more tokens
             start_logsumexp = logits[:, : len(starts_word)].masked_fill(~starts_word, -torch.inf).logsumexp(-1)
         if "entropy" in self.extras:
             top_logits = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
-            scores.topk_entropy = _entropy(top_logits)[indices].tolist()
-            entropy = _entropy(logits)
-            scores.entropy = entropy[indices].tolist()
+            scores["topk_entropy"] = _entropy(top_logits)[indices]
+            scores["entropy"] = _entropy(logits)[indices]
         log_normalizer = logits.sub_(max_logits[:, None]).exp_().sum(-1).log_().add_(max_logits)  # log-sum-exp in place
-        scores.logprobs = _mask_missing(target_logits - log_normalizer[indices], targets)
+        scores["logprobs"] = target_logits - log_normalizer[indices]
         if self.starts_word is not None:
-            scores.word_end_logprobs = (start_logsumexp - log_normalizer)[indices].tolist()
+            scores["word_end_logprobs"] = (start_logsumexp - log_normalizer)[indices]
         return scores
 
 
 def score_batch(body: Body, head: Head, batch: Batch) -> TokenScores:
     """Run one forward pass; return the outputs of the batch's token queries, in their order."""
     hidden = body.hidden(batch)
-    queries = batch.queries()
-    if not queries:
-        return TokenScores([], [])
-    rows = [row * hidden.shape[1] + column for row, column, _, _ in queries]
-    return head.score(hidden.flatten(0, 1), body.output, rows, [target for _, _, target, _ in queries])
+    queries = batch.queries
+    if not len(queries):
+        return TokenScores(np.zeros(0, np.float32), np.zeros(0, np.bool_))
+    rows = queries.rows * hidden.shape[1] + queries.columns
+    return head.score(hidden.flatten(0, 1), body.output, rows, queries.targets)
 
 
 def word_start_mask(loaded: LoadedModel) -> torch.Tensor:
@@ -141,21 +168,18 @@ def _replace_output(body: torch.nn.Module, output):
             body.forward = previous_forward
 
 
-def _mask_missing(values: torch.Tensor, targets: list[int]) -> list:
-    """Return the values as a list, with None where there is no target."""
-    return [value if target >= 0 else None for value, target in zip(values.tolist(), targets, strict=True)]
-
-
 def _entropy(logits: torch.Tensor) -> torch.Tensor:
     """Return the entropy of each row in nats, [n]; NaN where a logit is NaN."""
     return torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
 
 
-def _concat(chunks: list[TokenScores]) -> TokenScores:
-    """Concatenate the outputs of consecutive chunks."""
-    merged = chunks[0]
-    for chunk in chunks[1:]:
-        for name, values in vars(chunk).items():
-            if values is not None:
-                getattr(merged, name).extend(values)
-    return merged
+def _to_numpy(chunks: list[dict[str, torch.Tensor]]) -> dict[str, np.ndarray]:
+    """Return the outputs of consecutive chunks as arrays, with one transfer from the device."""
+    merged = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    packed = torch.cat([values.view(torch.uint8) for values in merged.values()]).cpu().numpy()
+    arrays, start = {}, 0
+    for name, values in merged.items():
+        stop = start + values.numel() * values.itemsize
+        arrays[name] = np.frombuffer(packed[start:stop].tobytes(), _TYPES.get(name, np.float32))
+        start = stop
+    return arrays

@@ -7,15 +7,20 @@ candidates of a cloze item) share the copy.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel, agreement
-from vernacular.inference.scoring.execute import Counters, execute
+from vernacular.inference.model.tokenization import SPECIAL
+from vernacular.inference.scoring.execute import Counters, Plan, execute
 from vernacular.inference.scoring.head import Head, TokenScores
+from vernacular.inference.scoring.outputs import Outputs
+from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import ALL_NAN, NAN_ADVICE
 
@@ -28,7 +33,7 @@ class MaskedCopy:
 
     ids: tuple[int, ...]
     position: int
-    queries: dict[int, list]  # target -> requesters
+    queries: dict[int, int]  # target -> number of the distinct token query
 
 
 @dataclass
@@ -47,13 +52,15 @@ class MaskedBatch:
         """Whether a smaller budget can split this batch."""
         return len(self.copies) > 1
 
-    def queries(self) -> list[tuple[int, int, int, list]]:
-        """Return (row, column, target, requesters) of every token query, in a fixed order."""
-        return [
-            (row, copy.position, target, requesters)
+    @cached_property
+    def queries(self) -> Queries:
+        """The token queries of the batch, by copy and target."""
+        queries = [
+            (number, row, copy.position, target)
             for row, copy in enumerate(self.copies)
-            for target, requesters in sorted(copy.queries.items())
+            for target, number in sorted(copy.queries.items())
         ]
+        return Queries(*np.array(queries, np.int64).reshape(-1, 4).T)
 
     def name(self) -> str:
         """Return a hash of the inputs and the token queries."""
@@ -63,13 +70,13 @@ class MaskedBatch:
 def score_masked(
     loaded: LoadedModel,
     requests: list[PreparedRequest],
+    outputs: Outputs,
     *,
     budget: int,
     extras: frozenset[str],
-    on_scores,
     journal: Journal,
 ) -> tuple[Counters, dict]:
-    """Score every span of `requests`, pass (queries, outputs) to `on_scores`, and return (counters, metadata).
+    """Score every span of `requests`, put the outputs in `outputs`, and return (counters, metadata).
 
     Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if a batch does not reproduce
     the scores of single texts.
@@ -80,11 +87,15 @@ def score_masked(
         raise ModelError(
             f"model {loaded.record['name']}: its tokenizer's mask token is outside the model's vocabulary."
         )
-    copies = {request.request_id: masked_copies(loaded, request) for request in requests}
-    unique_copies = merge_copies(copies, set(copies))
+    copies = [masked_copies(loaded, request) for request in requests]
+    unique_copies, _ = merge_copies(copies)
     counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in unique_copies))
-    head = Head(loaded, extras=extras - {"word_end_logprobs"})
+    head = Head(loaded, extras=extras)
     difference = _self_check(loaded, head, unique_copies)
+
+    def make_plan(pending: np.ndarray, budget: int) -> Plan:
+        unique_copies, queries = merge_copies([copies[number] for number in pending])
+        return Plan(make_batches(unique_copies, budget), outputs.slots(pending), queries)
 
     def score_batch(batch: MaskedBatch) -> TokenScores:
         counters.forwards += 1
@@ -93,12 +104,12 @@ def score_masked(
 
     execute(
         loaded,
-        set(copies),
-        make_batches=lambda pending, budget: make_batches(merge_copies(copies, pending), budget),
+        outputs,
+        np.arange(len(requests)),
+        make_plan=make_plan,
         score_batch=score_batch,
-        on_scores=on_scores,
         clear_cache=lambda: None,
-        request_length=lambda request_id: len(copies[request_id][0][0]),
+        lengths=np.array([len(request.ids) for request in requests]),
         journal=journal,
         counters=counters,
     )
@@ -118,29 +129,32 @@ def variant(request: PreparedRequest) -> str:
     return next((name for name in VARIANTS if f"pll:{name}" in request.extras), "original")
 
 
-def masked_copies(loaded: LoadedModel, request: PreparedRequest) -> list[tuple[tuple[int, ...], int, int, tuple]]:
-    """Return (masked IDs, position, target, requester) per token of the span."""
-    copies = []
+def masked_copies(loaded: LoadedModel, request: PreparedRequest) -> list[tuple[tuple[int, ...], int, int]]:
+    """Return (masked IDs, position, target) per token of the span."""
+    copies, ids = [], request.ids.tolist()
     for index in range(request.first, request.stop):
-        ids = list(request.ids)
-        ids[index] = loaded.tokenizer.mask_token_id
-        if variant(request) == "within_word_l2r":
-            word = request.words[index]
-            for later_index in range(index + 1, len(ids)):
-                if word is not None and request.words[later_index] == word:
-                    ids[later_index] = loaded.tokenizer.mask_token_id
-        copies.append((tuple(ids), index, request.ids[index], (request.request_id, index - request.first)))
+        masked = np.array(ids)
+        masked[index] = loaded.tokenizer.mask_token_id
+        if variant(request) == "within_word_l2r" and (word := request.words[index]) != SPECIAL:
+            masked[index:][request.words[index:] == word] = loaded.tokenizer.mask_token_id
+        copies.append((tuple(masked.tolist()), index, ids[index]))
     return copies
 
 
-def merge_copies(copies: dict[str, list], pending: set[str]) -> list[MaskedCopy]:
-    """Return the distinct masked copies of the requests `pending`, sorted by length (longest first) and content."""
+def merge_copies(copies: list[list[tuple[tuple[int, ...], int, int]]]) -> tuple[list[MaskedCopy], np.ndarray]:
+    """Return the distinct masked copies, sorted by length (longest first) and content, and their token queries.
+
+    `copies`: of each request. The queries are the number of the distinct token query of each copy of each request.
+    """
     merged: dict[tuple, MaskedCopy] = {}
-    for request_id in sorted(pending):
-        for ids, position, target, requester in copies[request_id]:
-            copy = merged.setdefault((ids, position), MaskedCopy(ids, position, {}))
-            copy.queries.setdefault(target, []).append(requester)
-    return sorted(merged.values(), key=lambda copy: (-len(copy.ids), copy.ids, copy.position))
+    queries, n_queries = [], 0
+    for ids, position, target in (copy for request_copies in copies for copy in request_copies):
+        copy = merged.setdefault((ids, position), MaskedCopy(ids, position, {}))
+        number = copy.queries.setdefault(target, n_queries)
+        n_queries += number == n_queries
+        queries.append(number)
+    ordered = sorted(merged.values(), key=lambda copy: (-len(copy.ids), copy.ids, copy.position))
+    return ordered, np.array(queries, np.int64)
 
 
 def make_batches(copies: list[MaskedCopy], budget: int) -> list[MaskedBatch]:
@@ -163,9 +177,8 @@ def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> T
         ids[row, : len(copy.ids)] = torch.tensor(copy.ids)
         mask[row, : len(copy.ids)] = 1
     output = loaded.body(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
-    queries = batch.queries()
-    rows = [row * longest + column for row, column, _, _ in queries]
-    return head.score(output[0].flatten(0, 1), output, rows, [target for _, _, target, _ in queries])
+    rows = batch.queries.rows * longest + batch.queries.columns
+    return head.score(output[0].flatten(0, 1), output, rows, batch.queries.targets)
 
 
 @torch.inference_mode()
@@ -180,12 +193,14 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[MaskedCopy]) -> fl
     batch = MaskedBatch(sample)
     scores = score_masked_batch(loaded, head, batch)
     single_logprobs = []
-    for row, position, target, _ in batch.queries():
+    for row, position, target in zip(batch.queries.rows, batch.queries.columns, batch.queries.targets, strict=True):
         ids = torch.tensor([sample[row].ids], device=loaded.device)
         logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
         single_logprobs.append(float(logits[target] - logits.logsumexp(-1)))
     # three tokens are too few for a mean
-    values, reference = (torch.tensor(logprobs, dtype=torch.float64) for logprobs in (scores.logprobs, single_logprobs))
+    values, reference = (
+        torch.tensor(logprobs, dtype=torch.float64) for logprobs in (scores.logprobs.tolist(), single_logprobs)
+    )
     result = agreement(values, reference, loaded.dtype, few_values=True)
     if not result.compared:
         raise ModelError(f"model {loaded.record['name']}: {ALL_NAN}. {NAN_ADVICE}")

@@ -7,11 +7,14 @@ filled with as many contexts as they hold and batched with rows of similar lengt
 token is computed twice except prefixes that are too short to be worth caching.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.scoring.trie import Node, split_node
+import numpy as np
+
+from vernacular.inference.scoring.trie import Node, Trie, ranges, split_node
 
 STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model supports
 
@@ -27,7 +30,7 @@ class PlanLimits:
     forward: int  # fixed cost of a forward pass, in tokens: a cached prefix must save more
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Segment:
     """A trie node in a row."""
 
@@ -41,9 +44,40 @@ class PackedRow:
     """The tokens that one row of a forward pass reads after its cached prefix."""
 
     segments: list[Segment] = field(default_factory=list)
+    indices: dict[Node, int] = field(default_factory=dict)  # of the segments
+    length: int = 0
 
     def __len__(self) -> int:
-        return sum(len(segment.node.tokens) for segment in self.segments)
+        return self.length
+
+    def append(self, node: Node, parent: int | None, *, owned: bool) -> int:
+        """Append a node and return its index."""
+        index = self.indices[node] = len(self.segments)
+        self.segments.append(Segment(node, parent, owned))
+        self.length += len(node.tokens)
+        return index
+
+    def tokens(self) -> np.ndarray:
+        """Return the tokens of all segments, int32."""
+        return np.concatenate([segment.node.tokens for segment in self.segments])
+
+    @cached_property
+    def is_path(self) -> bool:
+        """Whether each token continues the one before it."""
+        return all(segment.parent == (index - 1 if index else None) for index, segment in enumerate(self.segments))
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """The token queries of a batch, in the order of its rows and columns; arrays are int64."""
+
+    indices: np.ndarray  # among the distinct queries of the trie
+    rows: np.ndarray
+    columns: np.ndarray  # of the token that predicts the target
+    targets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indices)
 
 
 @dataclass(eq=False)
@@ -62,6 +96,7 @@ class CachedPrefix:
 class Batch:
     """Rows that go through the model in one forward pass, after one cached prefix."""
 
+    trie: Trie
     prefix: CachedPrefix
     rows: list[PackedRow]
     computed_prefix: CachedPrefix | None = None  # the prefix that this pass computes, whose row is the only one
@@ -80,30 +115,41 @@ class Batch:
         """
         return len(self.rows) > 1 or not self.plain
 
-    def queries(self) -> list[tuple[int, int, int, list]]:
-        """Return (row, column, target, requesters) of every token query computed here, in a fixed order."""
-        queries = []
+    @cached_property
+    def queries(self) -> Queries:
+        """The token queries that are computed here."""
+        pieces = []  # (row, first column, first position, length) of each owned segment
         for r, row in enumerate(self.rows):
             column = 0
             for segment in row.segments:
+                length = len(segment.node.tokens)
                 if segment.owned:
-                    for offset, targets in sorted(segment.node.queries.items()):
-                        for target, requesters in sorted(targets.items()):
-                            queries.append((r, column + offset, target, requesters))
-                column += len(segment.node.tokens)
-        return queries
+                    pieces.append((r, column, segment.node.position, length))
+                column += length
+        rows, columns, positions, lengths = np.array(pieces, np.int64).reshape(-1, 4).T
+        first = np.searchsorted(self.trie.positions, positions)
+        counts = np.searchsorted(self.trie.positions, positions + lengths) - first
+        indices = ranges(first, counts)
+        columns = self.trie.positions[indices] + np.repeat(columns - positions, counts)
+        return Queries(indices, np.repeat(rows, counts), columns, self.trie.targets[indices])
 
-    def name(self, *extra) -> str:
-        """Return a hash of the inputs, the token queries, and `extra` (anything else that affects the outputs)."""
-        content = [[[list(s.node.tokens), s.parent, s.owned] for s in row.segments] for row in self.rows]
-        query_keys = [query[:3] for query in self.queries()]
-        return fingerprint([self.prefix.length, _prefix_tokens(self.prefix), content, query_keys, *extra])[:32]
+    def name(self) -> str:
+        """Return a hash of the inputs and the token queries."""
+        digest = hashlib.sha256(_prefix_tokens(self.prefix).tobytes())
+        for row in self.rows:
+            shape = [(len(s.node.tokens), -1 if s.parent is None else s.parent, s.owned) for s in row.segments]
+            digest.update(np.array([(len(row.segments), self.prefix.length, len(row)), *shape], np.int64).tobytes())
+            digest.update(row.tokens().tobytes())
+        for array in (self.queries.rows, self.queries.columns, self.queries.targets):
+            digest.update(array.tobytes())
+        return digest.hexdigest()[:32]
 
 
-def plan(roots: list[Node], strategy: str, limits: PlanLimits) -> list[Batch]:
+def plan(trie: Trie, strategy: str, limits: PlanLimits) -> list[Batch]:
     """Return the batches that compute every token query of the trie; a prefix's batch precedes those that use it."""
-    planner = _Planner(strategy, limits)
-    if strategy != "plain":
+    planner = _Planner(trie, strategy, limits)
+    roots = trie.roots
+    if strategy != "plain" and trie.longest_node > 4 * limits.budget:
         roots = [split_node(root, 4 * limits.budget) for root in roots]  # split a very long text into several passes
     planner.plan_nodes(CachedPrefix(), roots)
     return planner.batches
@@ -112,8 +158,8 @@ def plan(roots: list[Node], strategy: str, limits: PlanLimits) -> list[Batch]:
 class _Planner:
     """A depth-first traversal of the trie that collects batches; `assigned`: nodes whose token queries are assigned."""
 
-    def __init__(self, strategy: str, limits: PlanLimits):
-        self.strategy, self.limits = strategy, limits
+    def __init__(self, trie: Trie, strategy: str, limits: PlanLimits):
+        self.trie, self.strategy, self.limits = trie, strategy, limits
         self.batches: list[Batch] = []
         self.assigned: set[Node] = set()
 
@@ -130,7 +176,7 @@ class _Planner:
                 rows.append(self._row_of_chain([*chain, node]))  # a leaf: units of these strategies have no branches
         self._make_batches(prefix, rows)
         for child_prefix, node in prefixes:
-            self.batches.append(Batch(prefix, [child_prefix.row], computed_prefix=child_prefix))
+            self.batches.append(Batch(self.trie, prefix, [child_prefix.row], computed_prefix=child_prefix))
             self.plan_nodes(child_prefix, list(node.children.values()))
 
     def _units_of(self, nodes: list[Node], chain: list[Node]) -> Iterator[tuple[list[Node], Node]]:
@@ -156,19 +202,16 @@ class _Planner:
 
     def _append_packed(self, rows: list[PackedRow], chain: list[Node], node: Node) -> None:
         """Add a subtree to the last row, or to a new one if that is full; trie order lets subtrees share chains."""
-        row_nodes = {segment.node for segment in rows[-1].segments} if rows else set()
+        row_nodes = rows[-1].indices if rows else {}
         n_added = node.size + sum(len(n.tokens) for n in chain if n not in row_nodes)
         if not rows or len(rows[-1]) + n_added > self.limits.row:
             rows.append(PackedRow())
         self._append_subtree(rows[-1], chain, node)
 
     def _append_subtree(self, row: PackedRow, chain: list[Node], node: Node) -> None:
-        indices = {segment.node: index for index, segment in enumerate(row.segments)}
         parent = None
         for ancestor in chain:
-            if ancestor not in indices:
-                indices[ancestor] = self._append(row, ancestor, parent)
-            parent = indices[ancestor]
+            parent = row.indices[ancestor] if ancestor in row.indices else self._append(row, ancestor, parent)
         stack = [(node, parent)]
         while stack:  # depth first, children in order: the mask requires it
             descendant, parent = stack.pop()
@@ -182,26 +225,25 @@ class _Planner:
         return row
 
     def _append(self, row: PackedRow, node: Node, parent: int | None) -> int:
-        row.segments.append(Segment(node, parent, owned=node not in self.assigned))
+        owned = node not in self.assigned
         self.assigned.add(node)
-        return len(row.segments) - 1
+        return row.append(node, parent, owned=owned)
 
     def _make_batches(self, prefix: CachedPrefix, rows: list[PackedRow]) -> None:
         """Batch rows of similar length, longest first, so that memory runs out immediately or never."""
         rows = sorted(rows, key=len, reverse=True)
         while rows:
             longest = len(rows[0])
-            # a row much shorter than the longest goes into another batch, unless a forward pass costs more than its
-            # padding
+            # a row much shorter than the longest goes into another batch, unless a pass costs more than its padding
             slack = longest // 10 if self.strategy == "tree" else self.limits.forward
             max_rows = self.limits.budget // longest
             count = 1
             while count < min(max_rows, len(rows)) and longest - len(rows[count]) <= slack:
                 count += 1
-            self.batches.append(Batch(prefix, rows[:count], plain=self.strategy == "plain"))
+            self.batches.append(Batch(self.trie, prefix, rows[:count], plain=self.strategy == "plain"))
             rows = rows[count:]
 
 
-def _prefix_tokens(prefix: CachedPrefix) -> list[int]:
-    own_tokens = [token for segment in prefix.row.segments for token in segment.node.tokens]
-    return _prefix_tokens(prefix.parent) + own_tokens if prefix.parent else own_tokens
+def _prefix_tokens(prefix: CachedPrefix) -> np.ndarray:
+    own_tokens = prefix.row.tokens() if prefix.row.segments else np.zeros(0, np.int32)
+    return np.concatenate([_prefix_tokens(prefix.parent), own_tokens]) if prefix.parent else own_tokens

@@ -1,29 +1,35 @@
 """Request rows as token paths: chat template, BOS, span, and truncation of a text that is too long."""
 
-import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vernacular.core.errors import format_count
 from vernacular.inference.model import rendering
+from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.tokenization import AlignmentError, Encoded, encode, span_tokens, with_bos
-from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+from vernacular.inference.schema import iter_rows
 from vernacular.types import Request
 
+_NONE = np.zeros(0, np.int32)
+_NO_OFFSETS = np.zeros((0, 2), np.int32)
 
-@dataclass
+
+@dataclass(slots=True, weakref_slot=True)
 class PreparedRequest:
-    """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it."""
+    """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it. Arrays are int32."""
 
     request_id: str
-    ids: list[int] = field(default_factory=list)  # up to the span's end for a causal model, all for a masked one
-    offsets: list = field(default_factory=list)  # of the span's tokens
-    words: list = field(default_factory=list)  # index of the word of each of `ids` (masked models)
-    span: list[int] = field(default_factory=list)  # ids[first:stop], set last
+    ids: np.ndarray = field(
+        default_factory=lambda: _NONE
+    )  # up to the span's end for a causal model, all for a masked one
+    offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)  # [size, 2], of the span's tokens
+    words: np.ndarray = field(default_factory=lambda: _NONE)  # index of the word of each of `ids` (masked models)
+    span: np.ndarray = field(default_factory=lambda: _NONE)  # ids[first:stop], set last
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
     lead: int = 0  # special tokens before the text
@@ -56,52 +62,103 @@ def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
     if n_dropped:
         request.flags.append(rendering.dropped_flag(n_dropped))
         if request.rendered is None:
-            shift = len("".join(row["few_shot_examples"][:n_dropped]))
-            request.offsets = [(a + shift, b + shift) for a, b in request.offsets]
+            request.offsets = request.offsets + len("".join(row["few_shot_examples"][:n_dropped]))
     if not request.failed and (n_excess := _excess(loaded, request)) > 0 and not is_rolling(loaded, request):
         _truncate(loaded, request, n_excess)
-    if request.ids and max(request.ids) >= loaded.n_embeddings:
-        request.flags.append("error: a token is outside the model's vocabulary")
-        request.stop = request.first
-    request.span = request.ids[request.first : request.stop]
-    unknown = loaded.tokenizer.unk_token_id
-    if unknown is not None and unknown in request.span:
-        request.flags.append("unknown token: part of the scored text is not in the vocabulary")
-    return request
+    return _finish(loaded, request, loaded.tokenizer.unk_token_id)
+
+
+def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedRequest]:
+    """Yield the same as `prepare` of each row of `requests`, in any order; shared texts are tokenized once."""
+    sources: dict[bool, list[tuple]] = {False: [], True: []}  # by whether a chat template was applied
+    for index, row in enumerate(_rows(loaded, requests)):
+        request, *source = _begin(loaded, row)
+        if request.flags:
+            yield request
+        else:
+            sources[request.rendered is not None].append((index, request, *source))
+    unknown_id = loaded.tokenizer.unk_token_id
+    for is_rendered, entries in sources.items():
+        texts = [text for _, _, text, _, _ in entries]
+        for number, encoded in encode_all(loaded, texts, add_special_tokens=not is_rendered):
+            index, request, text, start, end = entries[number]
+            _locate_span(loaded, request, encoded, text, start, end)
+            if not request.failed and _excess(loaded, request) > 0 and not is_rolling(loaded, request):
+                yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
+            else:
+                yield _finish(loaded, request, unknown_id)
+
+
+def _rows(loaded: LoadedModel, requests: pa.Table) -> Iterator[dict]:
+    """Yield the columns of each row that tokenization needs; the chat turns only if a template is applied."""
+    names = ["request_id", "kind", "prefix", "text", "span_start", "span_end", "extras"]
+    columns = [_values(requests[name]) for name in names]
+    uses_messages = rendering.uses_chat(loaded, [{}], "score")
+    messages = (row["messages"] for row in iter_rows(requests.select(["messages"]))) if uses_messages else repeat(None)
+    for *values, turns in zip(*columns, messages, strict=False):
+        yield {**dict(zip(names, values, strict=True)), "messages": turns}
+
+
+def _values(column: pa.ChunkedArray) -> list:
+    """Return the values of a column; equal values of a dictionary-encoded one are the same object."""
+    values = []
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            distinct = chunk.dictionary.to_pylist()
+            values += [None if index is None else distinct[index] for index in chunk.indices.to_pylist()]
+        else:
+            values += chunk.to_pylist()
+    return values
+
+
+def _begin(loaded: LoadedModel, row: Request) -> tuple[PreparedRequest, str, int, int]:
+    """Return (request without tokens, full text, span start, span end)."""
+    text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
+    is_empty, rendered = start >= end, None
+    if rendering.uses_chat(loaded, row["messages"], row["kind"]):
+        text, start = rendering.render_continuation(loaded, row["messages"], text[start:end])
+        end, rendered = len(text), text
+    request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered, flags=[])
+    if is_empty or start >= end:
+        request.flags.append("empty")
+    return request, text, start, end
 
 
 def _tokenized(loaded: LoadedModel, row: Request) -> PreparedRequest:
     """Tokenize a row and locate its span, whatever the number of tokens."""
-    text, start, end, rendered = _full_text(loaded, row)
-    request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered)
-    if row["span_start"] >= row["span_end"] or start >= end:
-        request.flags.append("empty")
-        return request
-    try:
-        encoded = encode(loaded, text, add_special_tokens=rendered is None)
-    except AlignmentError as error:
-        request.flags.append(f"error: the tokenizer provides no offsets, and {error}")
-        return request
-    _locate_span(loaded, request, encoded, text, start, end)
+    request, text, start, end = _begin(loaded, row)
+    if not request.flags:
+        try:
+            encoded = encode(loaded, text, add_special_tokens=request.rendered is None)
+        except AlignmentError as error:
+            encoded = error
+        _locate_span(loaded, request, encoded, text, start, end)
     return request
 
 
-def _full_text(loaded: LoadedModel, row: Request) -> tuple[str, int, int, str | None]:
-    """Return (full text, span start, span end, the text again if a chat template was applied, else None)."""
-    text = row["prefix"] + row["text"]
-    if rendering.uses_chat(loaded, row["messages"], row["kind"]):
-        text, start = rendering.render_continuation(loaded, row["messages"], text[row["span_start"] : row["span_end"]])
-        return text, start, len(text), text
-    return text, row["span_start"], row["span_end"], None
+def _finish(loaded: LoadedModel, request: PreparedRequest, unknown_id: int | None) -> PreparedRequest:
+    """Set the span of a request that fits the model, and flag what its tokens show."""
+    if len(request.ids) and request.ids.max() >= loaded.n_embeddings:
+        request.flags.append("error: a token is outside the model's vocabulary")
+        request.stop = request.first
+    request.span = request.ids[request.first : request.stop].copy()
+    if unknown_id is not None and (request.span == unknown_id).any():
+        request.flags.append("unknown token: part of the scored text is not in the vocabulary")
+    return request
 
 
-def _locate_span(loaded, request: PreparedRequest, encoded: Encoded, text: str, start: int, end: int) -> None:
-    """Apply the BOS policy and find the span's tokens."""
+def _locate_span(
+    loaded, request: PreparedRequest, encoded: Encoded | AlignmentError, text: str, start: int, end: int
+) -> None:
+    """Apply the BOS policy and find the span's tokens, or flag the error."""
+    if isinstance(encoded, AlignmentError):
+        request.flags.append(f"error: the tokenizer provides no offsets, and {encoded}")
+        return
     span, crosses_edge = span_tokens(text, encoded.offsets, start, end)
-    n_tokens = len(encoded.ids)
+    n_tokens = len(encoded)
     scored_from_start = bool(span) and span.start == encoded.lead
     encoded = with_bos(loaded, encoded, templated=request.rendered is not None, scored_from_start=scored_from_start)
-    shift = len(encoded.ids) - n_tokens
+    shift = len(encoded) - n_tokens
     request.first, request.stop = span.start + shift, span.stop + shift
     request.lead = encoded.lead
     if loaded.kind == "causal":
@@ -109,10 +166,11 @@ def _locate_span(loaded, request: PreparedRequest, encoded: Encoded, text: str, 
     else:
         request.ids, request.words = encoded.ids, encoded.words
         request.tail = encoded.tail
-    request.offsets = encoded.offsets[request.first : request.stop]
+    request.offsets = encoded.offsets[request.first : request.stop].copy()  # a view would hold those of the whole text
     if "rolling" in request.extras and encoded.lead and loaded.kind == "causal" and shift == 0:
         # as lm-eval: the tokenizer's own BOS is part of the text, and predicted from another one
-        request.ids, request.offsets = [request.ids[0], *request.ids], [(0, 0), *request.offsets]
+        request.ids = np.concatenate([request.ids[:1], request.ids])
+        request.offsets = np.concatenate([np.zeros((1, 2), np.int32), request.offsets])
         request.stop += 1
     if crosses_edge:
         request.flags.append("boundary")
@@ -156,72 +214,9 @@ def _truncate(loaded: LoadedModel, request: PreparedRequest, n_excess: int) -> N
     from_left = min(left, n_excess)
     if from_right := n_excess - from_left:
         edge = len(request.ids) - request.tail
-        request.ids = request.ids[: edge - from_right] + request.ids[edge:]
-        request.words = request.words[: edge - from_right] + request.words[edge:]
-    request.ids = request.ids[: request.lead] + request.ids[request.lead + from_left :]
-    request.words = request.words[: request.lead] + request.words[request.lead + from_left :]
+        request.ids = np.delete(request.ids, np.s_[edge - from_right : edge])
+        request.words = np.delete(request.words, np.s_[edge - from_right : edge])
+    request.ids = np.delete(request.ids, np.s_[request.lead : request.lead + from_left])
+    request.words = np.delete(request.words, np.s_[request.lead : request.lead + from_left])
     request.first, request.stop = request.first - from_left, request.stop - from_left
     request.flags.append(f"truncated: {format_count(n_excess, 'token')} dropped")
-
-
-# Measured: scoring a chunk of this size takes about 400 MB.
-CHUNK_CHARACTERS = 100_000_000  # characters
-_OWN = 2_500  # memory of a request in addition to its text, in characters
-
-
-def split_into_chunks(requests: pa.Table, *, masked: bool = False) -> list[np.ndarray]:
-    """Return the row indices of each chunk, ascending; `masked`: a text is read once per token of its span.
-
-    The split depends only on the requests, so that a resumed run makes the same one.
-    """
-    prefix, text = _lengths(requests["prefix"]), _lengths(requests["text"])
-    sizes = prefix + text
-    if masked:
-        spans = [pc.fill_null(requests[name], 0).to_numpy() for name in ("span_end", "span_start")]
-        sizes = sizes * np.maximum(1, (spans[0] - spans[1]) / CHARACTERS_PER_TOKEN)
-    sizes = sizes + _OWN
-    if sizes.sum() <= CHUNK_CHARACTERS:
-        return [np.arange(requests.num_rows)]
-    texts = pa.table({"prefix": prefix, "text": requests["text"]})
-    order = pc.sort_indices(texts, [("prefix", "descending"), ("text", "ascending")]).to_numpy()
-    cumulative_sizes = np.cumsum(sizes[order])
-    edges = [0]
-    while edges[-1] < len(order):
-        edges.append(_chunk_end(texts, order, cumulative_sizes, edges[-1]))
-    return [np.sort(order[low:high]) for low, high in itertools.pairwise(edges)]
-
-
-def _chunk_end(texts: pa.Table, order: np.ndarray, cumulative_sizes: np.ndarray, low: int) -> int:
-    """Return the end of the chunk that begins at `low`: up to CHUNK_CHARACTERS, or all of one text that is larger."""
-
-    def splits_equal_texts(edge: int) -> bool:
-        return edge < len(order) and all(
-            column[int(order[edge - 1])] == column[int(order[edge])] for column in texts.columns
-        )
-
-    previous_size = cumulative_sizes[low - 1] if low else 0
-    end = max(low + 1, int(np.searchsorted(cumulative_sizes, previous_size + CHUNK_CHARACTERS, side="right")))
-    edge = end
-    while edge > low and splits_equal_texts(edge):
-        edge -= 1
-    if edge > low:
-        return edge
-    while splits_equal_texts(end):
-        end += 1
-    return end
-
-
-def merge_chunks(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
-    """Concatenate the scores of all chunks, in the order of the requests."""
-    table = pa.concat_tables(parts)
-    return table if len(parts) == 1 else table.take(np.argsort(np.concatenate(rows)))
-
-
-def _lengths(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the characters of each text; a dictionary-encoded text is measured once."""
-    lengths = [np.zeros(0, int)]
-    for chunk in column.chunks:
-        is_dictionary = pa.types.is_dictionary(chunk.type)
-        chunk_lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if is_dictionary else pc.utf8_length(chunk)
-        lengths.append(chunk_lengths.to_numpy(zero_copy_only=False))
-    return np.concatenate(lengths)

@@ -1,30 +1,34 @@
 """Scoring: the log-probability of every token of every span, computed once, with the requested statistics.
 
 `execute.py` and `masked.py` run the model. This module prepares the requests, selects and checks a strategy, and
-arranges the outputs by request; a large evaluation is processed in chunks.
+arranges the outputs by request; a large evaluation is processed in chunks. Only `Scoring.compute` uses the device: a
+chunk is prepared, and the rows of another are built, by a thread while the device computes.
 """
 
 import itertools
-import logging
 import time
 from collections import Counter
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from vernacular.core.background import Task
 from vernacular.core.errors import ArtifactError
 from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
+from vernacular.inference.schema import SCORES, iter_rows
+from vernacular.inference.scoring.chunks import distinct_rows, merge_chunks, split_into_chunks
 from vernacular.inference.scoring.execute import Counters, build_path, score_causal
-from vernacular.inference.scoring.head import EXTRAS, TokenScores
+from vernacular.inference.scoring.head import EXTRAS
 from vernacular.inference.scoring.masked import score_masked
-from vernacular.inference.scoring.prepare import PreparedRequest, is_rolling, merge_chunks, prepare, split_into_chunks
-from vernacular.inference.scoring.rolling import windows
+from vernacular.inference.scoring.outputs import Outputs, score_columns
+from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.scoring.rolling import split_text
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
-from vernacular.inference.scoring.trie import Path, build_trie, trie_size
-
-log = logging.getLogger("vernacular")
+from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
 
 def score(
@@ -47,67 +51,178 @@ def score(
         ArtifactError: A request is of another kind, or two requests with the same ID differ.
         Stopped: A stop signal was received.
     """
-    started = time.perf_counter()
-    for kind in requests["kind"].unique().to_pylist():
-        if kind != "score":
-            request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
-            raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
-    journal = MemoryJournal() if journal is None else journal
-    scorer = _Scorer(loaded, journal, strategy or "auto")
-    chunks = split_into_chunks(requests, masked=loaded.kind == "masked")
-    table = merge_chunks([scorer.score_chunk(requests.take(rows)) for rows in chunks], chunks)
-    loaded.evaluations += 1
-    metadata = {
-        "model": loaded.metadata(),
-        "engine": {**merge_metadata(scorer.engines), "journal": journal.notes},
-        "tokenizer": scorer.tokenizer_metadata(),
-        "counters": {
-            **scorer.counters.metadata(),
-            "requests": len(scorer.contents),
-            "chunks": len(chunks),
-            "loads": int(loaded.evaluations == 1),
-            "seconds_loading": loaded.seconds if loaded.evaluations == 1 else 0.0,
-            "seconds": time.perf_counter() - started,
-        },
-        "flags": dict(scorer.flags),
-    }
-    return table, metadata
+    scoring = Scoring(loaded, requests, strategy=strategy)
+    scoring.compute(MemoryJournal() if journal is None else journal)
+    return scoring.finish()
 
 
-class _Scorer:
-    """The state of one evaluation's scoring, and its counters for the metadata."""
+@dataclass(eq=False)
+class _Chunk:
+    """The requests of a chunk, ready for the device."""
 
-    def __init__(self, loaded: LoadedModel, journal: Journal, strategy: str):
-        self.loaded, self.journal, self.strategy = loaded, journal, strategy
-        self.counters = Counters(budget=token_budget(loaded))
-        self.contents: dict[str, int] = {}  # request ID -> hash of the request's content
-        self.engines: list[dict] = []  # metadata of each chunk
-        self.flags: Counter = Counter()
+    rows: pa.Table  # request_id, item_id, role
+    requests: list[PreparedRequest]  # distinct
+    row_requests: np.ndarray  # index in `requests` of each row
+    numbers: np.ndarray  # number in `outputs` of each request; -1: not scored
+    outputs: Outputs
+    extras: frozenset[str]
+    paths: list[Path]  # of the scored requests (causal models); of a long text, one per window
+    n_paths: list[int]  # of each scored request
+    trie: Trie | None
+
+    @property
+    def scored(self) -> list[PreparedRequest]:
+        return [request for request, number in zip(self.requests, self.numbers, strict=True) if number >= 0]
+
+
+class Scoring:
+    """One evaluation: its first chunk is prepared by the constructor, computed by `compute`, and read by `finish`.
+
+    `compute` may be called by the main thread only, the others by any. Raises what `score` raises.
+    """
+
+    def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str | None = None):
+        started = time.perf_counter()
+        self.loaded, self.requests, self.strategy = loaded, requests, strategy or "auto"
+        _check(requests)
+        self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
         self.n_unscored = self.n_chat = self.n_windows = 0
-        self.interned: dict[int, int] = {}  # see `build_path`
+        self.engines: list[dict] = []  # metadata of each chunk
+        self.tables: list[pa.Table] = []
+        self.flags: Counter = Counter()
+        self.next_chunk: _Chunk | None = self._prepare(0)
+        self.seconds = time.perf_counter() - started
 
-    def score_chunk(self, requests: pa.Table) -> pa.Table:
-        """Score a chunk of the requests; return one row per request row."""
-        prepared, paths = self._prepare(requests)
-        scored = self._split(prepared, paths)
-        outputs = {request_id: _Output(request) for request_id, request in scored.items() if not request.failed}
-        self._compute(scored, paths, outputs)
-        for request_id in [request_id for request_id, output in outputs.items() if output.has_nan]:
-            scored[request_id].flags.append("error: the model returned NaN")
-            del outputs[request_id]
-        for request_id in self.counters.out_of_memory:
-            if request_id in scored:
-                scored[request_id].flags.append("error: out of memory")
-                outputs.pop(request_id, None)
-        self._join(prepared, scored, outputs)
-        self._count(prepared.values())
-        id_columns = requests.select(["request_id", "item_id", "role"])
-        return rows_to_table(
-            (_row(self.loaded, row, prepared, outputs) for row in iter_rows(id_columns)), SCORES.schema
-        )
+    def compute(self, journal: Journal) -> None:
+        """Run the model on all chunks."""
+        started = time.perf_counter()
+        self.counters, computed = Counters(budget=token_budget(self.loaded)), None
+        for index in range(len(self.chunk_rows)):
+            chunk, self.next_chunk = self.next_chunk, None
+            with Task(lambda computed=computed, index=index: self._finish_and_prepare(computed, index + 1)) as task:
+                self._compute(chunk, journal)
+                self.next_chunk = task.result()
+            computed = chunk
+        self.computed = computed
+        self.loaded.evaluations += 1
+        self.model_metadata, self.journal_notes = self.loaded.metadata(), journal.notes
+        self.is_first = self.loaded.evaluations == 1
+        self.seconds += time.perf_counter() - started
 
-    def tokenizer_metadata(self) -> dict:
-        """Return the tokenizer's metadata."""
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table, metadata), see `score`."""
+        started = time.perf_counter()
+        self.tables.append(self._build_rows(self.computed))
+        table = merge_chunks(self.tables, self.chunk_rows)
+        counters = {
+            **self.counters.metadata(),
+            "requests": pc.count_distinct(self.requests["request_id"]).as_py(),
+            "chunks": len(self.chunk_rows),
+            "loads": int(self.is_first),
+            "seconds_loading": self.loaded.seconds if self.is_first else 0.0,
+            "seconds": self.seconds + time.perf_counter() - started,
+        }
+        return table, {
+            "model": self.model_metadata,
+            "engine": {**merge_metadata(self.engines), "journal": self.journal_notes},
+            "tokenizer": self._tokenizer_metadata(),
+            "counters": counters,
+            "flags": dict(self.flags),
+        }
+
+    def _finish_and_prepare(self, computed: _Chunk | None, index: int) -> _Chunk | None:
+        if computed is not None:
+            self.tables.append(self._build_rows(computed))
+        return self._prepare(index) if index < len(self.chunk_rows) else None
+
+    def _prepare(self, index: int) -> _Chunk:
+        """Tokenize the distinct requests of a chunk and build the trie of their paths."""
+        requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
+        first_rows, row_requests = distinct_rows(requests)
+        distinct = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
+        by_id = {request.request_id: request for request in prepare_all(self.loaded, distinct)}
+        prepared = [by_id[request_id] for request_id in distinct["request_id"].to_pylist()]
+        scored = [request for request in prepared if not request.failed]
+        numbers = np.full(len(prepared), -1)
+        numbers[[index for index, request in enumerate(prepared) if not request.failed]] = np.arange(len(scored))
+        extras = frozenset(name for request in scored for name in request.extras if name in EXTRAS)
+        split = [split_text(self.loaded, request) for request in scored]
+        parts = list(itertools.chain.from_iterable(split))
+        paths, trie, sizes = [], None, [len(part.span) for part in parts]
+        if self.loaded.kind == "causal":
+            paths = [build_path(part) for part in parts]
+            trie, sizes = build_trie(paths), [len(path.targets) for path in paths]
+            for request in prepared:
+                request.ids = request.span  # the paths have the others
+        else:
+            extras -= {"word_end_logprobs"}
+        outputs = Outputs([part.request_id for part in parts], sizes, extras)
+        rows = requests.select(["request_id", "item_id", "role"])
+        return _Chunk(rows, prepared, row_requests, numbers, outputs, extras, paths, list(map(len, split)), trie)
+
+    def _compute(self, chunk: _Chunk, journal: Journal) -> None:
+        """Run the model on a chunk."""
+        outputs, all_numbers = chunk.outputs, np.arange(len(chunk.outputs.sizes))
+        if not len(all_numbers) and self.engines:
+            return
+        if self.loaded.kind == "masked":
+            counters, engine = score_masked(
+                self.loaded, chunk.scored, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
+            )
+            self.counters.add(counters)
+            self.engines.append(engine)
+            return
+        trie, chunk.trie = chunk.trie, None
+        self.counters.tokens_trie += trie.size
+        selected, engine = select_strategy(self.loaded, self.strategy, chunk.paths, trie.size)
+        self.engines.append(engine)
+        kwargs = {"extras": chunk.extras, "journal": journal, "full_model": engine["head"] == "full"}
+
+        def run(numbers: np.ndarray, strategy: str, trie: Trie | None) -> None:
+            budget = self.counters.budget
+            self.counters.add(
+                score_causal(
+                    self.loaded, chunk.paths, outputs, numbers, strategy=strategy, budget=budget, trie=trie, **kwargs
+                )
+            )
+
+        run(all_numbers, selected, trie)
+        # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
+        if selected != "plain" and len(nan_numbers := outputs.requests_with_nan()):
+            run(nan_numbers, "plain", None)
+            engine["fallback"].append(
+                f"plain: the model returned NaN; number of requests computed again: {len(nan_numbers)}"
+            )
+        chunk.paths = []
+
+    def _build_rows(self, chunk: _Chunk) -> pa.Table:
+        """Return the rows of a computed chunk, and count its flags."""
+        chunk.outputs.merge(chunk.n_paths)
+        self.n_windows += sum(n > 1 for n in chunk.n_paths)
+        scored, numbers = chunk.scored, chunk.numbers.copy()
+        without_output = {scored[number].request_id for number in chunk.outputs.requests_with_nan()}
+        out_of_memory = set(self.counters.out_of_memory)
+        for index, request in enumerate(chunk.requests):
+            if request.request_id in without_output:
+                request.flags.append("error: the model returned NaN")
+                numbers[index] = -1
+            if request.request_id in out_of_memory:
+                request.flags.append("error: out of memory")
+                numbers[index] = -1
+        self._count(chunk.requests)
+        columns = score_columns(self.loaded, chunk.requests, chunk.outputs, numbers)
+        table = pa.table(columns).take(pa.array(chunk.row_requests))
+        for position, name in enumerate(chunk.rows.column_names):
+            table = table.add_column(position, name, chunk.rows[name])
+        return table.cast(SCORES.schema)
+
+    def _count(self, requests: list[PreparedRequest]) -> None:
+        causal = self.loaded.kind == "causal"
+        self.flags += Counter(flag.split(":")[0] for request in requests for flag in request.flags)
+        self.n_unscored += sum(causal and request.first == 0 for request in requests if not request.failed)
+        self.n_chat += sum(request.rendered is not None for request in requests if not request.failed)
+
+    def _tokenizer_metadata(self) -> dict:
         return {
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
@@ -118,132 +233,18 @@ class _Scorer:
             "texts_in_windows": self.n_windows,
         }
 
-    def _prepare(self, requests: pa.Table) -> tuple[dict[str, PreparedRequest], dict[str, Path]]:
-        """Return a chunk's distinct requests and, for causal models, their paths; texts and rows are not retained."""
-        prepared, paths = {}, {}
-        for row in iter_rows(requests):
-            request_id = row["request_id"]
-            content = hash(str([value for name, value in row.items() if name not in ("item_id", "role")]))
-            if self.contents.setdefault(request_id, content) != content:
-                raise ArtifactError(f"request {request_id}: two rows with this ID have different content.")
-            if request_id in prepared:
-                continue
-            request = prepared[request_id] = prepare(self.loaded, row)
-            if self.loaded.kind == "causal" and not request.failed and not is_rolling(self.loaded, request):
-                paths[request_id] = build_path(request, self.interned)
-                request.ids = []
-        return prepared, paths
 
-    def _split(self, prepared: dict[str, PreparedRequest], paths: dict[str, Path]) -> dict[str, PreparedRequest]:
-        """Return `prepared` with the windows of each rolling request in its place, and add their paths."""
-        scored = {}
-        for request_id, request in prepared.items():
-            if request.failed or request_id in paths or not is_rolling(self.loaded, request):
-                scored[request_id] = request
-                continue
-            for window in windows(request, self.loaded.max_length):
-                scored[window.request_id] = window
-                paths[window.request_id] = build_path(window, self.interned)
-                window.ids = []
-            request.ids = []
-            self.n_windows += 1
-        return scored
-
-    def _join(self, prepared: dict[str, PreparedRequest], scored: dict[str, PreparedRequest], outputs: dict) -> None:
-        """Replace the outputs of windows by those of their request; none if one of the windows has failed."""
-        for request_id in prepared.keys() - scored.keys():
-            parts = [scored[name] for name in _window_ids(request_id, scored)]
-            missing = [part for part in parts if part.request_id not in outputs]
-            prepared[request_id].flags += list(dict.fromkeys(flag for part in missing for flag in part.flags))
-            joined = _Output(prepared[request_id])
-            if not missing:
-                for name in joined.values:
-                    joined.values[name] = [value for part in parts for value in outputs[part.request_id].values[name]]
-                outputs[request_id] = joined
-
-    def _compute(
-        self, prepared: dict[str, PreparedRequest], paths: dict[str, Path], outputs: dict[str, "_Output"]
-    ) -> None:
-        pending = [prepared[request_id] for request_id in outputs]
-        if not pending and self.engines:
-            return
-
-        def on_scores(queries: list, scores: TokenScores) -> None:
-            for index, (_, _, _, requesters) in enumerate(queries):
-                for request_id, slot in requesters:
-                    outputs[request_id].put(slot, scores, index)
-
-        extras = frozenset(name for request in pending for name in request.extras if name in EXTRAS)
-        kwargs = {"extras": extras, "on_scores": on_scores, "journal": self.journal}
-        if self.loaded.kind == "masked":
-            counters, engine = score_masked(self.loaded, pending, budget=self.counters.budget, **kwargs)
-            self.counters.add(counters)
-            self.engines.append(engine)
-            return
-        tokens = trie_size(build_trie(list(paths.values())))
-        self.counters.tokens_trie += tokens
-        selected, engine = select_strategy(self.loaded, self.strategy, paths, tokens)
-        self.engines.append(engine)
-        kwargs["full_model"] = engine["head"] == "full"
-        self.counters.add(score_causal(self.loaded, paths, strategy=selected, budget=self.counters.budget, **kwargs))
-        # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
-        if selected != "plain" and (
-            nan_ids := [request_id for request_id, output in outputs.items() if output.has_nan]
-        ):
-            nan_paths = {request_id: paths[request_id] for request_id in nan_ids}
-            counters = score_causal(self.loaded, nan_paths, strategy="plain", budget=self.counters.budget, **kwargs)
-            self.counters.add(counters)
-            engine["fallback"].append(
-                f"plain: the model returned NaN; number of requests computed again: {len(nan_paths)}"
-            )
-
-    def _count(self, prepared) -> None:
-        causal = self.loaded.kind == "causal"
-        self.flags += Counter(flag.split(":")[0] for request in prepared for flag in request.flags)
-        self.n_unscored += sum(causal and request.first == 0 for request in prepared if not request.failed)
-        self.n_chat += sum(request.rendered is not None for request in prepared if not request.failed)
-
-
-def _window_ids(request_id: str, scored: dict) -> list[str]:
-    return list(itertools.takewhile(scored.__contains__, (f"{request_id}#{n}" for n in itertools.count())))
-
-
-class _Output:
-    """The outputs of one request: one value per token of its span (and one more for the end of the word)."""
-
-    def __init__(self, request: PreparedRequest):
-        self.values: dict[str, list] = {}
-        size = request.stop - request.first
-        for name in ("logprobs", "is_greedy"):
-            self.values[name] = [None] * size
-        if "entropy" in request.extras:
-            self.values |= {"entropy": [None] * size, "topk_entropy": [None] * size}
-        if "rank" in request.extras:
-            self.values["rank"] = [None] * size
-        if "word_end_logprobs" in request.extras:
-            self.values["word_end_logprobs"] = [None] * (size + 1)
-
-    @property
-    def has_nan(self) -> bool:
-        """Whether an output is NaN."""
-        return any(value != value for values in self.values.values() for value in values)
-
-    def put(self, slot: int, scores: TokenScores, index: int) -> None:
-        """Store the output at `index` for the token at `slot`."""
-        for name, values in self.values.items():
-            column = getattr(scores, name)
-            if slot < len(values) and column is not None:
-                values[slot] = column[index]
-
-
-def _row(loaded: LoadedModel, row: dict, prepared: dict[str, PreparedRequest], outputs: dict[str, _Output]) -> dict:
-    request = prepared[row["request_id"]]
-    output_row = {**row, "rendered": request.rendered, "flags": request.flag}
-    if row["request_id"] not in outputs:
-        return output_row
-    return output_row | {
-        "tokens": loaded.tokenizer.convert_ids_to_tokens(request.span),
-        "offsets": request.offsets,
-        "n_prompt_tokens": request.first,
-        **outputs[row["request_id"]].values,
-    }
+def _check(requests: pa.Table) -> None:
+    """Raise ArtifactError for a request of another kind, or for different requests with the same ID."""
+    for kind in requests["kind"].unique().to_pylist():
+        if kind != "score":
+            request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
+            raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
+    first_rows, row_requests = distinct_rows(requests)
+    repeated = np.delete(np.arange(len(row_requests)), first_rows)
+    content = requests.drop_columns(["item_id", "role"])
+    rows, expected = content.take(repeated), content.take(first_rows[row_requests[repeated]])
+    if not rows.equals(expected):  # also if equal values are encoded differently
+        for row, other in zip(iter_rows(rows), iter_rows(expected), strict=True):
+            if row != other:
+                raise ArtifactError(f"request {row['request_id']}: two rows with this ID have different content.")

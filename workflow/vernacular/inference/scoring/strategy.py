@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from math import isfinite, isnan
 
+import numpy as np
 import torch
 
 from vernacular.core.errors import ModelError, first_line
@@ -12,10 +13,10 @@ from vernacular.inference.model.loaded import LoadedModel, agreement, halve, wit
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Head, score_batch
 from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
-from vernacular.inference.scoring.trie import Path, build_trie, trie_size
+from vernacular.inference.scoring.trie import Path, build_trie, sort_key
 
 
-def select_strategy(loaded: LoadedModel, requested: str, paths: dict[str, Path], tokens: int) -> tuple[str, dict]:
+def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], tokens: int) -> tuple[str, dict]:
     """Return (the strategy to use, metadata of the selection); `tokens`: size of the paths' trie.
 
     Raises ModelError if `requested` is unknown, or no strategy reproduces the scores of single texts.
@@ -28,24 +29,22 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: dict[str, Path],
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
-    path_list = list(paths.values())
     for strategy in STRATEGIES[first_index:]:
         reason = unsupported_reason(loaded, strategy)
         if reason is None:
-            result = check(loaded, strategy, path_list, tokens)
+            result = check(loaded, strategy, paths, tokens)
             metadata["self_check"][strategy] = result.metadata()
             if result.agrees:
                 return strategy, {**metadata, "strategy": strategy}
             reason = result.reason
         metadata["fallback"].append(f"{strategy}: {reason}")
     # even plain batches differ: the head may not work separately, so try the model as one unit
-    result = check(loaded, "plain", path_list, tokens, full_model=True)
+    result = check(loaded, "plain", paths, tokens, full_model=True)
     metadata["self_check"]["plain, full head"] = result.metadata()
     if not result.agrees and ALL_NAN in (result.reason or ""):
         paths_with_numbers = paths_without_nan(loaded, paths)
         if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
-            tokens = trie_size(build_trie(list(paths_with_numbers.values())))
-            return select_strategy(loaded, requested, paths_with_numbers, tokens)
+            return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
         raise ModelError(f"model {loaded.record['name']}: {result.reason}. {NAN_ADVICE}")
     if not result.agrees:
         raise ModelError(
@@ -157,10 +156,10 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], max_tokens: 
     return _compare(loaded, strategy, paths, shorter, full_model)
 
 
-def paths_without_nan(loaded: LoadedModel, paths: dict[str, Path], n_samples: int = 16) -> dict[str, Path]:
+def paths_without_nan(loaded: LoadedModel, paths: list[Path], n_samples: int = 16) -> list[Path]:
     """Return those of about `n_samples` paths, evenly sampled, for which the model alone returns a number."""
-    sample = list(paths)[:: max(1, len(paths) // n_samples)]
-    return {name: paths[name] for name in sample if not all(map(isnan, _reference_logprobs(loaded, paths[name])))}
+    sample = paths[:: max(1, len(paths) // n_samples)]
+    return [path for path in sample if not all(map(isnan, _reference_logprobs(loaded, path)))]
 
 
 def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], max_tokens: int) -> Check:
@@ -179,36 +178,36 @@ def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float,
 
 def _sample(paths: list[Path], max_tokens: int) -> list[Path]:
     """Return two neighbors in the trie and its last text, truncated to `max_tokens`, with all token queries."""
-    ordered = sorted({path.tokens for path in paths})
+    by_key = {sort_key(path.tokens): path.tokens for path in paths}
+    ordered = sorted(by_key)
     middle = max(0, len(ordered) // 2 - 1)
-    selected = dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])
+    selected = [by_key[key] for key in dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])]
     n_shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*selected, strict=False)))
     # the same start for all texts, with half of the remainder still shared, so that cached prefixes are checked, too
     start = max(0, min(min(map(len, selected)) - max_tokens, n_shared - max_tokens // 2))
     texts = [tokens[start : start + max_tokens] for tokens in selected]
-    return [Path(text, tuple((i, text[i], (row, i)) for i in range(1, len(text)))) for row, text in enumerate(texts)]
+    return [Path(text, 1, text[1:]) for text in texts]
 
 
 def _strategy_logprobs(loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool) -> list[list[float]]:
     """Return, per text of the sample, the log-probabilities of its tokens except the first."""
-    roots = build_trie(sample)
-    n_shared = len(roots[0].tokens) if len(roots) == 1 and len(roots[0].tokens) >= MIN_PREFIX_TOKENS else 0
+    trie = build_trie(sample)
+    n_shared = len(trie.roots[0].tokens) if len(trie.roots) == 1 else 0
+    n_shared = n_shared if n_shared >= MIN_PREFIX_TOKENS else 0
     # a row too short for all branches by one token: the shared tokens become a cached prefix, and two texts share a row
     longest = max(len(path.tokens) for path in sample)
-    limits = PlanLimits(budget=2 * longest, row=trie_size(roots) - n_shared - 1, forward=1)
+    limits = PlanLimits(budget=2 * longest, row=trie.size - n_shared - 1, forward=1)
     body, head = Body(loaded, tree=strategy == "tree", full_model=full_model), Head(loaded, full_model=full_model)
-    logprobs = [[0.0] * (len(path.tokens) - 1) for path in sample]
-    for batch in plan(roots, strategy, limits):
-        queries = batch.queries()
-        for (_, _, _, requesters), logprob in zip(queries, score_batch(body, head, batch).logprobs, strict=True):
-            for row, index in requesters:
-                logprobs[row][index - 1] = logprob
-    return logprobs
+    logprobs = np.zeros(len(trie.positions), np.float32)  # of each distinct token query
+    for batch in plan(trie, strategy, limits):
+        logprobs[batch.queries.indices] = score_batch(body, head, batch).logprobs
+    edges = np.cumsum([len(path.targets) for path in sample])[:-1]
+    return [values.tolist() for values in np.split(logprobs[trie.queries], edges)]
 
 
 @torch.inference_mode()
 def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     """Return the reference log-probabilities of one text, from a forward pass of the complete transformers model."""
-    ids = torch.tensor([path.tokens], device=loaded.device)
+    ids = torch.from_numpy(path.tokens.astype(np.int64))[None].to(loaded.device)
     logits = loaded.model(input_ids=ids).logits[0, :-1].float()
     return (logits.gather(-1, ids[0, 1:, None])[:, 0] - logits.logsumexp(-1)).tolist()

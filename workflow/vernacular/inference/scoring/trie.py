@@ -1,32 +1,40 @@
 """The token trie of an evaluation: the tokens that all its requests read, with each shared prefix stored once.
 
 Its size is the minimum number of tokens that a model must read without recomputation; plans are derived from it. Each
-token query (the log-probability of a target token) is attached to the trie token that predicts the target, so that it
-is computed once for all requests that contain it.
+token query (the log-probability of a target token) belongs to the trie token that predicts the target, so that it is
+computed once for all requests that contain it. The tokens are numbered depth first: a node's tokens are consecutive.
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from itertools import pairwise
+
+import numpy as np
+
+from vernacular.inference.model.batch_tokenization import common_length
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Path:
-    """The tokens that one request reads, and its token queries: target `t` at index i means P(t | tokens[:i])."""
+    """The tokens that one request reads, and its token queries; arrays are int32.
 
-    tokens: tuple[int, ...]
-    queries: tuple[tuple[int, int, object], ...]  # (index ≥ 1, target or -1 for the distribution alone, requester)
+    `targets[i]` at index `start + i` means P(target | tokens[: start + i]); -1: the distribution alone.
+    """
+
+    tokens: np.ndarray
+    start: int  # ≥ 1
+    targets: np.ndarray
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Node:
     """A sequence of tokens between two branchings."""
 
-    start: int  # number of tokens before it
-    tokens: tuple[int, ...]
+    start: int  # number of tokens before it, on its path
+    tokens: np.ndarray
     children: dict[int, "Node"] = field(default_factory=dict)  # by their first token
     size: int = 0  # tokens of this node and all nodes below
     leaves: int = 1
-    queries: dict[int, dict[int, list]] = field(default_factory=dict)  # offset in tokens -> target -> requesters
+    position: int = 0  # number of its first token in the trie
 
     @property
     def end(self) -> int:
@@ -34,20 +42,41 @@ class Node:
         return self.start + len(self.tokens)
 
 
-def build_trie(paths: list[Path]) -> list[Node]:
-    """Build the trie of `paths` and return its top nodes; the order of `paths` only affects the order of requesters."""
-    sorted_tokens = sorted({path.tokens for path in paths})
-    # a path that is a prefix of another needs no branch; in sorted order, it is a prefix of its successor
-    leaves = [tokens for tokens, successor in pairwise([*sorted_tokens, ()]) if successor[: len(tokens)] != tokens]
-    roots = _branches(leaves, 0, len(leaves), 0)
+@dataclass(eq=False)
+class Trie:
+    """The nodes of some paths and their distinct token queries, sorted by position and target."""
+
+    roots: list[Node]
+    positions: np.ndarray  # [distinct queries]: number of the trie token that predicts the target
+    targets: np.ndarray  # [distinct queries]
+    queries: np.ndarray  # the distinct query of each query of each path, in the order of the paths
+    longest_node: int  # tokens
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return sum(node.size for node in self.roots)
+
+
+def build_trie(paths: list[Path]) -> Trie:
+    """Build the trie of `paths`; their order affects `queries` only."""
+    roots, longest_node = _build_nodes(paths)
+    starts, counts = [], []
     for path in paths:
-        _attach_queries(roots, path)
-    return list(roots.values())
+        _append_positions(roots, path, starts, counts)
+    positions = ranges(np.array(starts, np.int64), np.array(counts, np.int64))
+    targets = np.concatenate([np.zeros(0, np.int64), *(path.targets for path in paths)])
+    distinct, queries = np.unique(positions << 32 | (targets + 1), return_inverse=True)
+    return Trie(list(roots.values()), distinct >> 32, (distinct & 0xFFFFFFFF) - 1, queries, longest_node)
 
 
-def trie_size(roots: list[Node]) -> int:
-    """Return the number of tokens in the trie."""
-    return sum(node.size for node in roots)
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the concatenation of ranges, int64.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    return np.arange(counts.sum(), dtype=np.int64) + np.repeat(starts - np.cumsum(counts) + counts, counts)
 
 
 def split_node(node: Node, max_tokens: int) -> Node:
@@ -55,39 +84,80 @@ def split_node(node: Node, max_tokens: int) -> Node:
     children = {token: split_node(child, max_tokens) for token, child in node.children.items()}
     edges = [*range(0, len(node.tokens), max_tokens), len(node.tokens)]
     for low, high in reversed(list(pairwise(edges))):
-        part = Node(node.start + low, node.tokens[low:high], children, node.size - low, node.leaves)
-        part.queries = {offset - low: targets for offset, targets in node.queries.items() if low <= offset < high}
-        children = {part.tokens[0]: part}
+        part = Node(
+            node.start + low, node.tokens[low:high], children, node.size - low, node.leaves, node.position + low
+        )
+        children = {int(part.tokens[0]): part}
     return part
 
 
-def _branches(sorted_tokens: list[tuple[int, ...]], low: int, high: int, depth: int) -> dict[int, Node]:
-    """Build the nodes of sorted_tokens[low:high], which share their first `depth` tokens and are longer."""
-    nodes = {}
-    while low < high:
-        token, end = sorted_tokens[low][depth], low + 1
-        while end < high and sorted_tokens[end][depth] == token:
-            end += 1
-        # in sorted order, the common prefix of the first and the last is that of all between them
-        token_pairs = zip(sorted_tokens[low][depth:], sorted_tokens[end - 1][depth:], strict=False)
-        edge = tuple(token for token, _ in takewhile(lambda pair: pair[0] == pair[1], token_pairs))
-        children = _branches(sorted_tokens, low, end, depth + len(edge)) if end - low > 1 else {}
-        nodes[token] = Node(
-            start=depth,
-            tokens=edge,
-            children=children,
-            size=len(edge) + sum(child.size for child in children.values()),
-            leaves=sum(child.leaves for child in children.values()) or 1,
-        )
-        low = end
-    return nodes
+def sort_key(tokens: np.ndarray) -> bytes:
+    """Return bytes that sort as the tokens do, and begin with those of each prefix of the tokens."""
+    return tokens.astype(">u4").tobytes()
 
 
-def _attach_queries(roots: dict[int, Node], path: Path) -> None:
-    """Attach each token query of the path to the token that predicts its target."""
-    nodes, node, depth = roots, None, 0
-    for index, target, requester in sorted(path.queries, key=lambda query: query[0]):
-        while depth < index:  # down to the node that holds token index - 1
-            node = nodes[path.tokens[depth]]
-            nodes, depth = node.children, node.end
-        node.queries.setdefault(index - 1 - node.start, {}).setdefault(target, []).append(requester)
+def _build_nodes(paths: list[Path]) -> tuple[dict[int, Node], int]:
+    """Return (top nodes by first token, number of tokens of the longest node).
+
+    Nodes and children are in the order of their tokens.
+    """
+    tokens_by_key = {sort_key(path.tokens): path.tokens for path in paths}
+    keys = sorted(tokens_by_key)
+    # a path that is a prefix of another needs no node; in sorted order, it is a prefix of its successor
+    keys = [key for key, successor in pairwise([*keys, b""]) if key and not successor.startswith(key)]
+    roots: dict[int, Node] = {}
+    open_nodes: list[tuple[int, Node, np.ndarray]] = []  # (end, node, tokens of a path through it), from the top down
+
+    def close_below(depth: int) -> None:
+        """Attach the open nodes that end below `depth`, and open a node that ends there."""
+        while open_nodes and open_nodes[-1][0] > depth:
+            end, node, tokens = open_nodes.pop()
+            start = open_nodes[-1][0] if open_nodes else 0
+            if start < depth:
+                start = depth
+                open_nodes.append((depth, Node(0, tokens[:0]), tokens))
+            node.start, node.tokens = start, tokens[start:end]
+            if node.children:
+                node.leaves = sum(child.leaves for child in node.children.values())
+            node.size = end - start + sum(child.size for child in node.children.values())
+            siblings = open_nodes[-1][1].children if open_nodes else roots
+            siblings[int(tokens[start])] = node
+
+    previous = b""
+    for key in keys:
+        close_below(common_length(previous, key) // 4)
+        tokens = tokens_by_key[key]
+        open_nodes.append((len(tokens), Node(0, tokens), tokens))
+        previous = key
+    close_below(0)
+    return roots, _number(roots)
+
+
+def _number(roots: dict[int, Node]) -> int:
+    """Set the position of each node; return the number of tokens of the longest one."""
+    position, longest, stack = 0, 0, list(reversed(roots.values()))
+    while stack:
+        node = stack.pop()
+        node.position = position
+        position += len(node.tokens)
+        longest = max(longest, len(node.tokens))
+        stack += reversed(node.children.values())
+    return longest
+
+
+def _append_positions(roots: dict[int, Node], path: Path, starts: list[int], counts: list[int]) -> None:
+    """Append the positions that predict the path's targets, as ranges (first, number)."""
+    first, stop = path.start - 1, path.start - 1 + len(path.targets)
+    nodes, end = roots, 0
+    while end <= first:  # down to the node that holds the token at `first`
+        node = nodes[int(path.tokens[end])]
+        nodes, end = node.children, node.end
+    while True:
+        high = min(end, stop)
+        starts.append(node.position + first - node.start)
+        counts.append(high - first)
+        if high == stop:
+            return
+        first = high
+        node = nodes[int(path.tokens[first])]
+        nodes, end = node.children, node.end

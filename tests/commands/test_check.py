@@ -1,0 +1,146 @@
+"""`vernacular check` reports all problems of what a config refers to, without loading a model."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from support import hub_server, tiny
+from support.workspace import ROOT
+from vernacular import cli
+
+TASK = """
+task: mine
+item_type: question
+protocols: [letters, options]
+languages:
+  gl: {source: {file: rows.jsonl}, columns: {question: question, choices: options, gold: key, gold_format: index}, license: cc0}
+"""
+
+CONFIG = """
+models:
+  tiny: {source: ./tiny}
+evaluations:
+  - {task: mine, shots: [0, 2]}
+tasks: [tasks]
+"""
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny.save("llama", tmp_path / "tiny")
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mine.yaml").write_text(TASK)
+    rows = [{"question": f"{n} + 1?", "options": [str(n + 1), str(n)], "key": 0} for n in range(20)]
+    (tmp_path / "tasks" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def replace(path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def errors(capsys) -> list[str]:
+    assert cli.main(["check"]) == 1
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_good_config_lists_evaluations_with_their_items_and_writes_nothing(directory, capsys):
+    before = sorted(directory.rglob("*"))
+    assert cli.main(["check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["  mine.gl.letters.0shot: 20 items", "  mine.gl.letters.2shot: 18 items"]
+    assert sorted(directory.rglob("*")) == before
+
+
+def test_all_problems_are_reported_at_once(directory, capsys):
+    replace(directory / "config.yaml", "models:\n", "models:\n  gone: {source: ./gone}\n  web: {source: me/web}\n")
+    replace(directory / "config.yaml", "  tiny:", "  lora: {base: tiny, adapter: ./lora}\n  tiny:")
+    replace(directory / "config.yaml", "./tiny}", "./tiny, quantization: 4bit, generation_engine: transformers}")
+    replace(directory / "config.yaml", "[0, 2]", "[0, 50]")
+    (directory / "tiny" / "model.safetensors").unlink()
+    lines = errors(capsys)
+    expected = [
+        "./gone",
+        "adapter directory not found: ./lora",
+        "bitsandbytes",
+        "no weights",
+        "got 20. Set a smaller",
+    ]
+    for text in expected:
+        assert sum(text in line for line in lines) == 1, (text, lines)
+    assert len(lines) == len(expected)
+
+
+def test_a_mistyped_column_is_reported_with_those_of_the_file(directory, capsys):
+    replace(directory / "tasks" / "mine.yaml", "question: question", "question: qestion")
+    (line,) = errors(capsys)
+    assert '"qestion"' in line
+    assert 'Did you mean "question"?' in line
+
+
+def test_a_missing_data_file_is_reported(directory, capsys):
+    (directory / "tasks" / "rows.jsonl").unlink()
+    (line,) = errors(capsys)
+    assert "rows.jsonl" in line
+    assert "not found" in line
+
+
+def test_an_adapter_that_does_not_fit_its_base_is_reported(directory, capsys):
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    replace(directory / "config.yaml", "  tiny:", "  lora: {base: tiny, adapter: ./lora}\n  tiny:")
+    (directory / "lora").mkdir()
+    settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "target_modules": ["q_proj"]}
+    (directory / "lora" / "adapter_config.json").write_text(json.dumps(settings))
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    save_file({name: np.zeros((2, 7), "float32")}, directory / "lora" / "adapter_model.safetensors")
+    (line,) = errors(capsys)
+    assert line.startswith("model lora: the adapter ./lora does not fit its base tiny")
+
+
+def test_a_package_that_is_not_installed_is_reported(directory, capsys):
+    replace(directory / "config.yaml", "./tiny", "package:no_such_package")
+    (line,) = errors(capsys)
+    assert "no_such_package is not installed" in line
+
+
+@pytest.fixture
+def hub():
+    server = hub_server.HubServer()
+    server.repositories["me/open"] = hub_server.Repository({".gitattributes": "", "config.json": "{}"})
+    server.repositories["me/gated"] = hub_server.Repository({".gitattributes": "", "config.json": "{}"}, gated=True)
+    yield server
+    server.stop()
+
+
+def test_online_asks_the_hub(directory, hub):
+    (directory / "config.yaml").write_text(
+        """
+models:
+  open: {source: me/open}
+  old: {source: me/open@v9}
+  gated: {source: me/gated}
+  none: {source: me/none}
+evaluations:
+  - {task: mine}
+tasks: [tasks]
+"""
+    )
+    command = [sys.executable, "-m", "vernacular", "check", "config.yaml"]
+    environment = hub_server.environment(hub.address, directory / "home", PYTHONPATH=str(ROOT / "workflow"))
+    offline = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert offline.returncode == 0, offline.stderr
+    assert "Not checked, because not on this disk: me/open, me/open@v9, me/gated, me/none (--online" in offline.stdout
+    assert not hub.log
+    online = subprocess.run([*command, "--online"], capture_output=True, text=True, env=environment)
+    assert online.returncode == 1
+    old, gated, none = online.stderr.splitlines()
+    assert old == 'model old: me/open: revision "v9" not found on the Hub.'
+    assert gated.startswith("model gated: me/gated: access is gated. Accept the terms at ")
+    assert none.startswith("model none: me/none: not found on the Hub, or private.")

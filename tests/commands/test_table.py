@@ -1,0 +1,97 @@
+"""Command `table`: a table for a paper from the results of a run."""
+
+import pytest
+from support.table_rows import comparison_row, metrics_row, metrics_table, ranking_row  # noqa: F401
+from vernacular import cli
+from vernacular.comparison.schema import COMPARISONS, RANKINGS
+from vernacular.core import artifacts
+from vernacular.metrics.schema import RESULTS
+from vernacular.summary.grid import collect, to_arrow
+
+CONFIG = """
+models: {base: {source: ./base}, mine: {base: base, adapter: ./lora}, lost: {source: ./lost}}
+data: samples
+evaluations:
+  - {task: openbookqa, languages: [gl], protocols: [generation, letters], shots: 5}
+  - {task: belebele, languages: [gl], protocols: [options]}
+similarity: {encoders: {default: ./encoder}}
+"""
+GENERATION, LETTERS = ("openbookqa.gl.generation.5shot", "openbookqa.gl.letters.5shot")
+
+
+@pytest.fixture
+def run(metrics_table, ranking_row, comparison_row, tmp_path, monkeypatch, capsys):  # noqa: F811
+    """Return a function that runs `table` in a directory with results, and returns (status, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    rows = [
+        {"model": model, "protocol": protocol, "value": value, "style": "default", "metric": metric, "seed": 0}
+        for model, values in (("base", (0.5, 0.3)), ("mine", (0.45, 0.6)), ("removed", (0.9, 0.9)))
+        for (protocol, metric), value in zip(
+            (("generation", "cosine_accuracy"), ("letters", "accuracy")), values, strict=True
+        )
+    ]
+    summary = tmp_path / "results" / "summary"
+    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(collect([metrics_table(*rows)])), {})
+    ranked = [
+        ranking_row(model=model, evaluation=LETTERS, metric="accuracy", best="mine", in_best_group=True)
+        for model in ("base", "mine")
+    ]
+    artifacts.write(summary / "rankings.parquet", RANKINGS, ranked, {})
+    compared = [comparison_row(evaluation=LETTERS, metric="accuracy")]
+    artifacts.write(summary / "comparisons.parquet", COMPARISONS, compared, {})
+
+    def table(*arguments):
+        status = cli.main(["table", "mine.yaml", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return table
+
+
+def test_table_has_the_models_and_evaluations_of_the_config_and_names_missing_ones(run):
+    status, text, errors = run("--format", "markdown")
+    lines = text.splitlines()
+    assert status == 0
+    assert lines[0].count("OpenBookQA") == 2
+    assert [line.split(" | ")[0] for line in lines[2:4]] == ["| base", "| mine"]
+    assert "**60.0**" in lines[3]
+    assert "30.0†" in lines[2]
+    assert "(exact McNemar, mid-p)" in lines[-1]
+    assert "not tested: gl OpenBookQA, generation, 5 shots" in lines[-1]
+    assert errors.startswith(
+        "table: no results of model lost, belebele.gl.options.0shot; see results/summary/notes.csv"
+    )
+
+
+def test_table_of_chosen_tasks_protocols_and_models(run):
+    arguments = ["--protocols", "letters", "--models", "mine,base", "--label", "tab:x", "--marks", "interval"]
+    status, text, errors = run("--tasks", "openbookqa", "--languages", "gl", *arguments)
+    assert (status, errors) == (0, "")
+    assert r"\label{tab:x}" in text
+    assert r"    mine & \textbf{60.0} {\scriptsize [40.0, 60.0]} \\" in text.splitlines()
+    assert text.index("    mine &") < text.index("    base &")
+    assert "generation" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--models", "mina"], '"mina" is not a model of mine.yaml. Did you mean "mine"'),
+        (["--models", "lost"], '--models: no results of "lost"'),
+        (["--tasks", "openbook"], 'no results of "openbook" in this selection. Did you mean "openbookqa"'),
+        (["--languages", "es"], '--languages: no results of "es"'),
+        (["--metrics", "accurac"], 'Did you mean "accuracy"'),
+    ],
+)
+def test_errors_name_what_exists(run, arguments, expected):
+    status, text, errors = run(*arguments)
+    assert (status, text) == (1, "")
+    assert expected in errors
+
+
+def test_table_without_results_names_the_command_to_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["table", "mine.yaml"]) == 1
+    assert "snakemake -c4 --configfile mine.yaml" in capsys.readouterr().err

@@ -1,0 +1,231 @@
+"""The next evaluation is prepared, and the last one written, while the device computes.
+
+Each test makes the device wait for the event that must happen meanwhile; without overlap, it would never happen.
+"""
+
+import threading
+
+import pytest
+from support import tiny
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
+from vernacular.core.background import Task
+from vernacular.core.processes import StopFlag, TimeLimitExceeded, time_limit
+from vernacular.inference.job.run import COMPUTED, run_group
+from vernacular.inference.job.store import Store, StoreError
+from vernacular.inference.schema import SCORES
+from vernacular.inference.scoring import chunks, execute
+from vernacular.inference.scoring import score as score_module
+from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
+
+TIMEOUT = 120  # seconds; only a failing test waits for it
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Return a model record and the requests files of three evaluations."""
+    directory = tmp_path_factory.mktemp("job")
+    tiny.save("llama", directory / "model")
+    settings = {"dtype": "float32", "device": "cpu", "chat": False, "max_batch_tokens": 128}
+    record = resolve("m", str(directory / "model"), directory / "converted") | settings
+    paths = {}
+    for name in ("a", "b", "c"):
+        texts = [f"{name}{i} {line}" for i, line in enumerate(tiny.LINES[:9])]
+        table = tiny.score_requests([(text, 0, len(text)) for text in texts])
+        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
+        paths[name] = artifacts.write(directory / f"{name}.parquet", REQUESTS, table, note)
+    return record, paths
+
+
+class Events:
+    """Order of what happens to each evaluation; `reached(name)` is set when it happens for the first time."""
+
+    def __init__(self):
+        self.order: list[str] = []
+        self._events: dict[str, threading.Event] = {}
+
+    def reached(self, name: str) -> threading.Event:
+        return self._events.setdefault(name, threading.Event())
+
+    def add(self, name: str) -> None:
+        self.order.append(name)
+        self.reached(name).set()
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """Record when evaluations are prepared, computed (each batch) and written; `before` runs code before an event."""
+    recorded = Events()
+    recorded.before = {}
+    current = []
+
+    def record(name):
+        recorded.before.get(name, lambda: None)()
+        recorded.add(name)
+
+    original_init, original_compute = score_module.Scoring.__init__, score_module.Scoring.compute
+    original_put, within_memory = Store.put, execute.within_memory
+
+    def init(self, loaded, requests, **kwargs):
+        original_init(self, loaded, requests, **kwargs)
+        record(f"prepare {requests['text'][0].as_py()[0]}")
+
+    def compute(self, journal):
+        current.append(self.requests["text"][0].as_py()[0])
+        original_compute(self, journal)
+
+    def batch(*args):
+        record(f"batch {current[-1]}")
+        return within_memory(*args)
+
+    def put(self, key, kind, table, metadata):
+        name = "abc"[[name.startswith("write") for name in recorded.order].count(True)]
+        record(f"write {name}")
+        return original_put(self, key, kind, table, metadata)
+
+    monkeypatch.setattr(score_module.Scoring, "__init__", init)
+    monkeypatch.setattr(score_module.Scoring, "compute", compute)
+    monkeypatch.setattr(execute, "within_memory", batch)
+    monkeypatch.setattr(Store, "put", put)
+    return recorded
+
+
+def wait_for(events, name):
+    return lambda: events.reached(name).wait(TIMEOUT) or pytest.fail(f"the device waited in vain for: {name}")
+
+
+def test_next_evaluation_is_prepared_while_device_computes(job, events, tmp_path):
+    record, paths = job
+    events.before = {"batch a": wait_for(events, "prepare b"), "batch b": wait_for(events, "prepare c")}
+    assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
+
+
+def test_last_evaluation_is_written_while_device_computes(job, events, tmp_path):
+    record, paths = job
+    events.before = {"write a": wait_for(events, "batch b"), "write b": wait_for(events, "batch c")}
+    assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
+
+
+def test_overlapped_outputs_equal_those_computed_one_after_the_other(job, events, tmp_path):
+    record, paths = job
+    run_group([record], paths, tmp_path / "overlapped")
+    events.order.clear()
+    run_group([record], paths, tmp_path / "alone", overlaps=False)
+    assert list(dict.fromkeys(events.order)) == [
+        f"{step} {name}" for name in "abc" for step in ("prepare", "batch", "write")
+    ]
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*.parquet"))
+    assert len(files) == 3
+    for path in files:
+        alone, overlapped = (artifacts.read(tmp_path / name / path, SCORES, allow_moved=True)
+                             for name in ("alone", "overlapped"))  # fmt: skip
+        assert alone.equals(overlapped)
+
+
+def test_store_error_ends_job_at_next_batch(job, events, tmp_path, monkeypatch):
+    record, paths = job
+    second_batch, reported, fail = threading.Event(), threading.Event(), StopFlag.fail
+
+    def write():
+        assert second_batch.wait(TIMEOUT)
+        raise StoreError("the store cannot be written: disk full.")
+
+    def wait_for_error():
+        if "batch b" in events.order:
+            second_batch.set()
+            assert reported.wait(TIMEOUT)
+
+    monkeypatch.setattr(StopFlag, "fail", lambda self, error: (fail(self, error), reported.set()))
+    events.before = {"write a": write, "batch b": wait_for_error}
+    with pytest.raises(StoreError, match="disk full"):
+        run_group([record], paths, tmp_path)
+    assert events.order.count("batch b") == 2
+    assert not {"write b", "batch c"} & set(events.order)
+
+
+def test_error_while_preparing_affects_its_evaluation_only(job, events, tmp_path):
+    record, paths = job
+
+    def fail():
+        raise ZeroDivisionError("in the next evaluation")
+
+    events.before = {"prepare b": fail, "batch a": lambda: None}
+    done, failed = run_group([record], paths, tmp_path)
+    assert done == {"m": {"a": COMPUTED, "c": COMPUTED}}
+    assert failed == {"m": {"b": "ZeroDivisionError: in the next evaluation"}}
+
+
+def test_error_while_writing_affects_its_evaluation_only(job, events, tmp_path):
+    record, paths = job
+
+    def fail():
+        events.order.append("write a")
+        raise ZeroDivisionError("in the rows")
+
+    events.before = {"write a": fail}
+    done, failed = run_group([record], paths, tmp_path)
+    assert done == {"m": {"b": COMPUTED, "c": COMPUTED}}
+    assert failed == {"m": {"a": "ZeroDivisionError: in the rows"}}
+
+
+def test_next_chunk_is_prepared_while_device_computes(monkeypatch):
+    requests = tiny.score_requests([(f"{i} {line}", 0, 9) for i, line in enumerate(tiny.LINES[:8])])
+    expected, _ = score(tiny.load_model(), requests)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 3 * 2_600)
+    prepared, n_batches = [threading.Event() for _ in range(9)], []
+    prepare, within_memory = score_module.Scoring._prepare, execute.within_memory
+    first_batches = []
+
+    def prepare_chunk(self, index):
+        chunk = prepare(self, index)
+        prepared[index].set()
+        return chunk
+
+    def run_batch(*args):
+        n_batches.append(1)
+        assert prepared[min(len(n_batches), len(first_batches) - 1)].wait(TIMEOUT), "the next chunk is not prepared"
+        return within_memory(*args)
+
+    first_batches.extend(chunks.split_into_chunks(requests))  # each chunk is one batch
+    monkeypatch.setattr(score_module.Scoring, "_prepare", prepare_chunk)
+    monkeypatch.setattr(execute, "within_memory", run_batch)
+    table, metadata = score(tiny.load_model(), requests)
+    assert metadata["counters"]["chunks"] == len(n_batches) >= 3
+    for name in ("tokens", "offsets", "is_greedy", "flags"):
+        assert table[name].equals(expected[name])
+
+
+def test_time_limit_ends_python_code_in_a_thread():
+    def loop():
+        with time_limit(0.05):
+            while True:
+                pass
+
+    with pytest.raises(TimeLimitExceeded):
+        Task(loop).result()
+
+
+def test_time_limit_that_is_kept_has_no_effect_in_a_thread():
+    def sum_up():
+        with time_limit(TIMEOUT):
+            return sum(range(1000))
+
+    assert Task(sum_up).result() == 499_500
+
+
+def test_cancelled_task_ends():
+    started, ended = threading.Event(), threading.Event()
+
+    def loop():
+        try:
+            started.set()
+            while True:
+                pass
+        finally:
+            ended.set()
+
+    task = Task(loop)
+    started.wait(TIMEOUT)
+    task.cancel()
+    assert ended.wait(TIMEOUT)

@@ -1,0 +1,175 @@
+"""Tables for papers: selection, marks, caption, and escaping for LaTeX and Markdown."""
+
+import pytest
+from vernacular.core.errors import DataError
+from vernacular.summary.grid import collect
+from vernacular.summary.headings import make_headings
+from vernacular.summary.markup import latex_text, markdown_text, to_latex, to_markdown
+from vernacular.summary.paper import choose, make_table
+
+TITLES = {"openbookqa": {"title": "OpenBookQA"}, "calame": {"title": "CALAME"}}
+LOSS = {
+    "task": "calame",
+    "protocol": "last_word",
+    "shots": 0,
+    "metric": "surprisal",
+    "unit": "nats",
+    "higher_is_better": False,
+    "chance_level": None,
+    "n": 250,
+}
+
+
+@pytest.fixture
+def paper_table(metrics_table, ranking_row):
+    """Return a function that makes a table of rows; `ranked`: {(evaluation, metric): (best, in_best_group)}."""
+
+    def make(*rows, ranked=None, **arguments):
+        long = collect([metrics_table(*({"style": "default"} | row for row in rows))])
+        rankings = [
+            ranking_row(model=model, evaluation=evaluation, metric=metric, best=best, in_best_group=model in group)
+            for (evaluation, metric), (best, group) in (ranked or {}).items()
+            for model in long["model"].unique()
+        ]
+        models = list(long["model"].unique())
+        return make_table(long, make_headings(long, TITLES), rankings, **{"models": models} | arguments)
+
+    return make
+
+
+OPENBOOKQA, CALAME = "openbookqa.gl.generation.5shot", "calame.gl.last_word.0shot"
+RANKED = {(OPENBOOKQA, "accuracy"): ("b", "bc"), (CALAME, "surprisal"): ("a", "ac")}
+ROWS = [
+    {"model": "a", "value": 0.4}, {"model": "b", "value": 0.6254}, {"model": "c", "value": 0.58, "n": 99},
+    LOSS | {"model": "a", "value": 1.5}, LOSS | {"model": "b", "value": 3}, LOSS | {"model": "c", "value": None},
+]  # fmt: skip
+CAPTION = (
+    "Surprisal in nats (lower is better); Accuracy in % (higher is better). Items: gl CALAME n = 250; gl OpenBookQA "
+    "n = 99–100. Bold: best value of the column. †: not significantly different from the best: paired tests on the "
+    "same items (exact McNemar, mid-p), Holm correction over all compared models of the column, significance level "
+    "0.05."
+)
+
+
+def test_latex_table_with_significance_marks(paper_table):
+    tests = {(OPENBOOKQA, "accuracy"): ["exact McNemar, mid-p"]}
+    table = paper_table(*ROWS, ranked=RANKED, tests=tests, models=["c", "b", "a"])
+    assert table.caption == CAPTION
+    expected = r"""% requires \usepackage{booktabs}
+\begin{table}
+  \centering
+  \caption{CAPTION}
+  \label{tab:mine}
+  \begin{tabular}{lrr}
+    \toprule
+    & \multicolumn{2}{c}{gl} \\
+    \cmidrule(lr){2-3}
+    & \multicolumn{1}{c}{CALAME} & \multicolumn{1}{c}{OpenBookQA} \\
+    & \multicolumn{1}{c}{last word, 0 shots} & \multicolumn{1}{c}{generation, 5 shots} \\
+    Model & \multicolumn{1}{c}{Surprisal $\downarrow$} & \multicolumn{1}{c}{Accuracy $\uparrow$} \\
+    \midrule
+    c & n/a & 58.0$^{\dagger}$ \\
+    b & 3.000 & \textbf{62.5} \\
+    a & \textbf{1.500} & 40.0 \\
+    \bottomrule
+  \end{tabular}
+\end{table}
+"""
+    caption = CAPTION.replace("%", r"\%").replace("†", r"$^{\dagger}$").replace("–", "--")
+    assert to_latex(table, "tab:mine") == expected.replace("CAPTION", caption)
+
+
+def test_markdown_table_with_intervals(paper_table):
+    rows = [
+        {"model": "a", "value": 0.4, "ci_low": 0.35, "ci_high": 0.4501},
+        {"model": "b", "value": 0.5, "ci_low": None, "ci_high": None},
+        {"model": "b", "shots": 0, "value": 0.3},
+    ]
+    assert to_markdown(paper_table(*rows, ranked=RANKED, intervals=True)) == (
+        "| Model | gl · OpenBookQA · generation, 0 shots | gl · OpenBookQA · generation, 5 shots |\n"
+        "| :-- | --: | --: |\n"
+        "| a | – | 40.0 \\[35.0, 45.0\\] |\n"
+        "| b | 30.0 \\[40.0, 60.0\\] | **50.0** |\n"
+        "\n"
+        "Table: Accuracy in % (higher is better). n = 100 items. In brackets: 95 % intervals over items. Bold: best "
+        "value of the column.\n"
+    )
+
+
+def test_caption_names_columns_that_were_not_tested(paper_table):
+    caption = paper_table(*ROWS[:5], ranked={(OPENBOOKQA, "accuracy"): ("b", "b")}).caption
+    assert caption.endswith("Differences were not tested: gl CALAME, last word, 0 shots.")
+    caption = paper_table(*ROWS[:3]).caption
+    assert caption.endswith("Bold: best value of the column. Differences were not tested.")
+    assert "†" not in caption
+
+
+def test_rankings_with_a_best_model_outside_the_selection_are_no_test(paper_table):
+    table = paper_table(*ROWS[:3], ranked={(OPENBOOKQA, "accuracy"): ("other", "bc")})
+    assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [0]]
+    assert "not tested" in table.caption
+
+
+def test_one_model_or_equal_values_have_no_best(paper_table):
+    for rows in ([{"value": 0.5}], [{"model": "a"}, {"model": "b"}]):
+        table = paper_table(*rows)
+        assert {cell.mark for row in table.cells for cell in row} == {0}
+        assert table.caption == "Accuracy in % (higher is better). n = 100 items."
+
+
+def test_one_metric_represents_an_evaluation_unless_others_are_chosen(paper_table):
+    rows = [{"metric": "f1"}, {}, {"metric": "length", "headline": False, "unit": "characters"}]
+    assert len(paper_table(*rows).cells[0]) == 1
+    table = paper_table(*rows, metrics=["length", "f1"])
+    assert table.headings[-1] == ["F1 ↑", "Length ↑"]
+    assert "Length in characters" in table.caption
+    with pytest.raises(DataError, match="no headline metric"):
+        paper_table({"headline": False})
+
+
+def test_values_by_category_are_not_in_the_table(paper_table):
+    table = paper_table({}, {"category": "syntax", "value": 0.9})
+    assert [[cell.text for cell in row] for row in table.cells] == [["50.0"]]
+
+
+def test_negative_values_have_a_minus_sign_and_zero_has_none(paper_table):
+    rows = [{"model": model, "unit": "score", "value": value} for model, value in (("a", -0.25), ("b", -0.0001))]
+    table = paper_table(*rows)
+    assert [row[0].text for row in table.cells] == ["-0.250", "0.000"]
+    latex = to_latex(table).splitlines()
+    assert r"    a & $-$0.250 \\" in latex
+    assert r"    b & \textbf{0.000} \\" in latex
+
+
+@pytest.mark.parametrize(
+    ("text", "latex", "markdown"),
+    [
+        ("a_b", r"a\_b", r"a\_b"),
+        ("50% & $5 #1", r"50\% \& \$5 \#1", r"50% \& \$5 \#1"),
+        ("{x}~^\\", r"\{x\}\textasciitilde{}\textasciicircum{}\textbackslash{}", r"\{x\}\~^" + "\\\\"),
+        ("[a]*<b>|c", r"{[}a{]}{*}\textless{}b\textgreater{}\textbar{}c", r"\[a\]\*\<b\>\|c"),
+        ("`x`", "`x`", r"\`x\`"),
+        ("a--b---c", "a-{}-b-{}--c", "a--b---c"),
+        ("gl-modelo ñ 模型", "gl-modelo ñ 模型", "gl-modelo ñ 模型"),
+        ("a\nb\x00", r"a b\textbackslash{}x00", "a b\\\\x00"),
+    ],
+)
+def test_escaping(text, latex, markdown):
+    assert latex_text(text) == latex
+    assert markdown_text(text) == markdown
+
+
+def test_names_of_models_cannot_change_the_structure(paper_table):
+    table = paper_table({"model": r"[x] & \\ | y"}, {"model": "b", "value": 0.1})
+    (row,) = [line for line in to_latex(table).splitlines() if r"\textbf" in line]
+    assert row == r"    {[}x{]} \& \textbackslash{}\textbackslash{} \textbar{} y & \textbf{50.0} \\"
+    (row,) = [line for line in to_markdown(table).splitlines() if "**" in line]
+    assert row == r"| \[x\] \& \\\\ \| y | **50.0** |"
+
+
+def test_unknown_names_suggest_those_with_results(metrics_table):
+    long = collect([metrics_table({}, {"task": "belebele"})])
+    assert set(choose(long, "task", None, "--tasks")["task"]) == {"openbookqa", "belebele"}
+    assert set(choose(long, "task", ["belebele"], "--tasks")["task"]) == {"belebele"}
+    with pytest.raises(DataError, match=r'--tasks: no results of "belebel".*Did you mean "belebele"'):
+        choose(long, "task", ["belebel"], "--tasks")

@@ -1,0 +1,72 @@
+"""Command `summary`: from metrics files to tables and workbooks for publication."""
+
+import zipfile
+from argparse import Namespace
+
+import openpyxl
+import pandas as pd
+import pytest
+from vernacular.commands.summary import summary
+from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.core import artifacts
+from vernacular.metrics.schema import METRICS, RESULTS
+
+HOME = "/home/ana/private"
+EVALUATION = "openbookqa.gl.generation.5shot"
+
+
+def metadata(model: str, **record) -> dict:
+    dataset = {
+        "task": "openbookqa", "language": "gl", "limit": None,
+        "source": {"kind": "file", "file": f"{HOME}/data/items.csv", "sha256": "5a"},
+        "rows": {"read": 4, "evaluated": 3, "dropped": {"empty question": 1}},
+    }  # fmt: skip
+    inference = {"model": {"dtype": "float32", "quantization": {"load_in_4bit": True} if model == "mine" else None}}
+    evaluations = {
+        EVALUATION: {"dataset": dataset, "inference": inference},
+        "lost.gl.cloze.0shot": {"unavailable": f"lost (gl): {HOME}/data/lost.csv: file not found."},
+    }
+    return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
+
+
+@pytest.fixture
+def out(metrics_table, tmp_path):
+    """Return the directory of a summary of a local model and its local adapter."""
+    rows = {"base": {}, "mine": {"adapter": f"{HOME}/lora-gl", "base": "base", "value": 0.6}}
+    records = {"base": {"source": f"{HOME}/base"}, "mine": {"source": f"{HOME}/base", "base": "base"}}
+    records["mine"]["adapter"] = {"source": f"{HOME}/lora-gl", "revision": None}
+    for model, changes in rows.items():
+        table = metrics_table(changes | {"model": model, "style": "default"})
+        artifacts.write(tmp_path / model / "metrics.parquet", METRICS, table, metadata(model, **records[model]))
+    out = tmp_path / "summary"
+    for kind in (RANKINGS, COMPARISONS, OVERALL):
+        artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
+    spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
+    summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec))
+    return out
+
+
+def test_no_table_or_workbook_contains_a_local_path(out):
+    contents = {path.name: path.read_bytes() for path in out.rglob("*.csv")}
+    for path in out.glob("*.xlsx"):
+        with zipfile.ZipFile(path) as archive:
+            contents |= {f"{path.name} {name}": archive.read(name) for name in archive.namelist()}
+    assert len(contents) > 20
+    assert not [name for name, content in contents.items() if HOME.encode() in content or b"/home/" in content]
+    assert any(b"lora-gl" in content for content in contents.values()), "the name of the adapter remains"
+
+
+def test_tables_have_readable_names(out):
+    table = pd.read_csv(out / "wide.csv").set_index("model")
+    assert table["gl / OpenBookQA / generation 5 shots / Accuracy (share)"].to_dict() == {"base": 0.5, "mine": 0.6}
+    sheet = openpyxl.load_workbook(out / "leaderboard.xlsx")["gl"]
+    assert [sheet.cell(row, 1).value for row in (4, 5)] == ["base (float32)", "mine (adapter of base, 4bit)"]
+    assert sheet["B1"].value == "OpenBookQA"
+
+
+def test_notes_are_grouped_in_the_csv_and_complete_in_the_results_file(out):
+    notes = pd.read_csv(out / "notes.csv")
+    assert notes["models"].tolist() == ["base, mine"] * 2
+    assert notes["note"].tolist() == ["lost (gl): …/lost.csv: file not found.", "empty question"]
+    assert len(artifacts.metadata(out / "results.parquet")["notes"]) == 4
+    assert artifacts.read(out / "results.parquet", RESULTS)["value"].to_pylist() == [0.5, 0.6]

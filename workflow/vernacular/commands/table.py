@@ -1,0 +1,86 @@
+"""Command `table`: a table of chosen results for a paper, as LaTeX or Markdown."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from vernacular.comparison.schema import COMPARISONS, RANKINGS
+from vernacular.config.dependencies import task_labels
+from vernacular.config.load import load
+from vernacular.core import artifacts
+from vernacular.core.errors import UserError, suggest
+from vernacular.core.paths import display_path
+from vernacular.core.tables import to_frame
+from vernacular.metrics.schema import RESULTS
+from vernacular.summary.headings import make_headings
+from vernacular.summary.markup import to_latex, to_markdown
+from vernacular.summary.paper import choose, make_table
+
+
+def table(args) -> None:
+    """Print the table of the config's models and evaluations, or of those chosen, from the results of the run.
+
+    Models and evaluations of the config without results are named on standard error.
+
+    Raises:
+        UserError: The results do not exist, or a chosen name has none.
+    """
+    config = load([args.config])
+    summary = Path(config.output, "summary")
+    long = _read_results(summary, args.config)
+    for name in args.models or ():
+        if name not in config.models:
+            raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
+    headings = make_headings(long, task_labels(config))
+    long = long[long["evaluation"].isin(config.evaluations) & (long["category"].fillna("") == "")]
+    models = args.models or list(config.models)
+    long = choose(long[long["model"].isin(models)], "model", args.models, "--models")
+    for column, names in (("task", args.tasks), ("language", args.languages), ("protocol", args.protocols)):
+        long = choose(long, column, names, f"--{column}s")
+    choose(long, "metric", args.metrics, "--metrics")
+    _report_missing(config, args, summary, set(long["model"]), set(long["evaluation"]))
+    rankings = artifacts.read(summary / "rankings.parquet", RANKINGS).to_pylist()
+    paper_table = make_table(
+        long,
+        headings,
+        rankings,
+        models=models,
+        metrics=args.metrics,
+        intervals=args.marks == "interval",
+        tests=_tests(summary),
+    )
+    text = to_latex(paper_table, args.label) if args.format == "latex" else to_markdown(paper_table)
+    print(text, end="")
+
+
+def _read_results(summary: Path, config: Path) -> pd.DataFrame:
+    path = summary / "results.parquet"
+    if not path.exists():
+        raise UserError(f"{path}: file not found. Run `snakemake -c4 --configfile {config}` first.")
+    return to_frame(artifacts.read(path, RESULTS))
+
+
+def _report_missing(config, args, summary: Path, models: set[str], evaluations: set[str]) -> None:
+    """Print the models and evaluations of the selection that have no results, which the table cannot show."""
+    missing = [f"model {name}" for name in args.models or config.models if name not in models]
+    for name, evaluation in config.evaluations.items():
+        chosen = (
+            (args.tasks, evaluation.task),
+            (args.languages, evaluation.language),
+            (args.protocols, evaluation.protocol),
+        )
+        if name not in evaluations and all(names is None or value in names for names, value in chosen):
+            missing.append(name)
+    if missing:
+        path = display_path(summary / "notes.csv")
+        print(f"table: no results of {', '.join(missing)}; see {path}", file=sys.stderr)
+
+
+def _tests(summary: Path) -> dict[tuple[str, str], dict[str, None]]:
+    """Return the names of the tests of each (evaluation, metric) over all items, as far as pairs were compared."""
+    tests: dict[tuple[str, str], dict[str, None]] = {}
+    for row in artifacts.read(summary / "comparisons.parquet", COMPARISONS).to_pylist():
+        if row["test"] and not row["category"]:
+            tests.setdefault((row["evaluation"], row["metric"]), {})[row["test"]] = None
+    return tests

@@ -1,0 +1,96 @@
+"""Reading of config files: each is checked against the schema, and later files take precedence."""
+
+import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import snakemake.utils
+
+from vernacular.core import validate, yaml
+from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.problems import Problems
+from vernacular.protocols.registry import OWN, PROTOCOLS
+
+_SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
+_INDEPENDENT = ("models", "evaluations", "external_results")  # their entries are checked if others are invalid
+
+
+@dataclass
+class Files:
+    """The merged content of config files, where each key is from, and all mistakes found in them."""
+
+    values: dict = field(default_factory=dict)
+    problems: Problems = field(default_factory=Problems)
+    _sources: dict = field(default_factory=dict)  # top-level key -> (last file that sets it, its line numbers)
+    _last: Path | str = ""  # the last file, for values that no file sets
+    _invalid: set = field(default_factory=set)  # paths of keys that violate the schema
+
+    def report(self, key_path: tuple, message: str) -> None:
+        """Add a mistake, with the file and line of its key."""
+        path, lines = self._sources.get(key_path[0], (self._last, {}))
+        self.problems.add(f"{validate.error_location(path, lines, key_path)}: {message}")
+
+    def is_valid(self, *key_path) -> bool:
+        """Return whether neither the key nor any key inside it violates the schema."""
+        return not any(path[: len(key_path)] == key_path for path in self._invalid)
+
+    def has_valid_entry(self, key: str) -> bool:
+        return self.is_valid(key) or self._valid_entries(key, self.values[key]) is not None
+
+    def add(self, value: dict, lines: dict, schema: dict, path) -> None:
+        for key_path, message in validate.violations(value, lines, {**schema, "required": []}, path).items():
+            self._invalid.add(key_path)
+            self.problems.add(message)
+        if isinstance(value, dict):
+            self.values |= value
+            self._sources |= dict.fromkeys(value, (path, lines))
+
+    def _valid_entries(self, key: str, value) -> dict | list | None:
+        """Return the valid entries of an invalid list or mapping of independent entries; None if there are none."""
+        if key not in _INDEPENDENT or (key,) in self._invalid:
+            return None
+        if isinstance(value, dict):
+            return {name: inner for name, inner in value.items() if self.is_valid(key, name)} or None
+        return [inner for i, inner in enumerate(value) if self.is_valid(key, i)] or None
+
+    def with_defaults(self) -> dict:
+        """Return the valid values with the defaults of the schema; of a list or mapping, the valid entries."""
+        valid = {}
+        for key, value in self.values.items():
+            if not self.is_valid(key):
+                value = self._valid_entries(key, value)
+            if value is not None:
+                valid[key] = copy.deepcopy(value)  # the defaults are not what the user wrote
+        has_models = "models" in valid
+        valid.setdefault("models", {"none": {}})  # so that the evaluations are checked if no model is valid
+        snakemake.utils.validate(valid, str(_SCHEMA))
+        return valid if has_models else {**valid, "models": {}}
+
+
+def read(paths: list[Path], overrides: dict | None) -> Files:
+    """Read config files, then `overrides` (from --config).
+
+    Raises:
+        ConfigError: A file cannot be read, or nothing can be checked further: no models, or no evaluations.
+    """
+    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
+    styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
+    schema = validate.with_values(schema, ("$defs", "style"), styles)
+    files = Files()
+    for path in paths:
+        value, lines = yaml.read(path)
+        if value is None:
+            files.problems.add(
+                f'{display_path(path)}: expected the keys "models" and "evaluations", got an empty file.'
+            )
+            files.problems.raise_all()
+        files.add(value, lines, schema, path)
+        files._last = path
+    files.add(overrides or {}, {}, schema, "--config")
+    if all(files.is_valid(key) for key in files.values):
+        required = {"type": "object", "required": schema["required"]}
+        for message in validate.violations(files.values, {}, required, ", ".join(map(display_path, paths))).values():
+            files.problems.add(message)
+    if any(key not in files.values for key in schema["required"]) or not files.has_valid_entry("evaluations"):
+        files.problems.raise_all()
+    return files

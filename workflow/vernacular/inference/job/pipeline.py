@@ -1,0 +1,161 @@
+"""The work units of one model, overlapped: while the device computes one, the next is prepared and the last written.
+
+Preparing (reading, tokenization, the trie) and finishing (rows, writing) run in threads. The device is used by the main
+thread only, which receives signals and errors: an error of the store ends the job at the next batch, any other
+affects its own evaluation.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from vernacular.checkpoints import inputs
+from vernacular.core.background import Task
+from vernacular.core.errors import MachineError, ModelError, UserError, first_line, is_contained
+from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
+from vernacular.core.processes import StopFlag, Stopped
+from vernacular.core.progress import Progress
+from vernacular.inference.job.store import Store, StoreError
+from vernacular.inference.job.work import WorkUnit, engine_version
+from vernacular.inference.journal import Journal
+from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.schema import SCORES
+from vernacular.types import ModelRecord
+
+log = logging.getLogger("vernacular")
+
+
+class Evaluation(Protocol):
+    """An evaluation that is prepared; only `compute` uses the device."""
+
+    def compute(self, journal: Journal) -> None:
+        """Run the model."""
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (rows, metadata)."""
+
+
+class Pipeline:
+    """The work units of one loaded model."""
+
+    def __init__(self, loaded: LoadedModel, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
+        self.loaded, self.units, self.store, self.stop, self.overlaps = loaded, units, store, stop, overlaps
+        self.computed: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.preparing: Task[Evaluation] | None = None  # the next unit
+        self.writing: tuple[WorkUnit, Task[None]] | None = None  # the last unit
+
+    def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
+        """Compute all units; return (completed evaluations, reason by failed evaluation)."""
+        try:
+            for index, unit in enumerate(self.units):
+                progress.done = index
+                on_begin(self.loaded.record["name"], unit.evaluation)
+                with self._contained(unit):
+                    self._write(unit, self._compute(index))
+            self._wait_for_writing()
+        finally:
+            if self.preparing is not None:
+                self.preparing.cancel()
+            if self.writing is not None:  # after an error or a signal, too: finished outputs are stored
+                with self._contained(self.writing[0]):
+                    self.writing[1].result()
+        return self.computed, self.failed
+
+    def _compute(self, index: int) -> Evaluation:
+        """Run the model on a unit, and begin to prepare the next one."""
+        unit, record = self.units[index], self.loaded.record
+        preparing, self.preparing = self.preparing or self._prepare(index), None
+        try:
+            with wrap_tokenizer_panics(record):
+                _verify(record, self.store, unit.key)
+                self.store.check_writable(unit.key, unit.kind)
+                journal = self.store.journal(unit.key, stop=self.stop)
+                evaluation = preparing.result()
+                if self.overlaps and index + 1 < len(self.units):
+                    self.preparing = self._prepare(index + 1)
+                evaluation.compute(journal)
+                _verify(record, self.store, unit.key)
+                return evaluation
+        finally:
+            preparing.cancel()
+
+    def _prepare(self, index: int) -> Task[Evaluation]:
+        unit = self.units[index]
+        prepare = _evaluation_factory(self.loaded, unit)
+        return Task(lambda: prepare(self.loaded, unit.requests()))
+
+    def _write(self, unit: WorkUnit, evaluation: Evaluation) -> None:
+        """Begin to write the outputs of a computed unit."""
+
+        def write() -> None:
+            table, metadata = evaluation.finish()
+            metadata["engine"] = {**metadata.get("engine", {}), "version": engine_version(unit.kind)}
+            try:
+                self.store.put(unit.key, unit.kind, table, metadata)
+            except StoreError as error:
+                self.stop.fail(error)
+                raise
+
+        self._wait_for_writing()
+        with self.stop.defer_signals():
+            self.writing = unit, Task(write)
+        if not self.overlaps:
+            self._wait_for_writing()
+
+    def _wait_for_writing(self) -> None:
+        if self.writing is not None:
+            unit, task = self.writing
+            with self._contained(unit):
+                task.result()
+                self.computed.append(unit.evaluation)
+            self.writing = None
+
+    @contextlib.contextmanager
+    def _contained(self, unit: WorkUnit) -> Iterator[None]:
+        """Record an error of one evaluation, which does not affect the others; raise errors that end the job."""
+        try:
+            with self.stop.interruptible():
+                yield
+        # end the job: on a full disk (StoreError), for example, no outputs can be stored
+        except (Stopped, StoreError, MachineError):
+            raise
+        except UserError as error:
+            self.failed[unit.evaluation] = str(error)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            log.exception("%s failed", unit.evaluation)
+            message = f"{type(error).__name__}: {first_line(error)}"
+            if is_lost_device(error):
+                name, device = self.loaded.record["name"], self.loaded.device
+                raise MachineError(f"model {name}: {device} failed: {message}") from error
+            self.failed[unit.evaluation] = message
+
+
+def _evaluation_factory(loaded: LoadedModel, unit: WorkUnit) -> Callable[[LoadedModel, pa.Table], Evaluation]:
+    if unit.kind is SCORES:
+        from vernacular.inference.scoring.score import Scoring
+
+        return partial(Scoring, strategy=loaded.option("strategy"))
+    if loaded.option("generation_engine") == "vllm":
+        from vernacular.inference.generation.vllm import Generation
+    else:
+        from vernacular.inference.generation.generate import Generation
+    return Generation
+
+
+def _verify(record: ModelRecord, store: Store, key: str) -> None:
+    """Remove the journal of `key` and raise ModelError if the model's files changed since it was recorded.
+
+    The loaded model changes with its files if its weights are memory-mapped.
+    """
+    try:
+        inputs.verify(record)
+    except ModelError:
+        store.remove_journal(key)
+        raise

@@ -1,0 +1,156 @@
+"""Notes: what is unavailable, was excluded or flagged, used a fallback strategy, or was computed by other versions.
+
+One note per model and evaluation is collected; the tables list each text once, with all that it applies to.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
+
+_COLUMNS = ["kind", "note", "count", "models", "evaluations"]
+_SEPARATOR = ", "
+_MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
+
+
+def collect_notes(metadata: dict) -> list[dict]:
+    """Return one model's notes from the metadata of its metrics file, one row per note.
+
+    kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
+    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
+    "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
+    once).
+    """
+    notes = []
+
+    def add_note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
+        notes.append({"model": metadata["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+
+    for evaluation, evaluation_metadata in metadata["evaluations"].items():
+        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
+            if key in evaluation_metadata:
+                add_note(evaluation, kind, evaluation_metadata[key])
+        for metric, reason in evaluation_metadata.get("missing_metrics", {}).items():
+            add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
+        dataset = evaluation_metadata.get("dataset", {})
+        for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
+            for reason, count in dataset.get("rows", {}).get(key, {}).items():
+                add_note(evaluation, kind, reason, count)
+        for warning in dataset.get("warnings", []):
+            add_note(evaluation, "rows", warning)
+        skipped = list(evaluation_metadata.get("skipped", {}).values())
+        for reason in dict.fromkeys(skipped):
+            add_note(evaluation, "skipped", reason, skipped.count(reason))
+        for flag, count in evaluation_metadata.get("flags", {}).items():
+            add_note(evaluation, "flagged", flag, count)
+        for fallback in evaluation_metadata.get("inference", {}).get("engine", {}).get("fallback", []):
+            add_note(evaluation, "fallback", str(fallback))
+    models = [
+        evaluation_metadata.get("inference", {}).get("model", {})
+        for evaluation_metadata in metadata["evaluations"].values()
+    ]
+    if any(model.get("remote_code") for model in models):
+        add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
+    if unused_weights := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
+        text = f"weights in the checkpoint that the architecture does not use; the first is {unused_weights['first']}"
+        add_note(None, "unused weights", text, unused_weights["count"])
+    return notes
+
+
+def mixed_version_notes(models: list[dict]) -> list[dict]:
+    """Return a note for each way in which models were computed by different versions of the engine or its libraries.
+
+    models: metadata of their metrics files. Values of one evaluation are compared across models, so all of them should
+    come from one version; they do not if some models could not be run again after an upgrade.
+    """
+    versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
+    for metadata in models:
+        for evaluation, evaluation_metadata in metadata["evaluations"].items():
+            if (engine := evaluation_metadata.get("inference", {}).get("engine", {})).get("version"):
+                model = evaluation_metadata["inference"].get("model", {})
+                libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
+                version = f"{libraries} (engine {engine['version'][:8]})"
+                versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata["model"])
+    # scoring and generation have separate versions: group by the models that share a version
+    groups: dict[tuple, list[str]] = {}
+    for models_by_version in versions.values():
+        if len(models_by_version) > 1:
+            groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append(
+                _describe_versions(models_by_version)
+            )
+    text = "computed with different versions, which may cause differences between these models: "
+    return [
+        {
+            "model": None,
+            "evaluation": None,
+            "kind": "mixed versions",
+            "note": text + descriptions[0],
+            "count": len(descriptions),
+        }
+        for descriptions in groups.values()
+    ]
+
+
+def _describe_versions(models_by_version: dict[str, list[str]]) -> str:
+    return "; ".join(f"{', '.join(models)}: {version}" for version, models in models_by_version.items())
+
+
+def group_notes(notes: list[dict]) -> list[dict]:
+    """Return one row per text, for all models and evaluations that it applies to in the same way; nothing is dropped.
+
+    "models" and "evaluations" are lists of names; every one of these models has the note for every one of these
+    evaluations. "count" is the number in each evaluation; where it differs, it is in parentheses after the evaluation.
+
+    >>> note = {"kind": "flagged", "note": "truncated", "model": "a"}
+    >>> group_notes([note | {"evaluation": "x", "count": 2}, note | {"evaluation": "y", "count": 3}])
+    [{'kind': 'flagged', 'note': 'truncated', 'count': None, 'models': 'a', 'evaluations': 'x (2), y (3)'}]
+    """
+    by_text: dict[tuple[str, str], dict[str | None, list[tuple]]] = {}
+    for note in notes:
+        by_model = by_text.setdefault((note["kind"], note["note"]), {})
+        by_model.setdefault(note["model"], []).append((note["evaluation"], note["count"]))
+    rows = []
+    for (kind, text), by_model in by_text.items():
+        groups: dict[tuple, list[str | None]] = {}
+        for model, counted in by_model.items():
+            groups.setdefault(tuple(counted), []).append(model)
+        for counted, models in groups.items():
+            counts = {count for _, count in counted}
+            count = counts.pop() if len(counts) == 1 else None
+            names = [
+                name if name is None or count is not None or number is None else f"{name} ({number})"
+                for name, number in counted
+            ]
+            rows += [
+                {"kind": kind, "note": text, "count": count, "models": model_list, "evaluations": evaluation_list}
+                for model_list in _lists(models)
+                for evaluation_list in _lists(names)
+            ]
+    return rows
+
+
+def _lists(names: list[str | None]) -> list[str | None]:
+    """Return the names as lists that fit a cell; [None] if there are none."""
+    lists: list[str] = []
+    for name in filter(None, names):
+        if lists and len(lists[-1]) + len(_SEPARATOR) + len(name) <= _MAX_LIST:
+            lists[-1] += _SEPARATOR + name
+        else:
+            lists.append(name)
+    return lists or [None]
+
+
+def split_list(text: str) -> list[str]:
+    """Return the names of a cell "models" or "evaluations".
+
+    >>> split_list("a, b"), split_list("")
+    (['a', 'b'], [])
+    """
+    return text.split(_SEPARATOR) if text else []
+
+
+def notes_to_frame(notes: list[dict]) -> "pd.DataFrame":
+    """Return the grouped notes as a table, in the order of their first appearance."""
+    import pandas as pd
+
+    return pd.DataFrame(group_notes(notes), columns=_COLUMNS).astype({"count": "Int64"})
