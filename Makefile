@@ -8,7 +8,7 @@ SHELL = /bin/bash
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm slurm-profile lint bench environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm slurm-profile lint bench lm-eval environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -67,6 +67,17 @@ bench: environment .bench/.complete
 	$(PYTHON) -m venv --without-pip --clear .bench
 	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet -r bench/requirements.txt
 	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet --no-deps --editable .
+	touch $@
+
+# the environment of lm-evaluation-harness and the list of its tasks, for evaluations with `lm_eval:` (docs/lm-eval.md)
+lm-eval: .lm-eval/vernacular_index.json
+
+.lm-eval/vernacular_index.json: .lm-eval/.complete workflow/vernacular/lm_eval/catalog.py workflow/vernacular/lm_eval/coverage.py
+	PYTHONPATH=workflow .lm-eval/bin/python -m vernacular lm-eval-index
+
+.lm-eval/.complete: envs/lm_eval.txt
+	$(PYTHON) -m venv --without-pip --clear .lm-eval
+	$(PYTHON) -m pip --python .lm-eval/bin/python install --progress-bar off --quiet -r envs/lm_eval.txt
 	touch $@
 
 environment: .venv/.complete

@@ -18,6 +18,7 @@ include: "workflow/rules/common.smk"
 
 include: "workflow/rules/data.smk"
 include: "workflow/rules/requests.smk"
+include: "workflow/rules/lm_eval.smk"
 include: "workflow/rules/inference.smk"
 include: "workflow/rules/metrics.smk"
 include: "workflow/rules/summary.smk"

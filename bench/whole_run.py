@@ -72,28 +72,26 @@ def task_file(name: str, directory: Path) -> dict:
 
 
 def prepare(name: str, count: int, directory: Path) -> None:
-    """Write the rows, the lm-eval task file and the Vernacular task file of a set."""
+    """Write the rows and the lm-eval task file of a set."""
     for split, n_rows in (("test", count), ("train", 5)):
         lines = [json.dumps(row) for row in rows(name, split, n_rows)]
         (directory / f"{name}.{split}.jsonl").write_text("\n".join(lines) + "\n")
-    (directory / f"{name}.yaml").write_text(yaml.safe_dump(task_file(name, directory), sort_keys=False))
-    task = {
-        "task": name,
-        "title": name,
-        "citation": "synthetic",
-        "protocols": ["options"],
-        "item_type": "lm_eval",
-        "languages": {"en": {"source": {"lm-eval": f"../{name}.yaml"}}},
-    }
     (directory / "tasks").mkdir(exist_ok=True)
-    (directory / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task, sort_keys=False))
+    (directory / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task_file(name, directory), sort_keys=False))
 
 
 def run_lm_eval(args, name: str, directory: Path, out: Path) -> float:
     """Run lm-eval's command and return its accuracy."""
     model_args = f"pretrained={args.model},dtype=float32"
     command = [args.lm_eval, "--model", "hf", "--model_args", model_args, "--tasks", name, "--device", "cpu"]
-    command += ["--include_path", str(directory), "--batch_size", str(args.batch_size), "--output_path", str(out)]
+    command += [
+        "--include_path",
+        str(directory / "tasks"),
+        "--batch_size",
+        str(args.batch_size),
+        "--output_path",
+        str(out),
+    ]
     command += ["--num_fewshot", str(N_SHOTS[name])] if N_SHOTS[name] else []
     call(command, args.threads, out)
     (results,) = out.rglob("results_*.json")
@@ -104,9 +102,8 @@ def run_vernacular(args, name: str, directory: Path, out: Path) -> float:
     """Run the workflow and return its accuracy."""
     config = {
         "models": {"model": {"source": str(args.model), "dtype": "float32", "device": "cpu"}},
-        "tasks": [str(directory / "tasks")],
-        "data": "hub",
-        "evaluations": [{"task": name, "languages": ["en"], "shots": N_SHOTS[name]}],
+        "lm_eval": {"python": args.lm_eval_python, "tasks": [str(directory / "tasks")]},
+        "evaluations": [{"lm_eval": name, "languages": "en", "shots": N_SHOTS[name]}],
     }
     (out / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     command = [sys.executable, "-m", "snakemake", f"-c{args.threads}", "--snakefile", str(ROOT / "Snakefile")]
@@ -115,7 +112,7 @@ def run_vernacular(args, name: str, directory: Path, out: Path) -> float:
     )
     (path,) = (out / "results" / "summary" / "lm_eval").glob("*.json")
     (values,) = json.loads(path.read_text())["results"].values()
-    return values["accuracy,none"]
+    return values["acc,none"]
 
 
 def call(command: list[str], threads: int, directory: Path) -> None:
@@ -147,6 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--lm-eval", required=True, help="the lm_eval command of another environment")
+    parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"), help="`make lm-eval`")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--items", type=int, default=300, help="rows of `pairs`; `shots5` has a fifth of them")

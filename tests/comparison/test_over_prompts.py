@@ -7,11 +7,10 @@ from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.prompt_groups import prompt_groups
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
-from vernacular.evaluation import SETTING, Evaluation
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.statistics.crossed import clustered_variance
 from vernacular.statistics.over_prompts import mean_over_prompts
-from vernacular.types import Evaluation as OriginalEvaluation
+from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]
 SPEC = {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}
@@ -50,9 +49,9 @@ def one(found, **keys):
 
 def test_prompt_is_in_the_id_only_if_it_is_not_the_default():
     known = {name: SPEC[name] for name in SETTING if name != "prompt"} | {"data": "hub", "limit": None}
-    original = OriginalEvaluation(**known)
-    assert Evaluation(**known).id == original.id
-    assert Evaluation(**known, prompt="formal").id == f"{original.id}.formal"
+    name = f"{SPEC['task']}.{SPEC['language']}.{SPEC['protocol']}.{SPEC['shots']}shot"
+    assert Evaluation(**known).id == name
+    assert Evaluation(**known, prompt="formal").id == f"{name}.formal"
 
 
 def test_groups_are_evaluations_that_differ_in_prompt_and_seed_only():

@@ -6,7 +6,7 @@ import pytest
 from support.messages import assert_states
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
-from vernacular.evaluation import Evaluation
+from vernacular.types import Evaluation
 
 NAMES = ["default", "labeled", "instructed", "question_first", "formal"]
 

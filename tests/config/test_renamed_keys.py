@@ -74,7 +74,6 @@ def test_renamed_config_key_error_suggests_current_name(tmp_path, old, new):
     [
         ("item_type: question", "prompt: question", "item_type"),
         ("item_type: question", "item_type: truth", "multi_answer"),
-        ("item_type: question", "item_type: verbatim", "lm_eval"),
         ("gold_format: letter", "gold_is: letter", "gold_format"),
         ("question: q,", "right: q,", "correct_answers"),
         ("question: q,", "wrong: q,", "incorrect_answers"),
@@ -89,3 +88,11 @@ def test_renamed_task_key_error_suggests_current_name(tmp_path, current, old, ne
     with pytest.raises(ConfigError) as error:
         load_task(path)
     assert str(error.value).endswith(f'Did you mean "{new}"?')
+
+
+@pytest.mark.parametrize("item_type", ["lm_eval", "verbatim"])
+def test_item_type_of_lm_eval_error_names_the_entry_that_replaces_it(tmp_path, item_type):
+    path = tmp_path / "rivers.yaml"
+    path.write_text(TASK.replace("item_type: question", f"item_type: {item_type}", 1), "utf-8")
+    with pytest.raises(ConfigError, match="lm_eval: NAME"):
+        load_task(path)

@@ -36,11 +36,14 @@ NOT_IN_KEYS = {
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.load": "its result is in the keys",
     "vernacular.config.evaluations": "its result is in the keys",
+    "vernacular.config.input_files": "computes the values in the keys",
+    "vernacular.config.models": "its result is in the keys",
     "vernacular.config.prompts": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
     "vernacular.config.unavailable": "deletes files when a run has ended",
-    "vernacular.data.lm_eval.settings": "its result is in the keys",
-    "vernacular.data.lm_eval.task_file": "its result is in the keys",
+    "vernacular.commands.lm_eval_index": "its result is in the keys",
+    "vernacular.config.lm_eval": "its result is in the keys",
+    "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.summary.markup": "prints",
     "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
@@ -189,7 +192,7 @@ def test_libraries_are_those_imported_by_closure():
     items_libraries, infer_libraries = (
         fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer")
     )
-    assert {"pyarrow", "jinja2", "ruamel"} <= items_libraries.keys()
+    assert {"pyarrow", "ruamel"} <= items_libraries.keys()
     assert {"torch", "transformers", "peft"} <= infer_libraries.keys()
     assert not {"torch", "transformers"} & items_libraries.keys()
     assert not {"vernacular", "json", "tqdm"} & {*items_libraries, *infer_libraries}

@@ -39,6 +39,7 @@ CONFIG_LINES = [
     "similarity: {encoders: {gl: {source: ADDRESS}}}",
     "external_results: {old: {path: ADDRESS}}",
     "tasks: [ADDRESS]",
+    "lm_eval: {python: ADDRESS}",
 ]
 TASK = "task: t\nprotocols: [acceptability]\nitem_type: sentence\nlanguages: {gl: {source: SOURCE}}\ncolumns: {context: s, label: l}\n"
 SOURCES = {
@@ -48,7 +49,6 @@ SOURCES = {
     "treebank": {"treebank": [{"url": "ADDRESS"}], "pattern": "object_case"},
     "hub": {"hub": "owner/name", "files": {"test": ["ADDRESS"]}},
     "revision": {"hub": "owner/name", "revision": "ADDRESS"},
-    "lm-eval": {"lm-eval": "ADDRESS"},
 }
 
 

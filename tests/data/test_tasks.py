@@ -98,7 +98,7 @@ languages:
         (
             "{file: mine.csv}",
             "{file: mine.csv, hub: a/b}",
-            ("line 8", "languages.gl.source", "hub, url, file, treebank, lm-eval", "hub and file"),
+            ("line 8", "languages.gl.source", "hub, url, file, treebank", "hub and file"),
         ),
         ("{file: mine.csv}", "{split: test}", ("line 8", "languages.gl.source", "hub, url, file", "none")),
         ("{file: mine.csv}", "{hub: glue}", ("line 8", "languages.gl.source.hub", "owner/name", '"glue"')),
@@ -147,6 +147,6 @@ def test_built_in_tasks_have_prompt_lines_for_all_protocols():
         for task in map(load_task, TASK_FILES.values())
         for language in task["languages"]
         for protocol in task["protocols"]
-        if uses_prompt_lines(protocol, task["item_type"], "default") and not (PROMPTS / f"{language}.yaml").exists()
+        if uses_prompt_lines(protocol, "default") and not (PROMPTS / f"{language}.yaml").exists()
     }
     assert missing_prompts == set()

@@ -46,7 +46,7 @@ SHARES = {  # metrics whose values are shares
     | {f"accuracy_fill{suffix}" for suffix in SUFFIXES}
     | {"accuracy_unfilled"}
     | UNDIRECTED["cloze"],
-    "generation": HEADLINES["generation"] | {"verbatim_match"},
+    "generation": HEADLINES["generation"],
     "last_word": {"coverage", "greedy"},
     "letters": {"accuracy", "accuracy_orders", "ece", "probability", "correct_in_every_order", "same_in_every_order"}
     | UNDIRECTED["letters"],

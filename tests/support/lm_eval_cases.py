@@ -1,6 +1,6 @@
 """Task files and rows of this project in the formats of lm-eval, for tests against that tool.
 
-`write(directory)` writes them; `tests/data/lm_eval_golden/make.py` has lm-eval itself run them.
+`write(tasks, rows)` writes them, and `tests/workflow/test_lm_eval_equality.py` runs them with both tools.
 """
 
 import json
@@ -212,6 +212,81 @@ TASKS: dict[str, tuple[str, dict[str, list[dict]]]] = {
         """,
         {},
     ),
+    "filters": (
+        r"""
+        task: filters
+        dataset_path: csv
+        dataset_kwargs: {data_files: {train: written.train.csv, test: written.test.csv}}
+        output_type: generate_until
+        training_split: train
+        test_split: test
+        doc_to_text: "{{question}} ="
+        doc_to_target: "{{answer}}"
+        generation_kwargs: {do_sample: false, until: ["\n"], max_gen_toks: 8}
+        filter_list:
+          - {name: strict, filter: [{function: regex, regex_pattern: "^\\s*(\\d)"}, {function: take_first}]}
+          - {name: flexible, filter: [{function: regex, group_select: -1, regex_pattern: "(\\w+)"}, {function: take_first}]}
+        metric_list:
+          - {metric: exact_match, aggregation: mean, higher_is_better: true}
+          - {metric: chrf, aggregation: chrf, higher_is_better: true}
+        """,
+        {},
+    ),
+    "rolling": (
+        r"""
+        task: rolling
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: rolling.test.jsonl}}
+        output_type: loglikelihood_rolling
+        test_split: test
+        doc_to_text: ""
+        doc_to_target: "{{page}}"
+        metric_list: [{metric: word_perplexity}, {metric: byte_perplexity}, {metric: bits_per_byte}]
+        """,
+        {"test": [{"page": "O gato dorme no tellado e a cadela ladra na rúa. " * n} for n in (1, 3, 70)]},
+    ),
+    "judged": (
+        r"""
+        task: judged
+        dataset_path: json
+        dataset_kwargs: {data_files: {test: judged.test.jsonl}}
+        output_type: multiple_choice
+        test_split: test
+        doc_to_text: "{{text}}\nCorrecto?"
+        doc_to_choice: ["Non", "Si"]
+        doc_to_target: label
+        metric_list: [{metric: acc}, {metric: mcc}, {metric: f1}]
+        """,
+        {"test": [{"text": text, "label": n % 2} for n, pair in enumerate(PAIRS) for text in pair]},
+    ),
+    "weighted": (
+        r"""
+        group: weighted
+        task: [letters, texts, pairs]
+        aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+        """,
+        {},
+    ),
+    "unweighted": (
+        r"""
+        group: unweighted
+        task:
+          - group: inner
+            task: [letters, {task: texts, num_fewshot: 2}]
+            aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+          - pairs
+        aggregate_metric_list: [{metric: acc, weight_by_size: false}]
+        """,
+        {},
+    ),
+    "mixed": (
+        r"""
+        group: mixed
+        task: [last, written, quizzes]
+        aggregate_metric_list: [{metric: acc, weight_by_size: true}]
+        """,
+        {},
+    ),
 }  # fmt: skip
 
 SUPPORT_FILES = {
@@ -238,9 +313,7 @@ SUPPORT_FILES = {
         metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
         """,
     "glued_functions.py": """
-        import no_such_package
         import numpy as np
-        from no_such_package.inside import rouge
 
 
         def process_docs(dataset):
@@ -256,30 +329,23 @@ SUPPORT_FILES = {
             split = list(doc["mc2_targets"]["labels"]).index(0)
             true, false = np.exp(np.array(lls[:split])), np.exp(np.array(lls[split:]))
             return {"acc": sum(true / (sum(true) + sum(false)))}
-
-
-        def uses_it(dataset):
-            return rouge(dataset)
         """,
     "written.train.csv": "question,answer\nDous e dous,4\nTres e un,4\nUn e un,2\nCatro e un,5\n",
     "written.test.csv": "question,answer\nCinco e un,6\nDez e un,11\nOito e un,9\n",
 }  # fmt: skip
-PROTOCOL = {"last": "last_word", "written": "generation"}
 
 
-def write(directory: Path, *, for_lm_eval: bool = False) -> None:
-    """Write every file to `directory`; `for_lm_eval` drops imports of missing packages, which lm-eval would execute."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write(tasks: Path, rows: Path) -> None:
+    """Write the task files and their modules to `tasks`, and the data files, relative to which they are read, to `rows`."""
+    tasks.mkdir(parents=True, exist_ok=True)
     for name, text in SUPPORT_FILES.items():
-        text = _flush(text)
-        if for_lm_eval:
-            text = "\n".join(line for line in text.split("\n") if "no_such_package" not in line)
-        (directory / name).write_text(text, "utf-8")
+        directory = rows if name.endswith(".csv") else tasks
+        (directory / name).write_text(_flush(text), "utf-8")
     for name, (content, splits) in TASKS.items():
-        (directory / f"{name}.yaml").write_text(_flush(content), "utf-8")
-        for split, rows in splits.items():
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            (directory / f"{name}.{split}.jsonl").write_text(lines, "utf-8")
+        (tasks / f"{name}.yaml").write_text(_flush(content), "utf-8")
+        for split, split_rows in splits.items():
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in split_rows)
+            (rows / f"{name}.{split}.jsonl").write_text(lines, "utf-8")
 
 
 def _flush(text: str) -> str:

@@ -10,7 +10,7 @@ continue. Rule `verify` fails at the end, and the next run tries the dataset aga
 # a language reads only that language
 rule items:
     output:
-        update(items_files()),
+        update(items_files(settings.OWN)),
     log:
         "logs/items/items.log",
     benchmark:

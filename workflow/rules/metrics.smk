@@ -33,11 +33,11 @@ rule similarity:
     input:
         model="resources/models/{model}.json",
         encoders=expand("resources/encoders/{encoder}.json", encoder=CONFIG.encoders),
-        data=items_files(settings.GENERATED),
-        requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.GENERATED),
-        generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+        data=items_files(settings.COMPARED),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.COMPARED),
+        generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.COMPARED),
     output:
-        expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.GENERATED),
+        expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
     log:
         "logs/similarity/{model}.log",
     benchmark:
@@ -74,7 +74,8 @@ rule metrics:
         answers=[
             *expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
             *expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
-            *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.GENERATED),
+            *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
+            *expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
         ],
     output:
         expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),

@@ -5,9 +5,9 @@
 # are up to date are kept
 rule requests:
     input:
-        data=items_files(),
+        data=items_files(settings.OWN),
     output:
-        update(expand_evaluations(in_output("requests/{evaluation}.parquet"))),
+        update(expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.OWN)),
     log:
         "logs/requests/requests.log",
     benchmark:

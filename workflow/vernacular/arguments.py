@@ -51,6 +51,17 @@ def _add_user_commands(commands) -> None:
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
     tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
+    tasks.add_argument(
+        "--lm-eval",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="tasks of lm-eval: all, those that match *, or of a group",
+    )
+    tasks.add_argument(
+        "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
+    )
+
     show = add("show", "print the requests of an item, and their tokens, before any model is run")
     show.add_argument("config", type=Path)
     show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
@@ -164,6 +175,28 @@ def _add_stage_commands(commands) -> None:
     metrics.add_argument("--items-dir", type=Path, required=True)
     metrics.add_argument("--requests-dir", type=Path, required=True)
     metrics.add_argument("--out", type=Path, required=True, help="directory of the model's results")
+
+    lm_eval_requests = add(
+        "lm-eval-requests",
+        "lm_eval_requests",
+        "write the prompts of lm-eval tasks, in the environment of lm-eval",
+        contained=True,
+    )
+    lm_eval_requests.add_argument("--items-dir", type=Path, required=True)
+    lm_eval_requests.add_argument("--out", type=Path, required=True, help="directory of the requests files")
+
+    lm_eval_metrics = add(
+        "lm-eval-metrics",
+        "lm_eval_metrics",
+        "compute the metrics of lm-eval tasks, in the environment of lm-eval",
+        contained=True,
+    )
+    lm_eval_metrics.add_argument("--requests-dir", type=Path, required=True)
+    lm_eval_metrics.add_argument("--items-dir", type=Path, required=True)
+    lm_eval_metrics.add_argument("--results", type=Path, required=True, help="directory of the model's results")
+    lm_eval_metrics.add_argument("--out", type=Path, required=True, help="directory of lm-eval's results")
+
+    add("lm-eval-index", "lm_eval_index", "list the tasks of the lm_eval installed in this environment", spec=False)
 
     export = add("export", "export", "export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE")
     export.add_argument("--items-dir", type=Path, required=True)

@@ -7,7 +7,8 @@ validated on every write, are in the `schema.py` of the stage that writes the ro
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
-SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # the fields that identify an evaluation
+DEFAULT_PROMPT, ALL_PROMPTS = "default", "all"  # all: the mean over several prompts, in tables
+SETTING = ("task", "language", "protocol", "shots", "seed", "style", "prompt")  # the fields that identify an evaluation
 _SKIPPED = "skipped: "
 
 
@@ -52,7 +53,7 @@ def skipped_reason(role: str) -> str | None:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation: task × language × protocol × shots × seed × style, with its protocol options."""
+    """One evaluation: task × language × protocol × shots × seed × style × prompt, with its protocol options."""
 
     task: str
     language: str
@@ -60,22 +61,25 @@ class Evaluation:
     shots: int
     seed: int
     style: str
-    data: str  # "hub" or "samples"
+    data: str  # "hub", "samples", or "lm_eval" for a task of lm-eval
     limit: int | None
     options: tuple[tuple[str, object], ...] = ()  # protocol options that the user has set
+    prompt: str = DEFAULT_PROMPT
 
     @property
     def id(self) -> str:
-        """The ID, a file name: `openbookqa.gl.generation.5shot`, plus `.seed1` and `.open` if not the default."""
+        """The ID, a file name: `belebele.gl.letters.5shot`, plus `.seed1`, `.open` and `.formal` if not the default."""
         parts = [self.task, self.language, self.protocol, f"{self.shots}shot"]
         parts += [f"seed{self.seed}"] if self.seed else []
         parts += [self.style] if self.style != "default" else []
+        parts += [self.prompt] if self.prompt != DEFAULT_PROMPT else []
         return ".".join(parts)
 
     @property
     def items(self) -> str:
         """The stem of the items file: `openbookqa.gl`, or `openbookqa.gl.limit50` if the items are limited."""
-        return f"{self.task}.{self.language}" + (f".limit{self.limit}" if self.limit else "")
+        tool = ".lm_eval" if self.data == "lm_eval" else ""  # which may have a task of the same name
+        return f"{self.task}.{self.language}{tool}" + (f".limit{self.limit}" if self.limit else "")
 
 
 class Item(TypedDict):

@@ -84,7 +84,7 @@ def _evaluations(languages: list[str]) -> list[str]:
 
 def _can_prompt(task: dict, language: str) -> bool:
     """Return whether the task's first protocol needs no prompt lines, or the language has them."""
-    if not uses_prompt_lines(task["protocols"][0], task["item_type"], "default"):
+    if not uses_prompt_lines(task["protocols"][0], "default"):
         return True
     try:
         load_labels(language)

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from pathlib import Path
 
 from vernacular import __version__
 from vernacular.commands.common import check_inputs, items_in, missing_reason
@@ -9,14 +10,14 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
-from vernacular.evaluation import SETTING
 from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import CHANCE, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
-from vernacular.protocols.evaluate import evaluate, metric_rows
-from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.evaluate import evaluate, label_values
+from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import ModelRecord
+from vernacular.types import SETTING, ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -49,7 +50,10 @@ def give_up(args, reason: str) -> str:
 def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], dict]:
     """Return the values and notes of one evaluation; a failure of this evaluation is a note."""
     try:
-        if missing := missing_reason(inputs.output_metadata):
+        missing = missing_reason(inputs.output_metadata)
+        if not missing and inputs.tool_results:
+            missing = missing_reason(artifacts.metadata(inputs.tool_results))
+        if missing:
             return [], inputs.write_unavailable(missing)
         return _compute(args, inputs, record)
     except UserError:
@@ -69,12 +73,16 @@ class _Inputs:
         self.evaluation, self.spec = evaluation, spec
         self.kind = GENERATIONS if PROTOCOLS[spec["protocol"]].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
-        self.similarities = args.out / "similarity" / f"{evaluation}.parquet" if self.kind is GENERATIONS else None
+        self.similarities = self.tool_results = None
+        if spec["protocol"] in COMPARED:
+            self.similarities = args.out / "similarity" / f"{evaluation}.parquet"
+        if tool := PROTOCOLS[spec["protocol"]].tool:
+            self.tool_results = args.out / tool / f"{evaluation}.parquet"
         self.items = args.items_dir / f"{spec['items']}.parquet"
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.output_metadata = artifacts.metadata(self.outputs)
-        sources = [self.outputs, self.similarities] if self.similarities else [self.outputs]
+        sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
         self.input_fingerprint = artifacts.input_fingerprint(spec, *sources)
 
     def write_unavailable(self, reason_metadata: dict) -> dict:
@@ -95,14 +103,21 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], di
         similarity_metadata = artifacts.metadata(inputs.similarities)
         actual, expected = similarity_metadata.get("generations"), inputs.output_metadata["fingerprint"]
         artifacts.check_input_fingerprint(inputs.similarities, actual, expected, "generations")
-    rows, known = evaluate(
-        spec["protocol"],
-        items_in(inputs.items),
-        artifacts.read(inputs.requests, REQUESTS).to_pylist(),
-        artifacts.read(inputs.outputs, inputs.kind).to_pylist(),
-        similarity_rows,
-    )
+    definitions: dict = {}
+    if inputs.tool_results:
+        rows, values = _read_tool_results(inputs.tool_results)
+        definitions = {"metrics": artifacts.metadata(inputs.tool_results)["definitions"]}
+    else:
+        rows, known = evaluate(
+            spec["protocol"],
+            items_in(inputs.items),
+            artifacts.read(inputs.requests, REQUESTS).to_pylist(),
+            artifacts.read(inputs.outputs, inputs.kind).to_pylist(),
+            similarity_rows,
+        )
+        values = aggregate(rows, known, seed=0, categories=True)
     note = {
+        **definitions,
         **_evaluation_metadata(request_metadata, inputs.output_metadata, rows),
         "missing_metrics": similarity_metadata.get("missing_metrics", {}),
         "fingerprint": inputs.input_fingerprint,
@@ -115,11 +130,16 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], di
     labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
     majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
     long_rows = []
-    for row in metric_rows(rows, known, labels, similarity_metadata.get("signatures", {})):
+    for row in label_values(values, labels, similarity_metadata.get("signatures", {})):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
     return long_rows, note
+
+
+def _read_tool_results(path: Path) -> tuple[list[dict], list[dict]]:
+    """Return (rows per TASK_RESULTS, values) that the tool's own code has computed."""
+    return artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict"), artifacts.metadata(path)["values"]
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], notes: dict) -> None:

@@ -5,10 +5,12 @@ from pathlib import Path
 from vernacular.commands.common import inference_record
 from vernacular.config import dependencies
 from vernacular.config.load import Config, load
+from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.core.paths import display_path
 from vernacular.data.load import load_items
 from vernacular.protocols.build import build_evaluation
+from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, skipped_reason
 
 
@@ -44,6 +46,13 @@ def show(args) -> str:
 
 
 def _rows(config: Config, evaluation: str) -> list[Request]:
+    if evaluation in config.lm_eval:  # only lm-eval can build them
+        path = Path(config.output, "requests", f"{evaluation}.parquet")
+        if not path.exists():
+            raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
+        if unavailable := artifacts.metadata(path).get("unavailable"):
+            raise UserError(f"{evaluation}: {unavailable}")
+        return artifacts.read(path, REQUESTS).to_pylist()
     spec = dependencies.requests_spec(config)["evaluations"][evaluation]
     dataset = dependencies.items_spec(config)["items"][spec["items"]]
     items, _ = load_items(dataset["task"], dataset["language"], source=dataset["data"], limit=dataset["limit"])

@@ -1,8 +1,13 @@
 """Command `tasks`: the available tasks, with their languages, protocols, numbers of items and licenses."""
 
+from collections import Counter
+from fnmatch import fnmatch
+
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
+from vernacular.lm_eval.catalog import load_catalog
+from vernacular.lm_eval.expansion import DEFAULT_TYPE
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
 
@@ -10,10 +15,14 @@ _MAX_LANGUAGES = 8  # of a task that are listed by code
 def tasks(args) -> str:
     """Print the included tasks and those of further directories; with a language, only those that have it.
 
+    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run.
+
     Raises:
         UserError: No task has the language.
         ConfigError: A task file is invalid.
     """
+    if args.lm_eval is not None:
+        return _lm_eval(args.lm_eval, args.lm_eval_python)
     files = task_names([WORKFLOW / "tasks", *args.directory])
     loaded = {name: load_task(path) for name, path in files.items()}
     if args.language is None:
@@ -26,10 +35,7 @@ def tasks(args) -> str:
         header = ("task", "protocols", "items", "license", "source")
         rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
         rows = [row for row in rows if row]
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header) - 1)]
-    for row in (header, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[-1]]).rstrip())
+    _print_table(header, rows)
     return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
 
 
@@ -49,3 +55,35 @@ def _in_language(name: str, task: dict, language: str) -> tuple[str, ...] | None
     source = next(iter(entry["source"][0].values()))
     count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
     return name, ", ".join(task["protocols"]), count, str(entry["license"] or "not stated"), str(source)
+
+
+def _lm_eval(name: str, python: str | None) -> str:
+    """Print the tasks of lm-eval whose name matches, or those of a group or tag; return the counts of reasons."""
+    catalog = load_catalog(python)
+    entry = catalog.registry.get(name)
+    if entry and entry.kind != "task":
+        leaves = {leaf.name: leaf for unit in catalog.units(name, trust_functions=True) for leaf in unit.leaves}
+        found = {leaf.name: (leaf.config, leaf.reason) for leaf in leaves.values()}
+    else:
+        tasks = {task: entry for task, entry in catalog.registry.items() if entry.kind == "task"}
+        found = {task: (tasks[task].config, tasks[task].reason) for task in sorted(tasks) if fnmatch(task, name or "*")}
+    if not found:
+        raise UserError(f'no task of lm_eval matches "{name}".{suggest(name, catalog.registry)}')
+    rows = [
+        (task, config.get("output_type", DEFAULT_TYPE), str(config.get("num_fewshot", "")), reason or "yes")
+        for task, (config, reason) in found.items()
+    ]
+    _print_table(("task", "output_type", "shots", "can be run"), rows)
+    reasons = Counter(reason for *_, reason in rows if reason != "yes")
+    lines = [f"  {format_count(count, 'task')}: {reason}" for reason, count in reasons.most_common()]
+    version = catalog.index["versions"]["lm_eval"]
+    n_runnable = len(rows) - sum(reasons.values())
+    lines.append(f"tasks: {n_runnable:,} of {len(rows):,} tasks of lm_eval {version} can be run")
+    return "\n".join(lines)
+
+
+def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header) - 1)]
+    for row in (header, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())

@@ -21,10 +21,10 @@ from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.comparison.prompt_groups import prompt_groups
 from vernacular.comparison.prompt_means import comparison_rows as mean_rows
 from vernacular.comparison.prompt_means import replaced
-from vernacular.evaluation import SETTING
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm
+from vernacular.types import SETTING
 
 
 def rankings(
@@ -127,6 +127,7 @@ def compare_all(
     evaluations: Mapping[str, dict],
     *,
     signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    tool_metrics: Mapping[str, list[Metric]] | None = None,
     external_names: Iterable[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
@@ -138,13 +139,15 @@ def compare_all(
         results: model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
         evaluations: evaluation -> task, language, protocol, shots, seed, style
         signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
+        tool_metrics: evaluation -> its metrics, where not the protocol but another tool defines them
         external_names: names in `results` of external results, which are compared in pairs but not ranked
     """
     external_names = set(external_names)
 
     def compare_evaluation(evaluation: str):
         spec = evaluations[evaluation]
-        metrics = PROTOCOL_METRICS[spec["protocol"]].METRICS
+        own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
+        metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
         metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
         items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
         available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]

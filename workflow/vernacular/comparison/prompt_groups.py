@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vernacular.comparison.align import Items, Side
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 from vernacular.metrics.metric import Metric
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
 _SHARED = [name for name in (*SETTING, "items") if name not in ("prompt", "seed")]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from vernacular.comparison.pairwise import Pair
 from vernacular.comparison.schema import COMPARISONS
-from vernacular.evaluation import ALL_PROMPTS, SETTING
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.planning import detectable
+from vernacular.types import ALL_PROMPTS, SETTING
 
 _KEY = ("baseline", "candidate", "evaluation", "metric")
 TEST = "mean over prompts: t over items and prompts, Satterthwaite"

@@ -3,26 +3,23 @@
 A rule passes its spec to its command as JSON, so that a change of one model's settings reruns only this model.
 """
 
-import functools
 import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.results import result_files
-from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
-from vernacular.core.contents import stamp
-from vernacular.core.errors import ArtifactError
+from vernacular.config.input_files import content_hash, data_files, files_key
+from vernacular.config.lm_eval import evaluation_spec
+from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import read_record
-from vernacular.data.treebank.patterns import local_files as treebank_files
-from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity.outputs import TOOLS
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import prompt_lines
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
@@ -33,7 +30,7 @@ _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in
 
 def items_spec(config: Config) -> dict:
     """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
-    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.evaluations.values())}
+    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.own_evaluations)}
     return {"items": {name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)}}
 
 
@@ -47,13 +44,20 @@ def _dataset_spec(config: Config, evaluation: Evaluation) -> dict:
         "language": evaluation.language,
         "data": evaluation.data,
         "limit": evaluation.limit,
-        "files": {file: _content_hash(file) for file in data_files(config, evaluation)},
+        "files": {file: content_hash(file) for file in data_files(config, evaluation)},
     }
 
 
 def requests_spec(config: Config) -> dict:
     """Return the dependencies of the requests of each evaluation, in addition to its items."""
-    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.evaluations.values()}}
+    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.own_evaluations}}
+
+
+def lm_eval_spec(config: Config) -> dict:
+    """Return the dependencies of the requests and metrics of each evaluation with a task of lm-eval."""
+    return {
+        "evaluations": {name: evaluation_spec(config.evaluations[name], task) for name, task in config.lm_eval.items()}
+    }
 
 
 def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
@@ -78,7 +82,7 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
 
 def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
-    settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
+    settings, files = config.models[name], files_key(Path("resources/models", f"{name}.json").absolute())
     if "adapter" in settings:
         adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
         return {"name": name, **adapter, "files": files}
@@ -91,7 +95,7 @@ def server_spec(config: Config, name: str) -> dict:
     source = settings.get("tokenizer", "")
     directory = Path(source).expanduser()
     files = tokenizer_files(directory) if inputs.is_path(source) and directory.is_dir() else []
-    return {"name": name, **settings, "tokenizer_files": {file: _content_hash(str(directory / file)) for file in files}}
+    return {"name": name, **settings, "tokenizer_files": {file: content_hash(str(directory / file)) for file in files}}
 
 
 def inference_spec(config: Config, names: list[str]) -> dict:
@@ -111,7 +115,7 @@ def _inference_settings(settings: dict) -> dict:
 
 def encoder_spec(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": _files_key(Path("resources/encoders", f"{name}.json").absolute())}
+    return {"name": name, **encoder, "files": files_key(Path("resources/encoders", f"{name}.json").absolute())}
 
 
 def similarity_spec(config: Config) -> dict:
@@ -126,7 +130,7 @@ def similarity_spec(config: Config) -> dict:
                 "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in config.similarity["metrics"]},
             }
             for e in config.evaluations.values()
-            if e.protocol in GENERATED
+            if e.protocol in COMPARED
         },
     }
 
@@ -191,67 +195,7 @@ def report_spec(config: Config) -> dict:
 
 
 def task_labels(config: Config) -> dict[str, dict]:
-    """Return what readers see of the evaluated tasks: task -> its title and note, as far as it has them."""
+    """Return what readers see of the evaluated tasks: task -> its title and note; {} for tasks of lm-eval."""
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
-    return {
-        name: {key: config.tasks[name][key] for key in ("title", "note") if key in config.tasks[name]}
-        for name in evaluated_tasks
-    }
-
-
-def data_files(config: Config, evaluation: Evaluation) -> list[str]:
-    """Return the paths of a dataset's local files, including missing ones; none for the Hub or the web.
-
-    They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
-    """
-    language = config.tasks[evaluation.task]["languages"][evaluation.language]
-    samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
-    task_dir = Path(config.tasks[evaluation.task]["directory"])
-    if evaluation.data != "samples" or not samples.is_dir():
-        sources = [source for source in language["source"] if "treebank" in source]
-        treebanks = [file for source in sources for file in treebank_files(source, task_dir)]
-        if treebanks:
-            return [os.path.relpath(file) for file in treebanks]
-    entries = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
-    files = [file for entry in entries for file in (entry if isinstance(entry, list) else [entry]) if file]
-    if local_files := [file for file in files if "://" not in file]:
-        return [os.path.relpath(task_dir / Path(file).expanduser()) for file in local_files]
-    if evaluation.data == "samples":
-        return sorted(os.path.relpath(file) for file in samples.iterdir())
-    return []
-
-
-@functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
-def _files_key(path: Path) -> str:
-    """Return a text that changes with the files of the model or encoder recorded at `path`.
-
-    It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
-    content. Without a record, nothing is hashed here; the job that writes it does so.
-    """
-    try:
-        record = read_record(path)
-    except ArtifactError:
-        return "damaged" if path.exists() else "not recorded yet"
-    recorded_key = record.get("files_key") or "not recorded yet"
-    changed_paths = inputs.stale(record)
-    return (
-        f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"
-        if changed_paths
-        else recorded_key
-    )
-
-
-def _stamp(path: str) -> dict[str, int] | None:
-    try:
-        return stamp(os.stat(path))
-    except OSError:
-        return None
-
-
-@functools.cache  # many evaluations share a file, which does not change during planning
-def _content_hash(path: str) -> str | None:
-    """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
-    try:
-        return file_fingerprint(path)
-    except OSError:
-        return None
+    files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
+    return {name: {key: file[key] for key in ("title", "note") if key in file} for name, file in files.items()}

@@ -9,7 +9,7 @@ import snakemake.utils
 from vernacular.core import validate, yaml
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.problems import Problems
-from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.registry import OWN, PROTOCOLS
 
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 _INDEPENDENT = ("models", "evaluations", "external_results")  # their entries are checked if others are invalid
@@ -73,7 +73,7 @@ def read(paths: list[Path], overrides: dict | None) -> Files:
     Raises:
         ConfigError: A file cannot be read, or nothing can be checked further: no models, or no evaluations.
     """
-    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), PROTOCOLS)
+    schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
     files = Files()

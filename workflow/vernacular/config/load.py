@@ -8,30 +8,27 @@ from pathlib import Path
 
 from vernacular.comparison.external.results import result_files
 from vernacular.config.directories import DEFAULT_STORE, output_directory, store_directory
-from vernacular.config.evaluations import (
-    Evaluation,
-    check_models,
-    check_name,
-    expand,
-    expand_pairs,
-    inherit_base_settings,
-    is_server,
-)
+from vernacular.config.evaluations import expand
 from vernacular.config.files import Files, read
+from vernacular.config.lm_eval import LmEvalEntries, LmEvalTask
+from vernacular.config.models import check_models, check_name, expand_pairs, inherit_base_settings, is_server
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.registry import GENERATED, PROTOCOLS, SCORED
+from vernacular.protocols.registry import COMPARED, GENERATED, OWN, SCORED, TOOL_PROTOCOLS
+from vernacular.types import Evaluation
 
 try:
     from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
 except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
-__all__ = ["EXPORTED", "GENERATED", "SCORED", "SUMMARY_EXPORTS", "Config", "encoder_name", "load"]
+__all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
+           "TOOL_SCORED", "Config", "encoder_name", "load"]  # fmt: skip
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
+TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Config:
     gpu_memory_gb: float = 40
     output: str = "results"  # directory of the results, absolute or relative to the working directory
     store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
+    lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
 
     @cached_property
     def bases(self) -> dict[str, list[str]]:
@@ -63,11 +61,21 @@ class Config:
         return [name for name, settings in self.models.items() if is_server(settings)]
 
     @property
+    def own_evaluations(self) -> list[Evaluation]:
+        """Evaluations whose requests and metrics are Vernacular's, in the file's order."""
+        return [evaluation for evaluation in self.evaluations.values() if evaluation.protocol in OWN]
+
+    @property
+    def lm_eval_python(self) -> str:
+        """The interpreter of lm-eval's environment; "" if no evaluation needs it."""
+        return next((str(task.catalog.python) for task in self.lm_eval.values()), "")
+
+    @property
     def encoders(self) -> dict[str, dict]:
         """Settings ({"source", "layer", …}) of every encoder in use, by the name of its file."""
         used = {}
         for evaluation in self.evaluations.values():
-            if evaluation.protocol in GENERATED:
+            if evaluation.protocol in COMPARED:
                 for metric in self.similarity["metrics"]:
                     encoder = self.encoder(evaluation.language, metric)
                     used[encoder_name(encoder)] = encoder
@@ -116,7 +124,7 @@ def load(paths, overrides: dict | None = None) -> Config:
             external_results,
             lambda keys, message: report(("comparisons", *keys), message),
         )
-    evaluations, tasks = _evaluations(files, values)
+    evaluations, tasks, lm_eval_tasks = _evaluations(files, values)
     config = Config(
         models,
         evaluations,
@@ -127,6 +135,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         gpu_memory_gb=values["gpu_memory_gb"],
         output=output_directory(values["output"], lambda message: report(("output",), message)),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
+        lm_eval=lm_eval_tasks,
     )
     if files.is_valid("similarity"):
         _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
@@ -157,8 +166,8 @@ def _external_results(files: Files, values: dict) -> dict[str, dict]:
     return values["external_results"]
 
 
-def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dict[str, dict]]:
-    """Return the evaluations by id and their tasks by name, and report the mistakes of each entry."""
+def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dict[str, dict], dict[str, LmEvalTask]]:
+    """Return (evaluations by id, tasks by name, tasks of lm-eval by evaluation), and report mistakes of each entry."""
     directories = [WORKFLOW / "tasks"]
     for i, directory in enumerate(values["tasks"]):
         if os.path.isdir(directory):
@@ -168,6 +177,7 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
     task_files = task_names(directories)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
+    lm_eval_entries = LmEvalEntries(files, values)
     # numbers as in the file: entries that violate the schema are not among the values
     numbers = [i for i in range(len(files.values["evaluations"])) if files.is_valid("evaluations", i)]
     for i, entry in zip(numbers, values["evaluations"], strict=True):
@@ -175,6 +185,12 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
         def report(key: str, message: str, i=i):
             files.report(("evaluations", i, key), message)
 
+        if "lm_eval" in entry:
+            has_shots = "shots" in files.values["evaluations"][i]
+            lm_eval_entries.add(entry, evaluations, has_shots=has_shots, report=report)
+            continue
+        if "trust_functions" in entry:
+            report("trust_functions", "only supported with lm_eval; remove it.")
         name = entry["task"]
         if name not in task_files:
             # otherwise it may be in the directory that is not found
@@ -183,20 +199,22 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
             continue
         if name not in tasks:
             with files.problems.collected():
-                tasks[name] = load_task(task_files[name], PROTOCOLS)
+                tasks[name] = load_task(task_files[name], OWN)
         if name not in tasks:
             continue
         for evaluation in expand(entry, tasks[name], values["data"], values["limit"], report):
             if evaluations.setdefault(evaluation.id, evaluation) != evaluation:
                 report("task", f"{evaluation.id} is listed twice, with different options; remove one entry.")
     _check_items_agree(evaluations.values(), lambda message: files.report(("evaluations",), message))
-    return evaluations, tasks
+    return evaluations, tasks, lm_eval_entries.tasks
 
 
 def _check_items_agree(evaluations, report) -> None:
     """Check that all evaluations of a task in a language use the same data."""
     seen: dict[tuple[str, str], Evaluation] = {}
     for evaluation in evaluations:
+        if evaluation.protocol in TOOL_PROTOCOLS:
+            continue
         previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
         if previous.data != evaluation.data:
             name = f"{evaluation.task} in {evaluation.language}"
@@ -207,7 +225,7 @@ def _check_encoders(config: Config, report) -> None:
     """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
     sources: dict[str, str] = {}
     for evaluation in config.evaluations.values():
-        for metric in config.similarity["metrics"] if evaluation.protocol in GENERATED else ():
+        for metric in config.similarity["metrics"] if evaluation.protocol in COMPARED else ():
             encoder = config.encoder(evaluation.language, metric)
             if encoder is None:
                 report(f'no encoder for "{evaluation.language}"; add one for this language or a default.')

@@ -1,10 +1,10 @@
 """Expansion of `prompts:` and `seeds:` of an entry of `evaluations:`: which wordings, with which few-shot seeds."""
 
 from vernacular.core.errors import ConfigError, suggest
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 PAIRED = "paired"  # the j-th prompt of the language's file takes seed j
 
@@ -58,16 +58,14 @@ def _has_words(task: dict, protocol: str, style: str) -> bool:
     """Return whether the items are shown with words of the language, which a variant could change."""
     has_style = style in PROTOCOLS[protocol].styles
     has_layout = usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
-    return has_style and has_layout and uses_prompt_lines(protocol, task["item_type"], style)
+    return has_style and has_layout and uses_prompt_lines(protocol, style)
 
 
 def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
-    if task["item_type"] == "lm_eval":
-        return f"{task['task']} has its own prompt text"
     names = " or ".join(protocols)
     if usual_layout(task["item_type"], letters=False) is None and not any(PROTOCOLS[p].letters for p in protocols):
         return f"{names} shows the items of {task['task']} without words around them"
-    if any(uses_prompt_lines(protocol, task["item_type"], DEFAULT_PROMPT) for protocol in protocols):
+    if any(uses_prompt_lines(protocol, DEFAULT_PROMPT) for protocol in protocols):
         return f"{names} has no prompts in the style {' or '.join(styles)}"
     return f"{names} shows items without words around them"
 

@@ -5,6 +5,7 @@ results that are missing because of it.
 """
 
 import importlib.util
+import os
 from dataclasses import dataclass, field
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
@@ -53,6 +54,7 @@ def check_references(config: Config, *, online: bool = False) -> References:
     for name, encoder in config.encoders.items():
         _check(references, "encoder", name, _check_source, encoder, "encoder", online)
     _check_data(config, references, online)
+    _check_lm_eval(config, references)
     return references
 
 
@@ -185,3 +187,20 @@ def _check_dataset(spec: dict) -> None:
                 error_class=DataError,
                 missing_file_error=DataError,
             )
+
+
+def _check_lm_eval(config: Config, references: References) -> None:
+    """Check what is known of the tasks of lm-eval without running it: its interpreter, reasons, and local files."""
+    if not config.lm_eval:
+        return
+    if not os.access(config.lm_eval_python, os.X_OK):
+        references.problems.add(f"lm_eval: {config.lm_eval_python} not found; install the environment again.")
+    for evaluation, task in config.lm_eval.items():
+        if task.unit.reason:
+            references.notes.append(f"{evaluation} cannot be run: {task.unit.reason}.")
+        for path in task.missing_files():
+            references.problems.add(f"{evaluation}: file not found: {path}.")
+    references.notes.append(
+        f"{format_count(len(config.lm_eval), 'evaluation')} with lm_eval: the data are not checked, because only "
+        "lm_eval reads them."
+    )

@@ -9,7 +9,6 @@ from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import check_columns
 from vernacular.data.items import make_items, sample
-from vernacular.data.lm_eval.items import build_items as build_lm_eval_items
 from vernacular.data.readers import detect_format, read_rows
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
@@ -41,7 +40,8 @@ def load_items(
             f'task {task["task"]}: language "{language}" not found.{suggest(language, task["languages"])}'
         )
     rows, few_shot_rows, provenance = _load_rows(task, language, entry, source, Path(root))
-    items, counts, examples, example_counts = _build_items(task, entry, rows, few_shot_rows, provenance)
+    examples, example_counts = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
+    items, counts = make_items(rows, task["item_type"], entry["columns"])
     for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
         counts["read"] += count
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + count
@@ -65,21 +65,9 @@ def load_items(
         "expected_rows": expected,
         "limit": limit,
         "seed": seed,
-        "warnings": _warnings(f"{task['task']} ({language})", counts, example_counts, expected, provenance)
-        + entry.get("lm_eval", {}).get("notes", [])
-        + warnings,
+        "warnings": _warnings(f"{task['task']} ({language})", counts, example_counts, expected, provenance) + warnings,
     }
     return sampled_items, metadata
-
-
-def _build_items(
-    task: dict, entry: dict, rows: list[dict], few_shot_rows: list[dict], provenance: dict
-) -> tuple[list[dict], dict, list[dict], dict]:
-    """Return (items, counts of their rows, few-shot examples, counts of their rows)."""
-    if "lm_eval" in entry:
-        return build_lm_eval_items(rows, few_shot_rows, entry["lm_eval"], Path(task["directory"]), provenance)
-    examples = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
-    return (*make_items(rows, task["item_type"], entry["columns"]), *examples)
 
 
 def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:

@@ -6,11 +6,13 @@ from pathlib import Path
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.data.lm_eval.settings import PROTOCOLS, translate
 from vernacular.data.treebank import patterns as treebank_patterns
 
-_SOURCE_TYPES = ("hub", "url", "file", "treebank", "lm-eval")  # of sources
+_SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
+
+_LM_EVAL = "a task of lm-eval needs no task file: use {lm_eval: NAME} in evaluations of the config (docs/lm-eval.md)."
+_REMOVED_TYPES = ("lm_eval", "verbatim")
 
 # item_type: the keys that `columns` requires; a tuple lists alternatives, of which one suffices
 REQUIRED_COLUMNS = {
@@ -24,7 +26,6 @@ REQUIRED_COLUMNS = {
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
-    "lm_eval": (),  # the source defines the prompt text
 }
 
 
@@ -40,6 +41,8 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     """
     path = Path(path)
     content, lines = yaml.read(path)
+    if isinstance(content, dict) and str(content.get("item_type")) in _REMOVED_TYPES:
+        raise ConfigError(f"{validate.error_location(path, lines, ('item_type',))}: {_LM_EVAL}")
     schema = validate.schema(_SCHEMA)
     if protocols:
         schema = validate.with_values(schema, ("properties", "protocols", "items"), protocols)
@@ -80,14 +83,13 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
             raise ConfigError(f"{location}: expected one of {', '.join(_SOURCE_TYPES)}, got {given_types}.")
         _check_paths(source, location)
     sources = [treebank_patterns.resolve(source, path.parent, content["item_type"], location) for source in sources]
-    sources, settings = _translate_lm_eval(content, sources, path, location)
     columns = content.get("columns", {}) | entry.get("columns", {})
     if any("treebank" in source for source in sources):
         columns = treebank_patterns.COLUMNS.get(content["item_type"], {}) | columns
-    if not columns and REQUIRED_COLUMNS[content["item_type"]]:
+    if not columns:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
     _check_columns(columns, content["item_type"], validate.error_location(path, lines, key_path))
-    return settings | {
+    return {
         "source": sources,
         "columns": columns,
         "expected_rows": entry.get("expected_rows"),
@@ -104,28 +106,6 @@ def _check_paths(value, location: str) -> None:
             Path(value).expanduser()
         except RuntimeError:
             raise ConfigError(f"{location}: {value!r} is not a valid file name on this system.") from None
-
-
-def _translate_lm_eval(content: dict, sources: list[dict], path: Path, location: str) -> tuple[list[dict], dict]:
-    """Translate an lm-eval source to (sources, {"lm_eval": settings}); return (sources, {}) for all others."""
-    lm_eval_sources = [source for source in sources if "lm-eval" in source]
-    if bool(lm_eval_sources) != (content["item_type"] == "lm_eval") or (lm_eval_sources and len(sources) > 1):
-        raise ConfigError(
-            f"{location}: item_type: lm_eval and source lm-eval require each other, with one source per language."
-        )
-    for key in {key for source in sources for key in source}:
-        if key not in ("lm-eval", "trust_functions", "revision") if lm_eval_sources else key == "trust_functions":
-            raise ConfigError(f"{location}: {key} is not supported {'with' if lm_eval_sources else 'without'} lm-eval.")
-    if not lm_eval_sources:
-        return sources, {}
-    source, settings = translate(lm_eval_sources[0], path.parent)
-    protocol = PROTOCOLS[settings["output_type"]]
-    if content["protocols"] != [protocol]:
-        actual = f"got [{', '.join(content['protocols'])}]"
-        raise ConfigError(
-            f"{location}: output_type {settings['output_type']}: expected protocols: [{protocol}], {actual}."
-        )
-    return [source], {"lm_eval": settings}
 
 
 def _check_columns(columns: dict, item_type: str, location: str) -> None:

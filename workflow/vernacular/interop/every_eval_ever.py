@@ -18,8 +18,8 @@ import pandas as pd
 from vernacular import __version__
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.interop.lm_eval_results import by_model, write_json
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 SCHEMA_VERSION = "0.3.0"
 _BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; all others are unbounded or unknown

@@ -1,9 +1,9 @@
 """Results in the format of EleutherAI's lm-evaluation-harness, for tools that read its results JSON.
 
-There is one file per model (with adapter and revision): `results` by evaluation, each metric as "name,none" (no filter)
-and its standard error as "name_stderr,none". lm-eval has no intervals, so the standard error is half the 95% interval
-divided by 1.96, except for a mean over prompts, which has one of its own. The unrounded interval is in results.csv. A
-missing value is "N/A", as in lm-eval.
+There is one file per model (with adapter and revision): `results` by evaluation, each metric as "name,none" (no filter;
+metrics of lm-eval itself have theirs) and its standard error as "name_stderr,none". lm-eval has no intervals, so the
+standard error is half the 95% interval divided by 1.96, except for a mean over prompts, which has one of its own. The
+unrounded interval is in results.csv. A missing value is "N/A", as in lm-eval.
 """
 
 import json
@@ -16,7 +16,7 @@ import pandas as pd
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
-from vernacular.evaluation import DEFAULT_PROMPT, SETTING
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 _Z_95 = NormalDist().inv_cdf(0.975)
 _IDENTITY_COLUMNS = ["model", "adapter", "model_revision"]
@@ -89,6 +89,8 @@ def _values(rows: list[dict]) -> dict:
     for row in rows:
         value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
         stderr = row.get("se") or (high - low) / (2 * _Z_95)
-        values[f"{row['metric']},none"] = value if math.isfinite(value) else "N/A"
-        values[f"{row['metric']}_stderr,none"] = stderr if math.isfinite(stderr) else "N/A"
+        metric, _, filter_name = row["metric"].partition(",")  # lm-eval's own metrics may have a filter
+        filter_name = filter_name or "none"
+        values[f"{metric},{filter_name}"] = value if math.isfinite(value) else "N/A"
+        values[f"{metric}_stderr,{filter_name}"] = stderr if math.isfinite(stderr) else "N/A"
     return values

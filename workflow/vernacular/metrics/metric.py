@@ -63,6 +63,9 @@ def display_name(metric: str) -> str:
 CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; independent of the items
 
 
+LM_EVAL_ACCURACIES = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info")  # over the choices of an item
+
+
 def chance_level(metric: str, chances: np.ndarray) -> float | None:
     """Return the chance level of a metric over items, as in the column `chance_level`; None if it has none.
 
@@ -72,6 +75,7 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
     if (base_name := metric.partition("_")[0]) in CHANCE:
         return CHANCE[base_name]
     is_accuracy = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
+    is_accuracy |= metric in LM_EVAL_ACCURACIES
     known_chances = chances[~np.isnan(chances)]
     return float(known_chances.mean()) if is_accuracy and len(known_chances) else None
 

@@ -8,13 +8,12 @@ from vernacular.protocols import fewshot
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import LAYOUTS, load_labels
-from vernacular.protocols.registry import OPTIONS, PROTOCOLS, supports_few_shot, uses_prompt_lines
+from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
 from vernacular.protocols.request_rows import Setting
-from vernacular.protocols.verbatim import requests as verbatim
 from vernacular.types import Item, skipped_reason
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
-REQUESTS = {name: _MODULES[name] for name in PROTOCOLS}
+REQUESTS = {name: _MODULES[name] for name in OWN}
 _BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
 
 
@@ -41,14 +40,8 @@ def build(
     metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
-    if task["item_type"] == "lm_eval":
-        setting = Setting(task["item_type"], language, seed, style, options)
-        rows, example_ids = verbatim.build(
-            items, setting, protocol=protocol, task=f"{task['task']}.{language}", shots=shots
-        )
-        return rows, metadata | _row_metadata(rows, example_ids, set(), setting)
     module = REQUESTS[protocol]
-    labels = _labels(language, prompt) if uses_prompt_lines(protocol, task["item_type"], style) else {}
+    labels = _labels(language, prompt) if uses_prompt_lines(protocol, style) else {}
     setting = Setting(task["item_type"], language, seed, style, options, labels)
     examples, held_out = fewshot.sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, setting) for item in examples]
@@ -92,15 +85,13 @@ def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], 
 
 def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) -> None:
     location = f"Task {task['task']}"
-    if protocol not in PROTOCOLS:
-        raise ConfigError(f'{location}: unknown protocol "{protocol}".{suggest(protocol, PROTOCOLS)}')
+    if protocol not in OWN:
+        raise ConfigError(f'{location}: unknown protocol "{protocol}".{suggest(protocol, OWN)}')
     if protocol not in task.get("protocols", PROTOCOLS):
         raise ConfigError(
             f'{location}: does not support the protocol "{protocol}".{suggest(protocol, task["protocols"])}'
         )
-    if task["item_type"] == "lm_eval":
-        verbatim.check(task, protocol=protocol, style=style)
-    elif task["item_type"] not in LAYOUTS:
+    if task["item_type"] not in LAYOUTS:
         raise ConfigError(
             f'{location}: unknown prompt layout "{task["item_type"]}".{suggest(task["item_type"], LAYOUTS)}'
         )
@@ -109,7 +100,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
             f'{location}: unknown style "{style}" of {protocol}.{suggest(style, PROTOCOLS[protocol].styles)}'
         )
     generation.check(task, style=style)
-    if shots < 0 or (shots and not supports_few_shot(protocol, task["item_type"])):
+    if shots < 0 or (shots and not PROTOCOLS[protocol].few_shot):
         raise ConfigError(f"{location}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
     for name, value in options.items():
         if name not in OPTIONS:

@@ -20,7 +20,7 @@ class Protocol:
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
-        custom_prompts: Supports tasks that provide their own prompt text (lm-eval).
+        tool: The tool whose own code builds the requests and computes the metrics, in its environment; None: no other.
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
         letters: An external prediction may be an option's letter.
@@ -35,7 +35,7 @@ class Protocol:
     styles: tuple[str, ...] = ("default",)
     tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
-    custom_prompts: bool = False
+    tool: str | None = None
     majority: str | None = None
     external: str | None = None
     letters: bool = False

@@ -4,11 +4,11 @@ from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.registry import OWN, PROTOCOLS
 from vernacular.types import Item, Request
 
 _MODULES = import_modules("vernacular/protocols/*/metrics.py")
-PROTOCOL_METRICS = {name: _MODULES[name] for name in PROTOCOLS}
+PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
 
 
 def evaluate(
@@ -22,7 +22,7 @@ def evaluate(
 
 
 def metric_rows(rows: list[dict], metrics: list[Metric], metadata: dict, signatures: dict[str, str]) -> list[dict]:
-    """Return rows per METRICS: values over all items and by category.
+    """Return rows per METRICS: values of per-item results over all items and by category.
 
     Args:
         rows: Rows per TASK_RESULTS.
@@ -30,8 +30,12 @@ def metric_rows(rows: list[dict], metrics: list[Metric], metadata: dict, signatu
         metadata: Columns that identify the evaluation and the model.
         signatures: Signature by similarity metric, from its encoder.
     """
-    aggregated = aggregate(rows, metrics, seed=0, categories=True)
-    return [{**metadata, **row, "signature": signature(row["metric"], metadata, signatures)} for row in aggregated]
+    return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures)
+
+
+def label_values(values: list[dict], metadata: dict, signatures: dict[str, str]) -> list[dict]:
+    """Return values, as `aggregate` returns them, as rows per METRICS."""
+    return [{**metadata, **row, "signature": signature(row["metric"], metadata, signatures)} for row in values]
 
 
 def signature(metric: str, metadata: dict, signatures: dict[str, str]) -> str:

@@ -9,19 +9,17 @@ PROTOCOLS = {
 }
 GENERATED = {name for name, protocol in PROTOCOLS.items() if protocol.generates}
 SCORED = PROTOCOLS.keys() - GENERATED
+OWN = {name: protocol for name, protocol in PROTOCOLS.items() if not protocol.tool}  # not of a tool
+COMPARED = GENERATED & OWN.keys()  # generated texts whose similarity to the options is computed
+TOOL_PROTOCOLS = PROTOCOLS.keys() - OWN.keys()
 CAUSAL_ONLY = {name for name, protocol in PROTOCOLS.items() if protocol.causal_only}
 OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowed in protocol.options.items()}
 
 
-def supports_few_shot(protocol: str, item_type: str) -> bool:
-    """Return whether few-shot examples can precede the item; with a task's own prompt text, they always can."""
-    return PROTOCOLS[protocol].few_shot or item_type == "lm_eval"
-
-
-def uses_prompt_lines(protocol: str, item_type: str, style: str) -> bool:
+def uses_prompt_lines(protocol: str, style: str) -> bool:
     """Return whether the prompt lines of the language are used, instead of other prompt text or none."""
     declaration = PROTOCOLS[protocol]
-    return declaration.few_shot and item_type != "lm_eval" and style not in declaration.tool_styles
+    return declaration.few_shot and style not in declaration.tool_styles
 
 
 def protocols_with(option: str) -> list[str]:

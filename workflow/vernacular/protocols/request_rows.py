@@ -103,6 +103,11 @@ def generation_request(
     )
 
 
+def external_request(item: Item, role: str, **content) -> dict:
+    """Return a request whose text another tool has written; `content` are columns of REQUESTS."""
+    return _row(item, role, **content)
+
+
 def has_alternatives(item: Item) -> bool:
     """Return whether an item has at least two choices, none of them empty."""
     return len(item["choices"]) >= 2 and all(choice.strip() for choice in item["choices"])

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from vernacular import types
 from vernacular.core.paths import without_local_paths
-from vernacular.evaluation import DEFAULT_PROMPT, SETTING
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.data_files import round_significant
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 BEST, SHARED = 2, 1
 _DESCRIBED_KEYS = ("unit", "higher_is_better", "headline")
@@ -124,8 +123,8 @@ def setting(row: dict) -> dict:
 
     row: one of its rows, or the metadata of its requests.
     """
-    names = SETTING if row.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else types.SETTING
-    return {name: row.get(name) for name in names}
+    is_default = row.get("prompt", DEFAULT_PROMPT) == DEFAULT_PROMPT
+    return {name: row.get(name) for name in SETTING if name != "prompt" or not is_default}
 
 
 def representative_metric(rows: list[list], metric_info: list[dict]) -> int | None:

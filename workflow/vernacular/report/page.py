@@ -20,7 +20,6 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
-from vernacular.evaluation import SETTING
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
@@ -28,6 +27,7 @@ from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
+from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
 FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.metrics.schema import METRICS
 from vernacular.summary.headings import Headings, make_headings
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 MODEL = ["model", "adapter", "model_revision"]  # a model name has one adapter and one revision in a run
 EVALUATION = ["task", "language", "protocol", "shots", "seed", "style", "prompt"]

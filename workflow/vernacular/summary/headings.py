@@ -7,8 +7,8 @@ import pandas as pd
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import plain_text
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.metrics.metric import display_name
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 _MAX_TITLE = 28  # characters of a title in a heading; a longer one is shown without its parentheses
 

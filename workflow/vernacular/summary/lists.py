@@ -10,7 +10,6 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.evaluation import ALL_PROMPTS, DEFAULT_PROMPT
 from vernacular.summary.cells import (
     BOLD,
     TOP,
@@ -27,6 +26,7 @@ from vernacular.summary.cells import (
     put_text,
     style_header,
 )
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 
 def describe_comparison(row: dict) -> str:

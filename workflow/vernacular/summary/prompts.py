@@ -9,12 +9,12 @@ import math
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.evaluation import ALL_PROMPTS
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.crossed import Components
 from vernacular.statistics.planning import planning_table
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows
+from vernacular.types import ALL_PROMPTS
 
 _PLANNED = (0.5, 1, 2, 4)  # number of items of a planned design, as multiples of the evaluated one
 

@@ -6,11 +6,11 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.evaluation import DEFAULT_PROMPT
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.grid import sort_key
 from vernacular.summary.headers import LEGEND
 from vernacular.summary.headings import Headings
+from vernacular.types import DEFAULT_PROMPT
 
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],

@@ -59,10 +59,9 @@ class Generation:
         started = time.perf_counter()
         self.run = run = _Run(self.loaded, journal, Progress("generate", len(self.prompts), "text"))
         valid_prompts = [prompt for prompt in self.prompts.values() if prompt.error is None]
-        # prompts with dropped few-shot examples begin differently: those with equally many dropped share a prefix
         with run.progress:
-            for n_dropped in sorted({prompt.n_dropped_examples for prompt in valid_prompts}):
-                run.run_group([prompt for prompt in valid_prompts if prompt.n_dropped_examples == n_dropped])
+            for beginning in sorted({_beginning(prompt) for prompt in valid_prompts}):
+                run.run_group([prompt for prompt in valid_prompts if _beginning(prompt) == beginning])
         self.model_metadata = self.loaded.metadata()
         self.seconds += time.perf_counter() - started
 
@@ -86,7 +85,7 @@ class Generation:
             | {"batches": run.n_batches, "resumed": run.n_resumed}
             | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
             | {
-                "truncated": sum(p.n_dropped_examples > 0 for p in valid_prompts),
+                "truncated": sum(_beginning(p) != (0, False) for p in valid_prompts),
                 "invalid_prompts": len(prompts) - len(valid_prompts),
             }
             | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
@@ -158,6 +157,11 @@ class _Run:
             return None
         message = "out of memory in a batch of one prompt"
         return [{"raw_output": None, "output": None, "finish_reason": None, "n_tokens": 0, "error": message}]
+
+
+def _beginning(prompt: PreparedPrompt) -> tuple[int, bool]:
+    """Return what prompts that share a prefix have in common: the dropped examples, and whether tokens are dropped."""
+    return prompt.n_dropped_examples, prompt.n_dropped_tokens > 0
 
 
 def _batch_name(batch: list[PreparedPrompt]) -> str:

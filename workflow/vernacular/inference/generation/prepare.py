@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, format_count
 from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
@@ -29,12 +29,15 @@ class PreparedPrompt:
     stops: list[str]
     decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
     n_dropped_examples: int = 0  # number of few-shot examples dropped for length
+    n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
     error: str | None = None
 
     @property
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
+        if self.n_dropped_tokens:
+            return f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
         return dropped_flag(self.n_dropped_examples)
 
 
@@ -55,7 +58,7 @@ def prepare_prompts(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prepar
         options = {"add_special_tokens": not is_rendered, "needs_offsets": False}
         for number, encoded in encode_all(loaded, texts, **options):
             index, unfitted = entries[number]
-            prompt, fits = _fit(loaded, unfitted.prompt, encoded)
+            prompt, fits = _fit(loaded, unfitted, encoded)
             if not fits:
                 prompt = prepare_prompt(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             ids = list(map(interned.setdefault, prompt.ids, prompt.ids))
@@ -67,7 +70,8 @@ def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
     """Build the prompt of a generate request.
 
     If the prompt leaves too little room for the new tokens, few-shot examples are dropped, first ones first. The
-    remaining text is never truncated: if it does not fit without examples, the prompt has an error and no tokens.
+    remaining text is truncated only if the request's `extras` contain "truncate_left"; otherwise, if it does not fit
+    without examples, the prompt has an error and no tokens.
     """
 
     def attempt(row: Request) -> tuple[PreparedPrompt, bool]:
@@ -77,7 +81,7 @@ def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
             encoded = encode(loaded, unfitted.text, add_special_tokens=add_special_tokens, needs_offsets=False)
         except AlignmentError as error:
             encoded = error
-        return _fit(loaded, unfitted.prompt, encoded)
+        return _fit(loaded, unfitted, encoded)
 
     prompt, n_dropped = fit_to_length(row, attempt)
     return prompt if prompt.error else replace(prompt, n_dropped_examples=n_dropped)
@@ -89,6 +93,7 @@ class _Unfitted:
 
     prompt: PreparedPrompt
     text: str
+    is_truncatable: bool
 
 
 def _begin(loaded: LoadedModel, row: Request) -> _Unfitted:
@@ -102,11 +107,12 @@ def _begin(loaded: LoadedModel, row: Request) -> _Unfitted:
         stops=list(row["stop"] or []),
         decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
     )
-    return _Unfitted(prompt, text)
+    return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
 
 
-def _fit(loaded: LoadedModel, prompt: PreparedPrompt, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
+def _fit(loaded: LoadedModel, unfitted: _Unfitted, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
     """Return (the prompt with its tokens, or with an error; whether it fits the model's context length)."""
+    prompt = unfitted.prompt
     if isinstance(encoded, AlignmentError):
         error = f"the tokenizer provides no offsets, and {encoded}"
         return replace(prompt, rendered=None, error=error), True
@@ -119,6 +125,9 @@ def _fit(loaded: LoadedModel, prompt: PreparedPrompt, encoded: Encoded | Alignme
     if len(ids) + prompt.max_new_tokens <= max_length:
         return replace(prompt, ids=ids), True
     n_new = prompt.max_new_tokens
+    if unfitted.is_truncatable and 0 < n_new < max_length:  # as lm-eval
+        n_dropped = len(ids) + n_new - int(max_length)
+        return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
     error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
     return replace(prompt, rendered=None, error=error), False
 

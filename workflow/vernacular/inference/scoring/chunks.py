@@ -69,3 +69,9 @@ def _lengths(column: pa.ChunkedArray) -> np.ndarray:
         chunk_lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if is_dictionary else pc.utf8_length(chunk)
         lengths.append(chunk_lengths.to_numpy(zero_copy_only=False))
     return np.concatenate(lengths)
+
+
+def distinct_rows(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
+    numbers = requests["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.unique(numbers, return_index=True)[1], numbers

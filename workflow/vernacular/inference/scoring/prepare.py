@@ -63,7 +63,7 @@ def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
         request.flags.append(rendering.dropped_flag(n_dropped))
         if request.rendered is None:
             request.offsets = request.offsets + len("".join(row["few_shot_examples"][:n_dropped]))
-    if not request.failed and (n_excess := _excess(loaded, request)) > 0:
+    if not request.failed and (n_excess := _excess(loaded, request)) > 0 and not is_rolling(loaded, request):
         _truncate(loaded, request, n_excess)
     return _finish(loaded, request, loaded.tokenizer.unk_token_id)
 
@@ -83,7 +83,7 @@ def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedReq
         for number, encoded in encode_all(loaded, texts, add_special_tokens=not is_rendered):
             index, request, text, start, end = entries[number]
             _locate_span(loaded, request, encoded, text, start, end)
-            if not request.failed and _excess(loaded, request) > 0:
+            if not request.failed and _excess(loaded, request) > 0 and not is_rolling(loaded, request):
                 yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             else:
                 yield _finish(loaded, request, unknown_id)
@@ -167,6 +167,11 @@ def _locate_span(
         request.ids, request.words = encoded.ids, encoded.words
         request.tail = encoded.tail
     request.offsets = encoded.offsets[request.first : request.stop].copy()  # a view would hold those of the whole text
+    if "rolling" in request.extras and encoded.lead and loaded.kind == "causal" and shift == 0:
+        # as lm-eval: the tokenizer's own BOS is part of the text, and predicted from another one
+        request.ids = np.concatenate([request.ids[:1], request.ids])
+        request.offsets = np.concatenate([np.zeros((1, 2), np.int32), request.offsets])
+        request.stop += 1
     if crosses_edge:
         request.flags.append("boundary")
     if not span:
@@ -186,6 +191,11 @@ def _excess(loaded: LoadedModel, request: PreparedRequest) -> int:
         return 0
     last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
     return len(request.ids) - (not last_is_read) - loaded.max_length
+
+
+def is_rolling(loaded: LoadedModel, request: PreparedRequest) -> bool:
+    """Return whether a text that is too long is scored in windows (`rolling.py`) instead of truncated."""
+    return loaded.kind == "causal" and "rolling" in request.extras and _excess(loaded, request) > 0
 
 
 def _truncate(loaded: LoadedModel, request: PreparedRequest, n_excess: int) -> None:

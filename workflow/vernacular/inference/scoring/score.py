@@ -5,6 +5,7 @@ arranges the outputs by request; a large evaluation is processed in chunks. Only
 chunk is prepared, and the rows of another are built, by a thread while the device computes.
 """
 
+import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows
-from vernacular.inference.scoring.chunks import merge_chunks, split_into_chunks
+from vernacular.inference.scoring.chunks import distinct_rows, merge_chunks, split_into_chunks
 from vernacular.inference.scoring.execute import Counters, build_path, score_causal
 from vernacular.inference.scoring.head import EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.scoring.rolling import split_text
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
@@ -64,7 +66,8 @@ class _Chunk:
     numbers: np.ndarray  # number in `outputs` of each request; -1: not scored
     outputs: Outputs
     extras: frozenset[str]
-    paths: list[Path]  # of the scored requests (causal models)
+    paths: list[Path]  # of the scored requests (causal models); of a long text, one per window
+    n_paths: list[int]  # of each scored request
     trie: Trie | None
 
     @property
@@ -83,7 +86,7 @@ class Scoring:
         self.loaded, self.requests, self.strategy = loaded, requests, strategy or "auto"
         _check(requests)
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
-        self.n_unscored = self.n_chat = 0
+        self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
         self.tables: list[pa.Table] = []
         self.flags: Counter = Counter()
@@ -135,7 +138,7 @@ class Scoring:
     def _prepare(self, index: int) -> _Chunk:
         """Tokenize the distinct requests of a chunk and build the trie of their paths."""
         requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
-        first_rows, row_requests = _distinct(requests)
+        first_rows, row_requests = distinct_rows(requests)
         distinct = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
         by_id = {request.request_id: request for request in prepare_all(self.loaded, distinct)}
         prepared = [by_id[request_id] for request_id in distinct["request_id"].to_pylist()]
@@ -143,17 +146,19 @@ class Scoring:
         numbers = np.full(len(prepared), -1)
         numbers[[index for index, request in enumerate(prepared) if not request.failed]] = np.arange(len(scored))
         extras = frozenset(name for request in scored for name in request.extras if name in EXTRAS)
-        paths, trie, sizes = [], None, [len(request.span) for request in scored]
+        split = [split_text(self.loaded, request) for request in scored]
+        parts = list(itertools.chain.from_iterable(split))
+        paths, trie, sizes = [], None, [len(part.span) for part in parts]
         if self.loaded.kind == "causal":
-            paths = [build_path(request) for request in scored]
+            paths = [build_path(part) for part in parts]
             trie, sizes = build_trie(paths), [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids = request.span  # the paths have the others
         else:
             extras -= {"word_end_logprobs"}
-        outputs = Outputs([request.request_id for request in scored], sizes, extras)
+        outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
-        return _Chunk(rows, prepared, row_requests, numbers, outputs, extras, paths, trie)
+        return _Chunk(rows, prepared, row_requests, numbers, outputs, extras, paths, list(map(len, split)), trie)
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
@@ -192,6 +197,8 @@ class Scoring:
 
     def _build_rows(self, chunk: _Chunk) -> pa.Table:
         """Return the rows of a computed chunk, and count its flags."""
+        chunk.outputs.merge(chunk.n_paths)
+        self.n_windows += sum(n > 1 for n in chunk.n_paths)
         scored, numbers = chunk.scored, chunk.numbers.copy()
         without_output = {scored[number].request_id for number in chunk.outputs.requests_with_nan()}
         out_of_memory = set(self.counters.out_of_memory)
@@ -216,7 +223,6 @@ class Scoring:
         self.n_chat += sum(request.rendered is not None for request in requests if not request.failed)
 
     def _tokenizer_metadata(self) -> dict:
-        """Return the tokenizer's metadata."""
         return {
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
@@ -224,6 +230,7 @@ class Scoring:
             "adds_bos": self.loaded.adds_bos,
             "unscored_first_tokens": self.n_unscored,
             "chat": self.n_chat,
+            "texts_in_windows": self.n_windows,
         }
 
 
@@ -233,7 +240,7 @@ def _check(requests: pa.Table) -> None:
         if kind != "score":
             request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
-    first_rows, row_requests = _distinct(requests)
+    first_rows, row_requests = distinct_rows(requests)
     repeated = np.delete(np.arange(len(row_requests)), first_rows)
     content = requests.drop_columns(["item_id", "role"])
     rows, expected = content.take(repeated), content.take(first_rows[row_requests[repeated]])
@@ -241,9 +248,3 @@ def _check(requests: pa.Table) -> None:
         for row, other in zip(iter_rows(rows), iter_rows(expected), strict=True):
             if row != other:
                 raise ArtifactError(f"request {row['request_id']}: two rows with this ID have different content.")
-
-
-def _distinct(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
-    numbers = requests["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.unique(numbers, return_index=True)[1], numbers

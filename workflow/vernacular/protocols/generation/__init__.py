@@ -12,7 +12,6 @@ PROTOCOL = Protocol(
     few_shot=True,
     styles=("default", "open", *_TOOL_STYLES),
     tool_styles=_TOOL_STYLES,
-    custom_prompts=True,
     majority="position",
     external="text",
 )

@@ -23,7 +23,6 @@ from sacrebleu.metrics import CHRF
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
-from vernacular.protocols.verbatim import metrics as verbatim
 from vernacular.types import Generation, Item, Request, Result
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
@@ -46,7 +45,6 @@ METRICS = [
     *(metric for name, unit in SIMILARITIES.items() for metric in _similarity_metrics(name, unit)),
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
            about="correct response, ignoring case, punctuation and whitespace (after SQuAD, Rajpurkar et al. 2016)"),
-    *verbatim.METRICS,
     Metric("token_f1", "score", True, "similarity",
            about="words shared with the most similar correct answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
     Metric("chrf", "score", True, "similarity",
@@ -65,7 +63,6 @@ def per_item(
     whether the response matches its target.
     """
     outputs = parse_outputs(requests, generations)
-    raw_outputs = {row["item_id"]: row["raw_output"] for row in generations}
     similarities_by_item: dict[str, dict[str, list]] = {}
     for row in similarities:
         similarities_by_item.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
@@ -76,16 +73,13 @@ def per_item(
             request_by_item[item["item_id"]],
             outputs.get(item["item_id"], ParsedOutput(None, "error: no generation")),
             similarities_by_item.get(item["item_id"], {}),
-            raw_outputs.get(item["item_id"]),
         )
         for item in items
         if item["item_id"] in request_by_item
     ]
 
 
-def _row(
-    item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list], raw_output: str | None
-) -> dict:
+def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list]) -> dict:
     correct = correct_options(item["choices"], item["gold"])
     values: dict[str, float] = {}
     flags = [output.flag]
@@ -105,8 +99,6 @@ def _row(
     references = _references(item, correct)
     if output.text is not None and references:
         values |= text_metrics(scored_part(item, output.text), references)
-    if output.text is not None:
-        values |= verbatim.match_values(item, raw_output)
     scores, choice = chosen
     is_correct = choice.correct if choice else _matches_target(item, values)
     return {

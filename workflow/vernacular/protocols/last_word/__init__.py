@@ -5,7 +5,6 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     options={"bow_correction": bool},  # the beginning-of-word correction (Pimentel & Meister 2024)
-    custom_prompts=True,
     external="word",
     displayed_roles=("word",),
 )

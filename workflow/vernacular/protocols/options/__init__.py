@@ -5,7 +5,6 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
-    custom_prompts=True,
     majority="position",
     external="options",
     by_length=True,

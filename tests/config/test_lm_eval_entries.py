@@ -1,0 +1,167 @@
+"""Entries of `evaluations:` with `lm_eval:`."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from vernacular.config import dependencies
+from vernacular.config.load import load
+from vernacular.config.references import check_references
+from vernacular.core.errors import ConfigError
+from vernacular.lm_eval.catalog import FORMAT, index_path, read_index
+
+CHOICE = {"output_type": "multiple_choice"}
+INDEX = {
+    "format": FORMAT,
+    "versions": {"lm_eval": "0.4.13"},
+    "python": "3.11",
+    "directory": "/nowhere/lm_eval/tasks",
+    "digest": "0",
+    "metrics": ["acc"],
+    "tasks": {
+        "galcola": {"file": "a.yaml", "config": CHOICE, "reason": None},
+        "fixed": {"file": "b.yaml", "config": CHOICE | {"num_fewshot": 0}, "reason": None},
+        "pictures": {"file": "c.yaml", "config": CHOICE, "reason": "needs images"},
+        "flores": {"file": "d.yaml", "config": {"num_fewshot": 5}, "reason": None},
+    },
+    "groups": {"bench": {"file": "g.yaml", "config": {"task": ["galcola", "flores", "pictures"]}}},
+    "tags": {},
+}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A function that writes a config with the given entries, and loads it."""
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    index_path(python).write_text(json.dumps(INDEX))
+    read_index.cache_clear()
+
+    def load_config(*entries, **keys):
+        content = {"models": {"m": {"source": "./m"}}, "evaluations": list(entries)}
+        content |= {"lm_eval": {"python": str(python)}} | keys
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
+        return load([tmp_path / "config.yaml"])
+
+    return load_config
+
+
+def test_group_becomes_one_evaluation_per_task_with_its_protocol(config):
+    loaded = config({"lm_eval": "bench", "languages": "gl"})
+    assert list(loaded.evaluations) == [
+        "galcola.gl.lm_eval.0shot",
+        "flores.gl.lm_eval_generation.5shot",
+        "pictures.gl.lm_eval.0shot",
+    ]
+    assert loaded.encoders == {}, "no similarity is computed"
+    assert loaded.evaluations["galcola.gl.lm_eval.0shot"].items == "galcola.gl.lm_eval"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"lm_eval": "galcola", "shots": [0, 5]}, ["galcola.und.lm_eval.0shot", "galcola.und.lm_eval.5shot"]),
+        ({"lm_eval": "fixed", "shots": [0, 5]}, ["fixed.und.lm_eval.0shot"]),
+        ({"lm_eval": "flores"}, ["flores.und.lm_eval_generation.5shot"]),
+        ({"lm_eval": "flores", "shots": 0}, ["flores.und.lm_eval_generation.0shot"]),
+        ({"lm_eval": "galcola", "shots": 2, "seeds": [0, 1]}, ["galcola.und.lm_eval.2shot", "galcola.und.lm_eval.2shot.seed1"]),
+    ],
+)  # fmt: skip
+def test_shots_and_seeds_are_those_of_lm_eval(config, entry, expected):
+    assert list(config(entry).evaluations) == expected
+
+
+def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config):
+    loaded = config({"lm_eval": "galcola", "languages": "gl"}, {"task": "cola", "languages": ["gl"], "data": "samples"})
+    assert set(dependencies.items_spec(loaded)["items"]) == {"cola.gl"}
+    assert set(dependencies.lm_eval_spec(loaded)["evaluations"]) == {"galcola.gl.lm_eval.0shot"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"lm_eval": "galcol"}, 'Did you mean "galcola"?'),
+        ({"lm_eval": "pictures"}, "pictures: needs images"),
+        (
+            {"lm_eval": "galcola", "protocols": ["options"]},
+            'evaluations[0].lm_eval: the key "protocols" is not supported',
+        ),
+        ({"lm_eval": "galcola", "languages": ["gl", "ca"]}, "expected one code"),
+        ({"task": "cola", "data": "samples", "trust_functions": True}, "only supported with lm_eval"),
+    ],
+)
+def test_invalid_entry_is_an_error_before_anything_runs(config, entry, message):
+    with pytest.raises(ConfigError) as error:
+        config(entry)
+    assert message in str(error.value)
+
+
+def test_mistakes_of_all_entries_are_reported_at_once(config):
+    entries = [{"lm_eval": "galcol", "languages": ["gl", "ca"]}, {"lm_eval": "pictures"}, {"task": "colla"}]
+    with pytest.raises(ConfigError) as error:
+        config(*entries)
+    keys = ["evaluations[0].languages", "evaluations[0].lm_eval", "evaluations[1].lm_eval", "evaluations[2].task"]
+    lines = str(error.value).splitlines()
+    assert [next(key for key in keys if key in line) for line in lines] == keys
+
+
+def test_missing_environment_is_reported_once(config):
+    with pytest.raises(ConfigError) as error:
+        config({"lm_eval": "galcola"}, {"lm_eval": "flores"}, lm_eval={"python": "/nowhere/bin/python"})
+    assert str(error.value).count("lm-eval-index") == 1
+
+
+def test_smaller_of_two_limits_applies(config):
+    loaded = config({"lm_eval": "galcola", "limit": 5}, {"lm_eval": "flores"}, limit=9)
+    assert [evaluation.limit for evaluation in loaded.evaluations.values()] == [5, 9]
+
+
+def test_check_names_what_cannot_run_and_missing_rows_and_what_it_does_not_check(config, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    text = "output_type: multiple_choice\ndataset_path: json\ndataset_kwargs: {data_files: {test: %s}}\n"
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (own / "here.yaml").write_text("task: here\n" + text % (tmp_path / "rows.jsonl"))
+    (own / "gone.yaml").write_text("task: gone\n" + text % "gone.jsonl")
+    python = tmp_path / "env" / "bin" / "python"
+    python.touch(mode=0o755)
+    keys = {"lm_eval": {"python": str(python), "tasks": [str(own)]}}
+    loaded = config({"lm_eval": "bench"}, {"lm_eval": "here"}, {"lm_eval": "gone"}, **keys)
+    references = check_references(replace(loaded, models={}))
+    with pytest.raises(ConfigError) as error:
+        references.problems.raise_all()
+    assert str(error.value) == "gone.und.lm_eval.0shot: file not found: gone.jsonl."
+    assert any("pictures" in note and "needs images" in note for note in references.notes)
+    assert any("5 evaluations" in note for note in references.notes)
+
+
+def test_missing_environment_error_names_the_command(config):
+    with pytest.raises(ConfigError, match="lm-eval-index"):
+        config({"lm_eval": "galcola"}, lm_eval={"python": "/nowhere/bin/python"})
+
+
+def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own"
+    own.mkdir()
+    text = "task: mine\noutput_type: multiple_choice\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\n"
+    (own / "mine.yaml").write_text(text)
+    (own / "helper.py").write_text("x = 1\n")
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+
+    def keys():
+        from vernacular.config import lm_eval
+
+        lm_eval._content_hash.cache_clear()
+        keys = {"lm_eval": {"python": str(tmp_path / "env" / "bin" / "python"), "tasks": [str(own)]}}
+        specs = dependencies.lm_eval_spec(config({"lm_eval": "mine"}, {"lm_eval": "galcola"}, **keys))["evaluations"]
+        return specs["mine.und.lm_eval.0shot"], specs["galcola.und.lm_eval.0shot"]
+
+    before = keys()
+    for path, content in ((tmp_path / "rows.jsonl", "{} \n"), (own / "helper.py", "x = 2\n")):
+        path.write_text(content)
+        after = keys()
+        assert before[0] != after[0]
+        assert before[1] == after[1]
+        before = after

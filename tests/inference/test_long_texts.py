@@ -1,0 +1,107 @@
+"""Texts longer than the context as lm-eval treats them: rolling windows, and prompts truncated from the left."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from support import tiny
+from vernacular.inference.generation.prepare import prepare_prompt, prepare_prompts
+from vernacular.inference.scoring.outputs import Outputs
+from vernacular.inference.scoring.prepare import PreparedRequest
+from vernacular.inference.scoring.rolling import windows
+from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
+
+TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 12
+
+
+@pytest.mark.parametrize("n_tokens", [3, 4, 5, 8, 9])
+@pytest.mark.parametrize("max_length", [2, 4])
+def test_windows_predict_each_token_once_and_read_at_most_the_context(n_tokens, max_length):
+    ids = [99, *range(n_tokens)]
+    parts = windows(PreparedRequest("r", ids=np.array(ids), first=1, stop=len(ids)), max_length)
+    assert [token for part in parts for token in part.ids[part.first : part.stop]] == ids[1:]
+    for part in parts:
+        assert part.first >= 1
+        assert len(part.ids) - 1 <= max_length, "the last token is not read"
+        assert part.ids[0] == 99 or len(part.ids) == max_length + 1, "later windows have all context that fits"
+
+
+def test_long_text_is_scored_in_windows():
+    loaded = tiny.load_model("llama", max_length=40)
+    requests = tiny.score_requests([(TEXT, 0, len(TEXT))], extras=["rolling"])
+    table, metadata = score(loaded, requests)
+    (row,) = table.to_pylist()
+    assert row["flags"] is None
+    assert metadata["tokenizer"]["texts_in_windows"] == 1
+    ids = loaded.tokenizer(TEXT)["input_ids"]  # begins with BOS, which lm-eval scores after another BOS
+    assert len(row["logprobs"]) == len(row["tokens"]) == len(row["offsets"]) == len(ids) > 40
+    ids = [loaded.bos_id, *ids]
+    expected = []
+    for start in range(1, len(ids), 40):
+        stop = min(start + 40, len(ids))
+        read = ids[max(0, stop - 41) : stop]
+        with torch.inference_mode():
+            logprobs = loaded.model(torch.tensor([read[:-1]])).logits[0].log_softmax(-1)
+        expected += [float(logprobs[len(read) - 1 - (stop - i), ids[i]]) for i in range(start, stop)]
+    assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_long_texts_among_others_get_their_own_scores():
+    loaded = tiny.load_model("llama", max_length=40)
+    texts = [TEXT, TEXT[:30], TEXT[50:] + "Fin.", TEXT[:31]]
+    rolling, other = (
+        tiny.score_requests([(t, 0, len(t)) for t in texts], extras=extras) for extras in (["rolling"], [])
+    )
+    requests = pa.concat_tables(
+        [rolling, other.slice(1, 1), rolling.slice(0, 1)]
+    )  # one text is too long without windows
+    rows = score(loaded, requests)[0].to_pylist()
+    assert [row["request_id"] for row in rows] == requests["request_id"].to_pylist()
+    for index, row in enumerate(rows):
+        (alone,) = score(loaded, requests.slice(index, 1))[0].to_pylist()
+        assert row["tokens"] == alone["tokens"]
+        assert row["logprobs"] == pytest.approx(alone["logprobs"], abs=1e-5)
+        assert len(row["logprobs"]) == len(row["tokens"])
+
+
+def test_text_has_no_scores_if_a_window_has_none(monkeypatch):
+    loaded = tiny.load_model("llama", max_length=40)
+    requests = tiny.score_requests([(TEXT, 0, len(TEXT)), (TEXT[:30], 0, 30)], extras=["rolling"])
+    n_slots = []
+
+    def put(outputs, slots, scores, indices):
+        original(outputs, slots, scores, indices)
+        outputs.values["logprobs"][100] = np.nan  # in the third window
+        n_slots.append(len(outputs.done))
+
+    original = Outputs.put
+    monkeypatch.setattr(Outputs, "put", put)
+    table, metadata = score(loaded, requests)
+    long, short = table.to_pylist()
+    assert n_slots[0] > 120
+    assert long["logprobs"] is None
+    assert long["flags"] == "error: the model returned NaN"
+    assert short["flags"] is None
+    assert None not in short["logprobs"]
+    assert metadata["flags"] == {"error": 1}
+
+
+def test_short_text_is_scored_as_any_other():
+    requests = tiny.score_requests([(TEXT[:50], 0, 50)], extras=["rolling"])
+    plain = tiny.score_requests([(TEXT[:50], 0, 50)])
+    loaded = tiny.load_model("gpt2", max_length=64)  # whose tokenizer adds no BOS
+    scores = [score(loaded, table)[0].column("logprobs").to_pylist()[0] for table in (requests, plain)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+@pytest.mark.parametrize(("extras", "flag"), [(["truncate_left"], "truncated: "), (None, "error: ")])
+def test_long_prompt_is_truncated_only_on_request(extras, flag):
+    loaded = tiny.load_model("llama", max_length=40)
+    [row] = tiny.score_requests([(TEXT, 0, 0)], extras=extras or ()).to_pylist()
+    row |= {"kind": "generate", "max_new_tokens": 8}
+    prompt = prepare_prompt(loaded, row)
+    assert prompt.flag.startswith(flag)
+    ids = loaded.tokenizer(TEXT)["input_ids"]
+    assert prompt.ids == (ids[-32:] if extras else [])
+    assert prepare_prompts(loaded, pa.Table.from_pylist([row], schema=REQUESTS.schema)) == {row["request_id"]: prompt}

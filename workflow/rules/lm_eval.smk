@@ -1,0 +1,66 @@
+"""Tasks of lm-evaluation-harness, by its own code in an environment of its own (`make lm-eval`). REQUIRED INPUTS: the
+environment. OUTPUTS: resources/items/{items}.parquet, results/requests/{evaluation}.parquet,
+results/{model}/lm_eval/{evaluation}.parquet.
+
+Both rules run the same package as all others, with the interpreter of that environment, and exchange files with them.
+"""
+
+
+# write the documents and prompts of all evaluations with a task of lm-eval; files that are up to date are kept
+rule lm_eval_requests:
+    output:
+        data=update(items_files(settings.TOOL_PROTOCOLS)),
+        requests=update(expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.TOOL_PROTOCOLS)),
+    log:
+        "logs/lm_eval_requests/lm_eval_requests.log",
+    benchmark:
+        "benchmarks/lm_eval_requests/lm_eval_requests.tsv"
+    localrule: True
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=240,
+    params:
+        spec=lambda wildcards: spec("lm_eval_requests", libraries={}, **specs.lm_eval_spec(CONFIG)),
+        python=CONFIG.lm_eval_python,
+        items_dir=lambda wildcards, output: str(Path(output.data[0]).parent),
+        out_dir=lambda wildcards, output: str(Path(output.requests[0]).parent),
+    message:
+        "lm_eval_requests: write the documents and prompts of lm-eval's tasks"
+    shell:
+        "{params.python:q} -m vernacular lm-eval-requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+
+
+# let lm-eval compute the metrics of the outputs of one model
+rule lm_eval_metrics:
+    input:
+        data=items_files(settings.TOOL_PROTOCOLS),
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
+        scores=expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.TOOL_SCORED),
+        generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.TOOL_GENERATED),
+    output:
+        update(expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS)),
+    log:
+        "logs/lm_eval_metrics/{model}.log",
+    benchmark:
+        "benchmarks/lm_eval_metrics/{model}.tsv"
+    localrule: True
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=240,
+    params:
+        spec=lambda wildcards: spec(
+            "lm_eval_metrics", libraries={}, model=wildcards.model, **specs.lm_eval_spec(CONFIG)
+        ),
+        python=CONFIG.lm_eval_python,
+        items_dir=input_parent("data", 1),
+        requests_dir=input_parent("requests", 1),
+        results_dir=output_parent(2),
+        out_dir=output_parent(1),
+    message:
+        "lm_eval_metrics: let lm-eval compute the metrics of {wildcards.model}"
+    shell:
+        "{params.python:q} -m vernacular lm-eval-metrics --spec - --items-dir {params.items_dir:q}"
+        " --requests-dir {params.requests_dir:q} --results {params.results_dir:q} --out {params.out_dir:q}"
+        " --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

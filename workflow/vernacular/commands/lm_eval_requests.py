@@ -1,0 +1,116 @@
+"""Command `lm-eval-requests`: tasks of lm-eval -> items and requests. Runs in lm-eval's environment."""
+
+from pathlib import Path
+
+from vernacular.commands.batch import Batch
+from vernacular.commands.batch import record_death as record_death  # called by cli.py
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError, DataError, format_count
+from vernacular.core.fingerprint import fingerprint
+from vernacular.data.schema import ITEMS
+from vernacular.lm_eval.instances import build
+from vernacular.lm_eval.loading import LoadedUnit, Loader
+from vernacular.lm_eval.sandbox import template_environment
+from vernacular.protocols.schema import REQUESTS, request_size
+
+_SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "task")
+
+
+def lm_eval_requests(args) -> str:
+    """Write the documents and prompts of each evaluation; an unavailable task gets files that state the reason."""
+    return f"lm-eval-requests: {_Evaluations(args).run()}"
+
+
+def give_up(args, reason: str) -> str:
+    """Write files without rows that state why the remaining evaluations have none."""
+    return _Evaluations(args).fail_rest(reason)
+
+
+class _Evaluations(Batch):
+    key = "evaluations"
+    noun, done_label, failed_label = "evaluation", "built", "failed"
+
+    def __init__(self, args):
+        super().__init__(args)
+        self.loaders: dict[tuple[str, ...], Loader] = {}
+
+    def is_current(self, metadata: dict, spec: dict) -> bool:
+        if metadata["fingerprint"] != _fingerprint(spec):
+            return False
+        path = self._items(spec)
+        try:
+            if artifacts.metadata(path)["fingerprint"] != metadata["items"]["fingerprint"]:
+                return False
+        except ArtifactError:
+            return False
+        path.touch()
+        return True
+
+    def make(self, path: Path, spec: dict) -> str:
+        if spec["reason"]:
+            raise DataError(f"it cannot be run: {spec['reason']}")
+        directories = tuple(spec["directories"])
+        with template_environment(trusted=spec["trusted"]):
+            if directories not in self.loaders:
+                self.loaders[directories] = Loader(directories)
+            unit = self.loaders[directories].load(spec)
+            items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
+        source = _write_items(self._items(spec), unit, items, spec)
+        metadata = _metadata(spec, source) | {"size": request_size(rows)}
+        artifacts.write(path, REQUESTS, rows, metadata)
+        return f"lm-eval-requests: {path.stem}: {format_count(len(rows), 'request')}"
+
+    def fail(self, path: Path, spec: dict, reason: str) -> str:
+        items = self._items(spec)
+        metadata = {"task": spec["task"], "unavailable": reason}
+        metadata |= {"fingerprint": artifacts.input_fingerprint(metadata)}
+        artifacts.write(items, ITEMS, [], metadata)
+        artifacts.write(path, REQUESTS, [], {**_metadata(spec, metadata), "unavailable": reason})
+        return f"lm-eval-requests: {path.stem}: unavailable ({reason})"
+
+    def _items(self, spec: dict) -> Path:
+        return self.args.items_dir / f"{spec['items']}.parquet"
+
+
+def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) -> dict:
+    """Write the documents of a unit and return their metadata; evaluations that differ in shots share the file."""
+    configs = [task.config for task in unit.tasks.values()]
+    datasets = dict.fromkeys((str(c.dataset_path), c.dataset_name and str(c.dataset_name)) for c in configs)
+    names = ", ".join(dict.fromkeys(path for path, _ in datasets))
+    digest = fingerprint([[item["item_id"], item["extra"]["document"]] for item in items])
+    metadata = {
+        "task": spec["task"],
+        "language": spec["language"],
+        "citation": None,
+        "source": {
+            "kind": "lm_eval",
+            "repository": names if len(names) < 200 else f"{len(datasets)} datasets",
+            "config": next(iter(datasets))[1] if len(datasets) == 1 else None,
+            "split": None,
+            "revision": None,
+            "sha256": digest,
+            "license": None,
+            "lm_eval": spec["versions"]["lm_eval"],
+            "tasks": {name: str(getattr(task, "VERSION", None)) for name, task in unit.tasks.items()},
+        },
+        "rows": {"read": len(items), "kept": len(items), "dropped": {}, "first_dropped": {}, "repaired": {},
+                 "duplicates": 0, "evaluated": len(items)},
+        "few_shot_examples": {"read": 0, "kept": 0, "dropped": {}, "repaired": {}, "duplicates": 0},
+        "expected_rows": None,
+        "limit": spec["limit"],
+        "seed": 0,
+        "warnings": [],
+        "fingerprint": artifacts.input_fingerprint(digest, spec["items"]),
+    }  # fmt: skip
+    artifacts.write(path, ITEMS, items, metadata)
+    return metadata
+
+
+def _metadata(spec: dict, source: dict) -> dict:
+    metadata = {key: spec[key] for key in _SETTING} | {"items": source, "options": {}, "causal_only": True}
+    metadata |= {"request_kind": "generate" if spec["generates"] else "score", "few_shot_examples": [], "held_out": []}
+    return metadata | {"prefix": "", "prompts": None, "skipped": {}, "fingerprint": _fingerprint(spec)}
+
+
+def _fingerprint(spec: dict) -> str:
+    return artifacts.input_fingerprint(spec)

@@ -1,0 +1,175 @@
+"""Expansion of entries of `evaluations:` with `lm_eval:`, and what the results of their evaluations depend on."""
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernacular.config.evaluations import smaller_limit
+from vernacular.config.files import Files
+from vernacular.config.prompts import PAIRED
+from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import file_fingerprint
+from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
+from vernacular.lm_eval.expansion import Unit
+from vernacular.lm_eval.own_files import data_files, missing_files
+from vernacular.types import Evaluation
+
+_SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions"}
+_DEFAULTS = {"styles": "default"}  # filled in by the schema
+UNDETERMINED = "und"  # ISO 639: language of an entry that states none
+
+
+@dataclass(frozen=True)
+class LmEvalTask:
+    """The unit of an evaluation, and how it is built."""
+
+    catalog: Catalog
+    directories: tuple[str, ...]
+    entry: str  # as in the config
+    unit: Unit
+    num_fewshot: int | None  # None: as the task file says
+    trust_functions: bool
+
+    def differs_from(self, other: "LmEvalTask") -> bool:
+        """Return whether two tasks would be the same evaluation, but with other results."""
+        return (self.unit.name, self.unit.overrides, shots_by_task(self.unit, self.num_fewshot)) != (
+            other.unit.name,
+            other.unit.overrides,
+            shots_by_task(other.unit, other.num_fewshot),
+        )
+
+    def leaf_configs(self) -> list[dict]:
+        """Return the content of the files of one's own among the unit's tasks; of the package's, the known part."""
+        configs = self.catalog.own.configs
+        return [configs.get(leaf.name, {}) | leaf.config for leaf in self.unit.leaves]
+
+    def missing_files(self) -> list[str]:
+        """Return the local files that the unit's tasks would read, and that do not exist."""
+        return sorted({path for config in self.leaf_configs() for path in missing_files(config)})
+
+
+class LmEvalEntries:
+    """Expansion of the entries of one config; mistakes in its `lm_eval:` are reported once."""
+
+    def __init__(self, files: Files, values: dict):
+        self.files, self.settings, self.limit = files, values["lm_eval"], values["limit"]
+        self.directories = tuple(self.settings.get("tasks", ()))
+        self.tasks: dict[str, LmEvalTask] = {}  # by evaluation ID
+
+    @functools.cached_property
+    def catalog(self) -> Catalog | None:
+        """The tasks of the environment; None if `lm_eval:` is invalid or there is no environment, which is reported."""
+        if not self.files.is_valid("lm_eval"):
+            return None
+        try:
+            return catalog_of(self.settings)
+        except ConfigError as error:
+            self.files.report(("lm_eval",), str(error))
+            return None
+
+    def add(self, entry: dict, evaluations: dict[str, Evaluation], *, has_shots: bool, report) -> None:
+        """Add one evaluation per unit, number of shots and seed of an entry.
+
+        Args:
+            entry: With the defaults of the schema.
+            evaluations: The evaluations of the config, by ID.
+            has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
+            report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+        """
+        for key, value in entry.items():
+            if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
+                report("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
+        if entry["seeds"] == PAIRED:
+            report("seeds", "paired is not supported with lm_eval; use a number or a list.")
+            return
+        language = _language(entry["languages"], report)
+        for unit in self._units(entry, report):
+            for requested in _as_list(entry["shots"]) if has_shots else [None]:
+                for seed in _as_list(entry["seeds"]):
+                    shots = shots_of(unit, requested)
+                    evaluation = Evaluation(
+                        task=file_name(unit.name),
+                        language=language,
+                        protocol="lm_eval_generation" if unit.generates else "lm_eval",
+                        shots=shots,
+                        seed=seed if shots else 0,
+                        style="default",
+                        data="lm_eval",
+                        limit=smaller_limit(entry["limit"], self.limit),
+                    )
+                    trust = entry.get("trust_functions", False)
+                    task = LmEvalTask(self.catalog, self.directories, entry["lm_eval"], unit, requested, trust)
+                    previous = evaluations.setdefault(evaluation.id, evaluation)
+                    if previous != evaluation or self.tasks.setdefault(evaluation.id, task).differs_from(task):
+                        report("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one.")
+
+    def _units(self, entry: dict, report) -> list[Unit]:
+        if self.catalog is None:
+            return []
+        try:
+            found = self.catalog.units(entry["lm_eval"], trust_functions=entry.get("trust_functions", False))
+        except ConfigError as error:
+            report("lm_eval", str(error))
+            return []
+        if len(found) == 1 and found[0].reason:
+            report("lm_eval", f"{entry['lm_eval']} cannot be run: {found[0].reason}.")
+            return []
+        return found
+
+
+def catalog_of(settings: dict) -> Catalog:
+    """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
+    return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
+
+
+def _language(value, report) -> str:
+    if value == "all":
+        return UNDETERMINED
+    languages = _as_list(value)
+    if len(languages) > 1:
+        report("languages", "lm_eval: expected one code, which only labels the results.")
+    return languages[0]
+
+
+def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
+    """Return what items, requests and metrics of an evaluation depend on, in addition to code and outputs."""
+    unit, index = task.unit, task.catalog.index
+    return {
+        "evaluation": evaluation.id,
+        **{
+            key: getattr(evaluation, key) for key in ("items", "task", "language", "protocol", "shots", "seed", "style")
+        },
+        "limit": evaluation.limit,
+        "entry": task.entry,
+        "unit": unit.name,
+        "reason": unit.reason,
+        "generates": unit.generates,
+        "num_fewshot": task.num_fewshot,
+        "directories": list(task.directories) if unit.own else [],
+        "own": sorted(task.catalog.own_names(task.entry, [unit])),
+        "trust_functions": task.trust_functions,
+        "trusted": task.trust_functions or not unit.own,
+        "versions": index["versions"] | {"python": index["python"]},
+        "package": index["digest"],
+        "files": _own_files(task) if unit.own else {},
+    }
+
+
+def _own_files(task: LmEvalTask) -> dict[str, str | None]:
+    """Return the hash of each file that a unit with files of one's own reads: task files, modules, local rows."""
+    own = task.catalog.own
+    rows = {file for config in task.leaf_configs() for file in data_files(config)}
+    return {os.path.relpath(path): _content_hash(path) for path in sorted({*map(str, own.sources), *rows})}
+
+
+@functools.cache
+def _content_hash(path: str) -> str | None:
+    try:
+        return file_fingerprint(Path(path))
+    except OSError:
+        return None
+
+
+def _as_list(value) -> list:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,154 @@
+"""Checks of `models:` that the schema cannot express, settings that adapters inherit, and pairs of `comparisons:`."""
+
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from vernacular.core.errors import suggest
+
+# Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
+_ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
+# Keys of a model behind a server: those that only it has, and those that it shares with other models.
+_SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", "timeout", "reference"}
+_SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
+_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
+# reserved names of devices on Windows, also with an extension
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+
+
+def check_models(models: dict, report) -> None:
+    """Check what the schema cannot express of `models`, as written by the user; `report(keys, message)` mistakes."""
+    seen: dict[str, str] = {}
+    for name, entry in models.items():
+        if name.casefold() in _RESERVED:
+            report((name,), f'"{name}" is the name of a directory of the workflow; choose another name.')
+        check_name(name, report)
+        if previous := seen.get(name.casefold()):
+            message = f'"{name}" and "{previous}" differ only in case, which some file systems ignore; rename one.'
+            report((name,), message)
+        seen[name.casefold()] = name
+        _check_server_keys(name, entry, report)
+        if "adapter" in entry or "base" in entry:
+            _check_adapter(name, models, report)
+        elif "source" not in entry:
+            report((name,), 'the key "source" is missing (or "base" and "adapter").')
+    _check_server_limits(models, report)
+
+
+def _check_adapter(name: str, models: dict, report) -> None:
+    entry = models[name]
+    for key in entry:
+        if key not in _ADAPTER_KEYS:
+            report((name, key), f"an adapter inherits {key} from its base; set it there.")
+    if missing := next((key for key in ("adapter", "base") if key not in entry), None):
+        present = "base" if missing == "adapter" else "adapter"
+        report((name,), f'the key "{missing}" is missing; "{present}" requires it.')
+        return
+    base = entry["base"]
+    bases = [model for model, settings in models.items() if "adapter" not in settings]
+    if base not in bases:
+        problem = "is an adapter, not a base model" if base in models else "is not a model of this config"
+        report((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
+    elif is_server(models[base]):
+        report(
+            (name, "base"),
+            f"{base} is behind a server, which applies no adapters; serve the adapted model instead.",
+        )
+    elif models[base].get("generation_engine") == "vllm":
+        report(
+            (name, "base"),
+            f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
+        )
+
+
+def is_server(settings: dict) -> bool:
+    """Return whether a model is behind a server."""
+    return settings.get("source", "").startswith(("http://", "https://"))
+
+
+def _check_server_keys(name: str, entry: dict, report) -> None:
+    """Check that a model behind a server has no settings of a local model, and the other way around."""
+    for key in entry:
+        if is_server(entry) and key not in _SERVER_KEYS:
+            report((name, key), f"{key} is decided by the server; remove it.")
+        if not is_server(entry) and key in _SERVER_ONLY:
+            report((name, key), f"{key} requires a server as the source, such as http://host:8000/v1.")
+    if is_server(entry) and entry.get("kind") == "masked":
+        report((name, "kind"), "a model behind a server is a causal model; remove it.")
+
+
+def _check_server_limits(models: dict, report) -> None:
+    """Check that all models of a server name the same limit of requests, which they share."""
+    limits: dict[str, tuple[str, int | None]] = {}
+    for name, settings in models.items():
+        if is_server(settings):
+            address, limit = urlsplit(settings["source"]).netloc, settings.get("concurrency")
+            other, previous = limits.setdefault(address, (name, limit))
+            if previous != limit:
+                message = f"{other} is on the same server, whose limit they share; set the same value."
+                report((name, "concurrency"), message)
+
+
+def check_name(name: str, report) -> None:
+    """Reject a name that cannot be a directory on Windows, because results are copied between systems."""
+    if name.split(".")[0].casefold() in _DEVICES or name.endswith("."):
+        report((name,), f'"{name}" is not a valid directory name on Windows; choose another name.')
+
+
+def inherit_base_settings(models: dict) -> dict:
+    """Return the settings by name, in the order of the file; an adapter inherits those of its base."""
+    resolved = {}
+    for name, settings in models.items():
+        if "adapter" in settings:
+            base = models[settings["base"]]
+            adapter_settings = {key: settings[key] for key in _ADAPTER_KEYS if key in settings}
+            chat = base["chat"] if adapter_settings.get("chat", "auto") == "auto" else adapter_settings["chat"]
+            inherited = {key: value for key, value in base.items() if key != "source"}
+            resolved[name] = {**inherited, **adapter_settings, "chat": chat}
+        else:
+            resolved[name] = settings
+    return resolved
+
+
+def expand_pairs(entries: list | None, models: dict, external_results: dict, report) -> list[tuple[str, str]]:
+    """Return the distinct (baseline, candidate) pairs of all comparisons.
+
+    The default is every base with its adapters, and all external results (`external_results`) with every model; two
+    models that this does not compare are compared in the order of the config.
+    `report(keys, message)` mistakes; keys are relative to the list of comparisons.
+    """
+    if entries is None:
+        pairs = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]
+        if len(models) == 2 and not pairs:
+            pairs = [tuple(models)]
+        return _distinct_pairs(pairs + [(name, model) for name in external_results for model in models], report)
+    pairs = []
+    available = [*models, *external_results]
+    for i, entry in enumerate(entries):
+        if isinstance(entry, str):
+            if entry != "all_pairs":
+                report((i,), f'expected all_pairs or {{baseline: NAME, candidate: NAME}}, got "{entry}".')
+            pairs += combinations(available, 2)
+            continue
+        baseline, candidates = entry["baseline"], entry["candidate"]
+        if candidates == "all":
+            candidates = [name for name in models if name != baseline]
+        elif isinstance(candidates, str):
+            candidates = [candidates]
+        for key, names in (("baseline", [baseline]), ("candidate", candidates)):
+            for name in names:
+                if name not in available:
+                    report((i, key), f'"{name}" is not a model of this config.{suggest(name, available)}')
+        if baseline in candidates:
+            report((i, "candidate"), f'"{baseline}" cannot be compared with itself.')
+        pairs += [(baseline, candidate) for candidate in candidates]
+    return _distinct_pairs(pairs, report)
+
+
+def _distinct_pairs(pairs: list[tuple[str, str]], report) -> list[tuple[str, str]]:
+    """Return the distinct pairs; reject two pairs that would share the directory `baseline--candidate`."""
+    by_directory: dict[str, tuple[str, str]] = {}
+    for pair in pairs:
+        previous = by_directory.setdefault("--".join(pair).casefold(), pair)
+        if previous != pair:
+            report((), f"{' with '.join(pair)} and {' with '.join(previous)} would share a directory; rename one.")
+    return list(dict.fromkeys(pairs))

@@ -1,0 +1,113 @@
+"""The tasks that lm_eval offers, without importing it: the index of its environment, and files of one's own."""
+
+import functools
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.lm_eval.expansion import Entry, Unit, units
+from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, read_directories
+
+FORMAT = 1  # of the index; raised when its content changes
+PYTHON = WORKFLOW.parent / ".lm-eval" / "bin" / "python"  # `make lm-eval`
+_INDEX = "vernacular_index.json"  # in the environment's root
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All names that lm_eval knows, with the interpreter of its environment."""
+
+    python: Path
+    index: dict
+    registry: dict[str, Entry]
+    own: OwnTasks = field(default_factory=OwnTasks)
+
+    def units(self, name: str, *, trust_functions: bool) -> list[Unit]:
+        """Return the units of a task, group or tag.
+
+        Raises:
+            ConfigError: The name is unknown, its groups are malformed, or a file of one's own needs trust.
+        """
+        if name not in self.registry:
+            raise ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{suggest(name, self.registry)}')
+        try:
+            found = units(name, self.registry)
+        except ValueError as error:
+            raise ConfigError(f"{error}.") from None
+        if not found:
+            raise ConfigError(f'"{name}" contains no task.')
+        if not trust_functions:
+            for own in self.own_names(name, found):
+                check_untrusted(own, self.own, self.index["metrics"])
+        return found
+
+    def own_names(self, name: str, found: list[Unit]) -> list[str]:
+        """Return the tasks and groups of one's own that a name involves; all groups, because they can be nested."""
+        leaves = {leaf.name for unit in found for leaf in unit.leaves}
+        names = [own for own in self.own.configs if own in leaves or self.registry[own].kind == "group"]
+        return names if name in self.own.registry or leaves & self.own.configs.keys() else []
+
+
+def index_path(python: Path) -> Path:
+    """Return the path of the index of an environment, given its interpreter."""
+    return python.parent.parent / _INDEX
+
+
+@functools.cache
+def read_index(python: Path) -> dict:
+    """Return the index of an environment; raise ConfigError with the command that makes it."""
+    path = index_path(python)
+    command = "make lm-eval" if python == PYTHON else f"PYTHONPATH={WORKFLOW} {python} -m vernacular lm-eval-index"
+    try:
+        index = json.loads(path.read_text("utf-8"))
+    except OSError:
+        raise ConfigError(f"lm_eval is not installed in {display_path(path.parent)}. Run: {command}") from None
+    except ValueError:
+        raise ConfigError(f"{display_path(path)}: not a valid index of lm_eval. Run: {command}") from None
+    if index.get("format") != FORMAT:
+        raise ConfigError(f"{display_path(path)}: written by another version of Vernacular. Run: {command}")
+    return index
+
+
+def load_catalog(python: str | None = None, directories: tuple[str, ...] = ()) -> Catalog:
+    """Return the catalog of an environment and of directories with files of one's own, which take precedence.
+
+    Raises:
+        ConfigError: The environment has no index, or a file is not valid.
+    """
+    interpreter = Path(python).expanduser().absolute() if python else PYTHON
+    index = read_index(interpreter)
+    own = read_directories(directories, Path(index["directory"])) if directories else OwnTasks()
+    return Catalog(interpreter, index, package_registry(index) | own.registry, own)
+
+
+def package_registry(index: dict) -> dict[str, Entry]:
+    """Return the entries of the installed package, as `expansion.units` reads them."""
+    registry = {tag: Entry("tag", members=tuple(members)) for tag, members in index["tags"].items()}
+    registry |= {name: Entry("group", group["config"]) for name, group in index["groups"].items()}
+    return registry | {
+        name: Entry("task", task["config"], reason=task["reason"]) for name, task in index["tasks"].items()
+    }
+
+
+def shots_of(unit: Unit, requested: int | None) -> int:
+    """Return the number of few-shot examples by which a unit is labeled.
+
+    As in lm-eval, a task file with `num_fewshot: 0` keeps it, and without a request, the task file decides. Of a group
+    whose tasks differ, it is the largest number.
+    """
+    return max(shots_by_task(unit, requested))
+
+
+def shots_by_task(unit: Unit, requested: int | None) -> tuple[int, ...]:
+    """Return the number of few-shot examples of each task of a unit."""
+    own_shots = [leaf.config.get("num_fewshot") for leaf in unit.leaves]
+    return tuple(own or 0 if requested is None or own == 0 else requested for own in own_shots)
+
+
+def file_name(unit: str) -> str:
+    """Return the name of a unit for IDs and files: `leaderboard::bbh` becomes `leaderboard--bbh`."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "--", unit)
