@@ -165,7 +165,7 @@ def test_changing_similarity_metrics_or_encoders_reruns_no_inference(workspace, 
 
 
 def test_adding_a_comparison_reruns_no_inference(workspace, config):
-    config["comparisons"] = [{"baseline": "tiny", "candidate": "other"}]
+    config["comparisons"] = ["all_pairs", {"baseline": "other", "candidate": "tiny"}]  # by default, tiny with other
     planned = workspace.planned_jobs()
     assert planned
     assert set(planned) <= AFTER_METRICS
