@@ -7,7 +7,7 @@ import openpyxl
 import pandas as pd
 import pytest
 from vernacular.commands.summary import summary
-from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import METRICS, RESULTS
 
@@ -39,7 +39,7 @@ def out(metrics_table, tmp_path):
         table = metrics_table(changes | {"model": model, "style": "default"})
         artifacts.write(tmp_path / model / "metrics.parquet", METRICS, table, metadata(model, **records[model]))
     out = tmp_path / "summary"
-    for kind in (RANKINGS, COMPARISONS, OVERALL):
+    for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
     summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec))

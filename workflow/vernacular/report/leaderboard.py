@@ -124,7 +124,7 @@ def setting(row: dict) -> dict:
 
     row: one of its rows, or the metadata of its requests.
     """
-    names = SETTING if row.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else types.SETTING
+    names = SETTING if (row.get("prompt") or DEFAULT_PROMPT) != DEFAULT_PROMPT else types.SETTING
     return {name: row.get(name) for name in names}
 
 
