@@ -3,7 +3,7 @@
 import pytest
 from support.table_rows import comparison_row, metrics_row, metrics_table, ranking_row  # noqa: F401
 from vernacular import cli
-from vernacular.comparison.schema import COMPARISONS, RANKINGS
+from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
 from vernacular.summary.grid import collect, to_arrow
@@ -40,6 +40,7 @@ def run(metrics_table, ranking_row, comparison_row, tmp_path, monkeypatch, capsy
     artifacts.write(summary / "rankings.parquet", RANKINGS, ranked, {})
     compared = [comparison_row(evaluation=LETTERS, metric="accuracy")]
     artifacts.write(summary / "comparisons.parquet", COMPARISONS, compared, {})
+    artifacts.write(summary / "prompts.parquet", PROMPTS, [], {})
 
     def table(*arguments):
         status = cli.main(["table", "mine.yaml", *arguments])
@@ -95,3 +96,28 @@ def test_table_without_results_names_the_command_to_run(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     assert cli.main(["table", "mine.yaml"]) == 1
     assert "snakemake -c4 --configfile mine.yaml" in capsys.readouterr().err
+
+
+def test_prompts_of_one_evaluation_are_one_column_with_their_mean(run, metrics_table, tmp_path):  # noqa: F811
+    config = tmp_path / "mine.yaml"
+    prompts = "protocols: [letters], shots: 5, prompts: [default, formal]}"
+    config.write_text(CONFIG.replace("protocols: [generation, letters], shots: 5}", prompts))
+    common = {"protocol": "letters", "style": "default", "seed": 0, "model": "base"}
+    names = {"default": LETTERS, "formal": f"{LETTERS}.formal", "all": f"{LETTERS}.all"}
+    rows = [
+        common | {"evaluation": name, "prompt": prompt, "value": value}
+        for (prompt, name), value in zip(names.items(), (0.3, 0.4, 0.35), strict=True)
+    ]
+    summary = tmp_path / "results" / "summary"
+    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(collect([metrics_table(*rows)])), {})
+    mean = {"model": "base", "evaluation": names["all"], "metric": "accuracy", "n": 100, "n_prompts": 2}
+    mean |= {"evaluations": [names["default"], names["formal"]], "question": "these prompts"}
+    artifacts.write(summary / "prompts.parquet", PROMPTS, [mean], {})
+    status, text, errors = run(
+        "--models", "base", "--format", "markdown", "--marks", "interval", "--tasks", "openbookqa"
+    )
+    assert (status, errors) == (0, "")
+    lines = text.splitlines()
+    assert "letters, 5 shots, mean over prompts" in lines[0]
+    assert lines[2].startswith("| base | 35.0 [40.0, 60.0]")
+    assert "Mean over prompts: 2 wordings of the prompt for the same items." in lines[-1]

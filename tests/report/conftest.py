@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_forms, report_run
+from support import report_forms, report_prompts, report_run
 from vernacular.report.page import build
 
 
@@ -110,6 +110,14 @@ def forms_dir(tmp_path_factory):
     return root / "page"
 
 
+@pytest.fixture(scope="session")
+def prompts_dir(tmp_path_factory):
+    """Build the report of the run in `report_prompts`; return its directory."""
+    root = tmp_path_factory.mktemp("prompts")
+    build(out=root / "page", **report_prompts.write_run(root))
+    return root / "page"
+
+
 @pytest.fixture
 def browser(chromium, report_dir):
     """Open the report in a browser; fail on console messages and on network requests afterwards."""
@@ -120,6 +128,12 @@ def browser(chromium, report_dir):
 def page(chromium, forms_dir):
     """Open the report of two models in a browser, as `browser` does."""
     yield from _checked(chromium, forms_dir)
+
+
+@pytest.fixture
+def prompts_page(chromium, prompts_dir):
+    """Open the report of an evaluation with several prompts in a browser, as `browser` does."""
+    yield from _checked(chromium, prompts_dir)
 
 
 def _checked(chromium, directory):

@@ -123,7 +123,7 @@ def setting(row: dict) -> dict:
 
     row: one of its rows, or the metadata of its requests.
     """
-    is_default = row.get("prompt", DEFAULT_PROMPT) == DEFAULT_PROMPT
+    is_default = (row.get("prompt") or DEFAULT_PROMPT) == DEFAULT_PROMPT
     return {name: row.get(name) for name in SETTING if name != "prompt" or not is_default}
 
 

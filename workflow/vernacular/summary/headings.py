@@ -99,7 +99,7 @@ def _settings(long: pd.DataFrame) -> dict[str, str]:
         parts += [] if pd.isna(row["shots"]) else [format_count(row["shots"], "shot")]
         parts += [f"seed {row['seed']}"] if has_seeds and not pd.isna(row["seed"]) else []
         parts += [row["style"]] if not pd.isna(row["style"]) and row["style"] != "default" else []
-        parts += [] if row["prompt"] == DEFAULT_PROMPT else [_prompt_heading(row["prompt"])]
+        parts += [] if pd.isna(row["prompt"]) or row["prompt"] == DEFAULT_PROMPT else [_prompt_heading(row["prompt"])]
         settings[row["evaluation"]] = " · ".join(parts)
     return settings
 

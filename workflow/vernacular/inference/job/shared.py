@@ -79,7 +79,7 @@ def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
     groups: dict[tuple, list[WorkUnit]] = {}
     for number, unit in enumerate(units):
         metadata = artifacts.metadata(unit.path)
-        is_shared = unit.kind is SCORES and metadata.get("shots") == 0
+        is_shared = unit.kind is SCORES and "task" in metadata and metadata.get("shots") == 0
         setting = tuple(str(metadata.get(name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
     return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
