@@ -3,9 +3,10 @@
     python bench/whole_run.py --model DIRECTORY --lm-eval .bench/bin/lm_eval [--threads 1] [--reps 3]
 
 Both tools read the same lm-eval task files and rows: `pairs` are minimal pairs as in BLiMP, `shots5` are five-shot
-questions with the texts of four options. Each run starts a new process in an empty directory and loads the model. The
-tools take turns, and the ratio of their times is computed per turn. CPU time includes all child processes. The
-accuracies of both tools must be equal.
+questions with the texts of four options, `zero4` are questions about a passage with the texts of four options, and
+`written` are five-shot prompts whose answer is generated. Each run starts a new process in an empty directory and loads
+the model. The tools take turns, and the ratio of their times is computed per turn. CPU time includes all child
+processes. The values of both tools must be equal.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import yaml
 from score import words
 
 ROOT = Path(__file__).parent.parent
-N_SHOTS = {"pairs": 0, "shots5": 5}
+N_SHOTS = {"pairs": 0, "shots5": 5, "zero4": 0, "written": 5}
+N_ROWS = {"pairs": 1.0, "shots5": 0.2, "zero4": 0.2, "written": 0.2}  # per --items
 
 
 def rows(name: str, split: str, count: int) -> list[dict]:
@@ -39,10 +41,15 @@ def rows(name: str, split: str, count: int) -> list[dict]:
             }
             for sentence in sentences
         ]
+    if name == "written":  # the model copies the beginning of a text
+        texts = [words(rng, 40) for _ in range(count)]
+        return [{"text": text, "answer": " ".join(text.split()[:8])} for text in texts]
+    n_words = 110 if name == "zero4" else 0  # of the passage, about 150 tokens
     return [
-        {"question": words(rng, 14), "choices": [words(rng, 6) for _ in range(4)], "answer": rng.randrange(4)}
+        {"passage": words(rng, n_words), "question": words(rng, 14), "choices": [words(rng, 6) for _ in range(4)],
+         "answer": rng.randrange(4)}
         for _ in range(count)
-    ]
+    ]  # fmt: skip
 
 
 def task_file(name: str, directory: Path) -> dict:
@@ -62,13 +69,21 @@ def task_file(name: str, directory: Path) -> dict:
             "doc_to_target": 0,
             "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
         }
-    return content | {
-        "fewshot_split": "train",
-        "fewshot_config": {"sampler": "first_n"},
-        "doc_to_text": "Question: {{question}}?\nAnswer:",
-        "doc_to_target": "{{answer}}",
-        "doc_to_choice": "{{choices}}",
-    }
+    if name == "zero4":
+        text = "{{passage}}\nQuestion: {{question}}?\nAnswer:"
+        return content | {"doc_to_text": text, "doc_to_target": "{{answer}}", "doc_to_choice": "{{choices}}"}
+    content |= {"fewshot_split": "train", "fewshot_config": {"sampler": "first_n"}, "doc_to_target": "{{answer}}"}
+    if name == "written":
+        return content | {
+            "output_type": "generate_until",
+            "doc_to_text": "Text: {{text}}\nIts first eight words:",
+            "generation_kwargs": {"until": ["\n"], "max_gen_toks": 32, "do_sample": False},
+            "filter_list": [
+                {"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}
+            ],
+            "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        }
+    return content | {"doc_to_text": "Question: {{question}}?\nAnswer:", "doc_to_choice": "{{choices}}"}
 
 
 def prepare(name: str, count: int, directory: Path) -> None:
@@ -81,7 +96,7 @@ def prepare(name: str, count: int, directory: Path) -> None:
 
 
 def run_lm_eval(args, name: str, directory: Path, out: Path) -> float:
-    """Run lm-eval's command and return its accuracy."""
+    """Run lm-eval's command and return its value of the set's metric."""
     model_args = f"pretrained={args.model},dtype=float32"
     command = [args.lm_eval, "--model", "hf", "--model_args", model_args, "--tasks", name, "--device", "cpu"]
     command += [
@@ -95,11 +110,11 @@ def run_lm_eval(args, name: str, directory: Path, out: Path) -> float:
     command += ["--num_fewshot", str(N_SHOTS[name])] if N_SHOTS[name] else []
     call(command, args.threads, out)
     (results,) = out.rglob("results_*.json")
-    return json.loads(results.read_text())["results"][name]["acc,none"]
+    return _value(json.loads(results.read_text())["results"][name])
 
 
 def run_vernacular(args, name: str, directory: Path, out: Path) -> float:
-    """Run the workflow and return its accuracy."""
+    """Run the workflow and return its value of the set's metric."""
     config = {
         "models": {"model": {"source": str(args.model), "dtype": "float32", "device": "cpu"}},
         "lm_eval": {"python": args.lm_eval_python, "tasks": [str(directory / "tasks")]},
@@ -112,7 +127,13 @@ def run_vernacular(args, name: str, directory: Path, out: Path) -> float:
     )
     (path,) = (out / "results" / "summary" / "lm_eval").glob("*.json")
     (values,) = json.loads(path.read_text())["results"].values()
-    return values["acc,none"]
+    return _value(values)
+
+
+def _value(values: dict) -> float:
+    """Return the only value among those of a task, whose names are `metric,filter`."""
+    (value,) = (value for name, value in values.items() if "," in name and "_stderr" not in name)
+    return value
 
 
 def call(command: list[str], threads: int, directory: Path) -> None:
@@ -147,9 +168,9 @@ def main() -> None:
     parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"), help="`make lm-eval`")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--reps", type=int, default=3)
-    parser.add_argument("--items", type=int, default=300, help="rows of `pairs`; `shots5` has a fifth of them")
+    parser.add_argument("--items", type=int, default=300, help="rows of `pairs`; the other sets have a fifth of them")
     parser.add_argument("--batch-size", type=int, default=8, help="of lm-eval")
-    parser.add_argument("--sets", default="pairs,shots5")
+    parser.add_argument("--sets", default=",".join(N_SHOTS))
     args = parser.parse_args()
     args.model, args.lm_eval = args.model.resolve(), str(Path(args.lm_eval).absolute())
     print("| set | turn | lm-eval wall s | Vernacular wall s | ratio | lm-eval cpu s | Vernacular cpu s | ratio |")
@@ -157,7 +178,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         for name in args.sets.split(","):
-            prepare(name, args.items if name == "pairs" else args.items // 5, directory)
+            prepare(name, round(args.items * N_ROWS[name]), directory)
             ratios = []
             for turn in range(args.reps):
                 measured = {}
@@ -167,7 +188,7 @@ def main() -> None:
                     measured[tool] = timed(tool, args, name, directory, out)
                 (theirs, wall, cpu), (value, own_wall, own_cpu) = measured[run_lm_eval], measured[run_vernacular]
                 if abs(theirs - value) > 1e-6:
-                    sys.exit(f"{name}: accuracy {theirs} of lm-eval, {value} of Vernacular")
+                    sys.exit(f"{name}: {theirs} of lm-eval, {value} of Vernacular")
                 ratios.append((wall / own_wall, cpu / own_cpu))
                 print(
                     f"| {name} | {turn + 1} | {wall:.1f} | {own_wall:.1f} | {wall / own_wall:.2f} | {cpu:.1f} | "

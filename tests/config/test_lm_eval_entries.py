@@ -76,6 +76,7 @@ def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config)
     loaded = config({"lm_eval": "galcola", "languages": "gl"}, {"task": "cola", "languages": ["gl"], "data": "samples"})
     assert set(dependencies.items_spec(loaded)["items"]) == {"cola.gl"}
     assert set(dependencies.lm_eval_spec(loaded)["evaluations"]) == {"galcola.gl.lm_eval.0shot"}
+    assert dependencies.summary_spec(loaded)["tasks"]["galcola"] == {}, "no title and note"
 
 
 @pytest.mark.parametrize(

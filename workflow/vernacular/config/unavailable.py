@@ -28,6 +28,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
         *_items(resources),
         *_records(resources, results),
         *_similarities(results),
+        *_tool_results(results),
         *_requests(results),
         *_inference(results),
         *_metrics(results),
@@ -63,6 +64,12 @@ def _similarities(results: Path) -> Iterator[Path]:
         except ArtifactError:
             has_missing_metrics = True
         if has_missing_metrics:
+            yield from (path, path.parents[1] / "tasks" / path.name)
+
+
+def _tool_results(results: Path) -> Iterator[Path]:
+    for path in sorted(results.glob("*/lm_eval/*.parquet")):
+        if _is_unavailable(path):
             yield from (path, path.parents[1] / "tasks" / path.name)
 
 

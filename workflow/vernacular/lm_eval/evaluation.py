@@ -45,7 +45,7 @@ def evaluate(unit: LoadedUnit, requests: list[dict], outputs: list[dict], *, lim
     return results
 
 
-_CHANGED = "its dataset has changed since the requests were written. Delete its file in results/requests."
+_CHANGED = "its dataset has changed since the requests were written. Delete its file in requests/ of the results."
 
 
 class _StoredOutputs:

@@ -1,0 +1,216 @@
+"""Compare values of lm_eval's own tasks with `lm_eval --model hf`: log-likelihoods, texts and all metrics.
+
+    python bench/lm_eval_values.py --model DIRECTORY --reference .bench/bin/python [--limit 4] [--out DIRECTORY]
+
+Both tools run tasks of the installed package by their names, on local rows in the columns of their datasets
+(`lm_eval_rows.py`), in float32 on the CPU. `wikitext` is run with a context of 512 tokens, so that its pages are scored
+in windows. The last line is the number of differences; a difference is listed with its task.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import lm_eval_rows
+import yaml
+
+ROOT = Path(__file__).parent.parent
+BOTH = (  # with 0 and 5 examples
+    *("galcola", "catcola", "escola", "belebele_glg_Latn", "openbookqa_gl", "paws_gl", "parafrases_gl", "xnli_gl"),
+    *("xstorycloze_gl", "mgsm_direct_gl", "galician_bench_flores_es-gl", "xnli_eu", "eus_trivia", "coqcat", "xquad_es"),
+    *("afrixnli_yor_prompt_1", "afrixnli_yor_prompt_2", "afrimmlu_direct_yor_prompt_1", "afrimgsm_yor_prompt_1"),
+    *("arabicmmlu", "global_mmlu_es", "lambada_openai", "arc_challenge", "hellaswag", "piqa", "winogrande", "boolq"),
+    *("copa", "xcopa_it", "openbookqa"),
+)
+AS_STATED = (  # with the number of the task file
+    *("truthfulqa_gl", "truthfulqa_mc1", "truthfulqa_mc2", "multiblimp_glg", "blimp_causative", "phrases_es-va"),
+    *("gsm8k", "mmlu_prox_lite_es"),
+)
+RUNS = [*((name, shots) for name in BOTH for shots in (0, 5)), *((name, None) for name in AS_STATED)]
+WINDOWS = [("wikitext", 0)]
+MAX_LENGTH = 512
+
+
+def reference(directory: str, runs: str, limit: int, max_length: int) -> None:
+    """Run lm_eval with its own model, in its environment, and write what it returns to `expected.json`."""
+    import logging
+
+    from lm_eval.evaluator import simple_evaluate
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    logging.disable(logging.WARNING)
+    manager, found = TaskManager(), []
+    model = HFLM(pretrained=directory, dtype="float32", device="cpu", batch_size=4, max_length=max_length or None)
+    for name, shots in json.loads(runs):
+        options = {"task_manager": manager, "limit": limit, "bootstrap_iters": 0}
+        results = simple_evaluate(model=model, tasks=[name], num_fewshot=shots, **options)
+        samples = {
+            task: [[row["doc_id"], row["resps"], row["filter"]] for row in rows]
+            for task, rows in results["samples"].items()
+        }
+        found.append([name, shots, results["results"], samples])
+        print(name, shots, file=sys.stderr, flush=True)
+    Path("expected.json").write_text(json.dumps(found, default=str))
+
+
+def run_reference(args, runs: list, directory: Path, max_length: int) -> None:
+    options = [str(args.model), json.dumps(runs), str(args.limit), str(max_length)]
+    call([args.reference, __file__, "reference", *options], directory, args.threads)
+
+
+def run_vernacular(args, runs: list, directory: Path, max_length: int) -> None:
+    entries = [{"lm_eval": name} | ({} if shots is None else {"shots": shots}) for name, shots in runs]
+    model = {"source": str(args.model), "dtype": "float32", "device": "cpu"}
+    config = {
+        "models": {"model": model | ({"max_length": max_length} if max_length else {})},
+        "lm_eval": {"python": args.lm_eval_python},
+        "limit": args.limit,
+        "evaluations": entries,
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    command = [sys.executable, "-m", "snakemake", f"-c{args.threads}", "--snakefile", str(ROOT / "Snakefile")]
+    call([*command, "--workflow-profile", str(ROOT / "profiles" / "default")], directory, args.threads)
+
+
+def call(command: list[str], directory: Path, threads: int) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "hf"), "OMP_NUM_THREADS": str(threads)}
+    environment |= {"TQDM_DISABLE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode:
+        sys.exit(f"{' '.join(command)[:300]}\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
+
+
+class Own:
+    """Values and outputs of Vernacular's run."""
+
+    def __init__(self, directory: Path):
+        from vernacular import results
+        from vernacular.core import artifacts
+        from vernacular.inference.schema import GENERATIONS, SCORES
+        from vernacular.protocols.schema import REQUESTS
+
+        self.directory = directory / "results"
+        self.rows = results.values(self.directory).to_dict("records")
+        self.read = lambda kind, *path: artifacts.read(self.directory.joinpath(*path), kind).to_pylist()
+        self.kinds, self.requests_kind = {"scores": SCORES, "generations": GENERATIONS}, REQUESTS
+        self.outputs: dict[str, dict] = {}  # evaluation -> (item, role) -> output and request
+
+    def values(self, task: str, shots: int | None) -> tuple[str, bool, dict[str, float]]:
+        """Return (evaluation, whether the task is part of a group, values by metric) of a task or group."""
+        label = task.replace("::", "--")
+        found: dict[tuple, dict] = {}
+        for row in self.rows:
+            category = row["category"] or ""
+            is_own = (row["task"] == label and not category) or category == task
+            if is_own and (shots is None or row["shots"] == shots):
+                found.setdefault((row["evaluation"], bool(category)), {})[row["metric"]] = row["value"]
+        ((evaluation, in_group),) = found  # exactly one
+        return evaluation, in_group, found[evaluation, in_group]
+
+    def output(self, evaluation: str) -> dict:
+        if evaluation not in self.outputs:
+            name = "generations" if ".lm_eval_generation." in evaluation else "scores"
+            file = f"{evaluation}.parquet"
+            requests = {row["request_id"]: row for row in self.read(self.requests_kind, "requests", file)}
+            rows = self.read(self.kinds[name], "model", name, file)
+            self.outputs[evaluation] = {
+                (r["item_id"], r["role"]): r | {"request": requests[r["request_id"]]} for r in rows
+            }
+        return self.outputs[evaluation]
+
+
+def compare(own: Own, runs: list) -> int:
+    """Print a row per run of lm_eval; return the number of differences."""
+    print("| task | shots | values | requests | largest difference, nats | different texts |")
+    print("|---|---|---|---|---|---|")
+    total = 0
+    for name, shots, results, samples in runs:
+        n_values, problems = 0, []
+        for task, expected in results.items():
+            evaluation, in_group, values = own.values(task, shots)
+            for key, value in expected.items():
+                if "," not in key or "_stderr" in key or not isinstance(value, int | float):
+                    continue
+                label = key.removesuffix(",none")
+                n_values += 1
+                tolerance = 1e-4 if "perplexity" in label else 1e-6
+                if not math.isclose(values[label], value, rel_tol=tolerance, abs_tol=1e-9):
+                    problems.append(f"{task} {label}: {value} of lm_eval, {values[label]}")
+        n_requests, largest, n_texts = 0, 0.0, 0
+        for task, rows in samples.items():
+            evaluation, in_group, _ = own.values(task, shots)
+            outputs, filters = own.output(evaluation), {row[2] for row in rows}
+            for doc_id, responses, filter_name in rows:
+                if filter_name != min(filters):
+                    continue
+                for index, (response, *_) in enumerate(responses):
+                    item, n_requests = f"{task}/{doc_id}" if in_group else str(doc_id), n_requests + 1
+                    if ".lm_eval_generation." in evaluation:
+                        n_texts += text(outputs[item, "response"]) != response
+                        continue
+                    row = outputs[item, "text" if name == "wikitext" else f"choice:{index}"]
+                    loglik, *greedy = response if isinstance(response, list) else [response]
+                    difference = abs(math.fsum(row["logprobs"]) - float(loglik))
+                    largest = max(largest, difference)
+                    if difference > max(1e-4, 1e-6 * abs(float(loglik))):
+                        problems.append(f"{task} {item} {index}: {difference:.1e} nats, flags: {row['flags']}")
+                    if greedy and str(all(row["is_greedy"])) != str(greedy[0]):
+                        problems.append(f"{task} {item} {index}: greedy {greedy[0]} of lm_eval")
+        print(f"| `{name}` | {shots} | {n_values} | {n_requests} | {largest:.0e} | {n_texts} |", flush=True)
+        for problem in problems:
+            print(f"  {problem}")
+        total += len(problems) + n_texts
+    return total
+
+
+def text(output: dict) -> str:
+    """Return a generated text up to its first stop string, as lm_eval stores it."""
+    found = output["raw_output"]
+    for stop in output["request"]["stop"] or ():
+        found = found.split(stop)[0]
+    return found
+
+
+def arabic_subjects(python: str) -> list[str]:
+    """Return the configurations of the tasks in `arabicmmlu`."""
+    code = "import lm_eval, os; print(os.path.dirname(lm_eval.__file__))"
+    run = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    files = sorted((Path(run.stdout.strip()) / "tasks" / "arabicmmlu").glob("arabicmmlu_*.yaml"))
+    return [yaml.safe_load(path.read_text("utf-8"))["dataset_name"] for path in files]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=lambda path: Path(path).resolve(), required=True)
+    parser.add_argument("--reference", required=True, help="Python of an environment with lm_eval and torch")
+    parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"), help="`make lm-eval`")
+    parser.add_argument("--limit", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="where to keep both runs; by default, they are deleted")
+    args = parser.parse_args()
+    args.reference = str(Path(args.reference).absolute())
+    with tempfile.TemporaryDirectory() as temporary:
+        differences = 0
+        for part, runs, max_length in (("windows", WINDOWS, MAX_LENGTH), ("tasks", RUNS, 0)):
+            directory = (args.out or Path(temporary)).absolute() / part
+            if not (directory / "expected.json").exists():
+                lm_eval_rows.write(directory, arabic_subjects(args.reference))
+                run_vernacular(args, runs, directory, max_length)
+                run_reference(args, runs, directory, max_length)
+            differences += compare(Own(directory), json.loads((directory / "expected.json").read_text()))
+    print(f"{differences} differences")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "reference":
+        reference(*sys.argv[2:4], *map(int, sys.argv[4:6]))
+    else:
+        main()
