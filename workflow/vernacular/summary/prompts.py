@@ -154,7 +154,7 @@ def write_prompts(sheet: Worksheet, prompt_rows: list[dict]) -> None:
                     cell.number_format = cells.number_format("share" if share else row["unit"])
     sheet.freeze_panes = "B2"
     _write_designs(sheet, rows, len(rows) + 4)
-    cells.print_landscape(sheet, len(_COLUMNS))
+    cells.print_landscape(sheet)
 
 
 def _write_designs(sheet: Worksheet, rows: list[dict], start: int) -> None:
