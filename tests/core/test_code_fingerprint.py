@@ -20,6 +20,7 @@ NOT_IN_KEYS = {
     "vernacular.arguments": "parses arguments, which are in the keys",
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
+    "vernacular.statistics.sequential": "called by vernacular.results",
     "vernacular.commands.check": "prints",
     "vernacular.commands.init": "writes a config file",
     "vernacular.commands.plan": "prints",

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from vernacular.comparison.schema import CHANGES, COMPARISONS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import to_frame
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.statistics.sequential import hash_order, sequential
 
 
 def values(directory) -> pd.DataFrame:
@@ -95,6 +96,51 @@ def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
     frame["surprisal"] = -frame["logprob"]
     columns = ["item_id", "role", "position", "token", "logprob", "surprisal", "is_greedy", "flags"]
     return frame[columns].reset_index(drop=True)
+
+
+def prompts(directory) -> pd.DataFrame:
+    """Return the means over several prompts: one row per model or pair of models, evaluation and metric.
+
+    A row of a pair has a `baseline`; its values are differences, candidate (`model`) minus baseline (docs/prompts.md).
+
+    Raises:
+        ArtifactError: The comparisons do not exist or are damaged.
+    """
+    return to_frame(artifacts.read(Path(directory) / "summary" / "prompts.parquet", PROMPTS))
+
+
+def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: str = "accuracy") -> pd.DataFrame:
+    """Return how the evidence of a difference grows, one row per cluster of items that both models have.
+
+    The clusters are in the order in which `limit` takes them. If `evidence` reaches 20 in any row, the models differ at
+    a level of 0.05, however often the growing results are looked at (docs/comparisons.md, "Stopping early"). It holds
+    for this prompt, one pair and one metric from 0 to 1 per item.
+
+    Columns: `cluster`, `n` (items so far), `difference` (mean of the cluster, candidate minus baseline), `evidence`,
+    `low` and `high` (confidence sequence of the difference).
+
+    Raises:
+        DataError: A model or the evaluation has no results, or the metric is not one of single items from 0 to 1.
+        ArtifactError: A file is damaged.
+    """
+    sides = []
+    for model in (baseline, candidate):
+        frame = items(directory, model, evaluation)
+        if metric not in frame:
+            known = [name for name in frame.columns if name not in TASK_RESULTS.schema.names]
+            raise DataError(f'{model}: no metric "{metric}" per item in {evaluation}.{suggest(metric, known)}')
+        sides.append(frame.set_index("item_id")[["cluster_id", metric]])
+    both = sides[0].join(sides[1], lsuffix="_left", how="inner").dropna(subset=[f"{metric}_left", metric])
+    differences = both[metric] - both[f"{metric}_left"]
+    if not (differences.abs() <= 1).all():
+        raise DataError(f"{evaluation}: {metric} is not a number from 0 to 1.")
+    alone = "item " + both.index.to_series()
+    clusters = {name: group.to_numpy() for name, group in differences.groupby(both["cluster_id"].fillna(alone))}
+    labels = list(clusters)
+    labels = [labels[position] for position in hash_order(labels)]
+    found = sequential([clusters[label] for label in labels], labels)
+    columns = {"cluster": labels, "n": found.n_items, "difference": found.differences, "evidence": found.evidence}
+    return pd.DataFrame(columns | {"low": found.low, "high": found.high})
 
 
 def _find(directory, model: str, kind: str, evaluation: str) -> Path:

@@ -1,0 +1,37 @@
+"""Means over prompts and sequential evidence of a run, from Python."""
+
+import pytest
+from support.messages import assert_states
+from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
+from vernacular import results
+from vernacular.core.errors import DataError
+from vernacular.statistics.sequential import wealth
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    root = tmp_path_factory.mktemp("run")
+    return write_run(root)["results"]
+
+
+def test_means_over_prompts_are_a_table(directory):
+    table = results.prompts(directory).query("metric == 'accuracy'")
+    assert table["evaluation"].unique().tolist() == [MEAN]
+    assert table["baseline"].isna().tolist() == [True, True, False]
+    assert table["value"].iloc[2] == pytest.approx(table["value"].iloc[1] - table["value"].iloc[0])
+
+
+def test_evidence_grows_over_the_items_that_both_models_have(directory):
+    table = results.evidence(directory, *MODELS, EVALUATION)
+    assert (len(table), table["n"].iloc[-1]) == (N, N)
+    base, tuned = (results.items(directory, model, EVALUATION).set_index("item_id")["accuracy"] for model in MODELS)
+    assert table["cluster"].str.startswith("item q").all()
+    differences = (tuned - base)[table["cluster"].str.removeprefix("item ")]
+    assert table["difference"].tolist() == differences.tolist()
+    assert table["evidence"].tolist() == pytest.approx(wealth(differences.to_numpy()).tolist())
+
+
+def test_unknown_metric_names_the_closest(directory):
+    with pytest.raises(DataError) as raised:
+        results.evidence(directory, *MODELS, EVALUATION, "acuracy")
+    assert_states(raised.value, "base", '"acuracy"', EVALUATION, '"accuracy"')
