@@ -386,7 +386,7 @@ def test_store_key_contains_number_of_bits():
 
 
 def test_scores_and_generations_have_different_keys_with_same_engine(monkeypatch):
-    monkeypatch.setattr(work, "engine_version", lambda kind: "the same")
+    monkeypatch.setattr(work, "engine_version", lambda kind, served: "the same")
     record = tiny.record("llama")
     assert evaluation_key(record, REQUESTS, SCORES) != evaluation_key(record, REQUESTS, GENERATIONS)
 

@@ -88,5 +88,5 @@ def test_rules_take_store_path_from_config():
     root = Path(config.__file__).parents[2]
     files = [root.parent / "Snakefile", *(root / "rules").glob("*.smk")]
     commands = [line for path in files for line in path.read_text("utf-8").splitlines() if "--store" in line]
-    assert len(commands) == 2
+    assert len(commands) == 3
     assert all('--store "$VERNACULAR_STORE"' in line for line in commands)
