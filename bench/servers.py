@@ -51,11 +51,10 @@ def by_bias(form: LlamaCpp, request: PreparedRequest) -> list[float | None]:
 
 def by_grammar(form: LlamaCpp, request: PreparedRequest) -> list[float | None] | None:
     """Force all tokens of a span; None if the server fails, or has no value for one of them."""
-    rule = " ".join(f"<[{token}]>" for token in request.span.tolist())
+    grammar = "root ::= " + " ".join(f"<[{token}]>" for token in request.span.tolist())
+    prompt = request.ids[: request.first].tolist()
     try:
-        content = form._post(
-            request.ids[: request.first].tolist(), len(request.span), n_probs=1, grammar=f"root ::= {rule}"
-        )
+        content = form.complete(prompt, len(request.span), n_probs=1, grammar=grammar).content
     except ServerError:
         return None
     entries = content.get("completion_probabilities", [])
@@ -102,7 +101,7 @@ def measure(title: str, name: str, server, local, way, prepared: list[PreparedRe
     client = Client(server.source, concurrency=1, attempts=1)
     form = LlamaCpp(client, local.n_embeddings, ids_of(local, "the")[-1])
     process = psutil.Process(server.process.pid)
-    form._post(ids_of(local, "the"), 1)  # memory of the first request
+    form.complete(ids_of(local, "the"), 1)  # memory of the first request
     before, times = client.usage.requests, process.cpu_times()
     n_read = client.usage.prompt_tokens - client.usage.cached_tokens
     values = {request.request_id: way(form, request) for request in sorted(prepared, key=lambda r: r.ids.tolist())}

@@ -74,7 +74,7 @@ class _Probe:
         if self.loaded.tokenizer is not None:
             self._check_ids()
         spans = self._select_spans()
-        labels = self._select_labels(spans)
+        labels = self._select_labels(spans, prompts)
         forms = {"generation": self._select_generation(prompts, spans), "chat": "chat" in prompts}
         forms |= {"spans": spans.name if spans else None, "labels": labels.name if labels else None}
         return self.server | {
@@ -158,7 +158,7 @@ class _Probe:
         self.reasons.setdefault("spans", f"log-probabilities of a text are not available: {default}")
         return None
 
-    def _select_labels(self, spans):
+    def _select_labels(self, spans, prompts: set[str]):
         """Return the first form of the log-probabilities of labels; None if there is none."""
         for form in label_forms(self.loaded, self.native):
             if spans is not None and isinstance(form, TopIds | TextLabels):
@@ -176,7 +176,10 @@ class _Probe:
             self._note(LETTERS, form.name, True, seen)
             self.reasons.pop("labels", None)
             return form
-        self.reasons.setdefault("labels", "the server returns no log-probabilities of the next token")
+        advice = "the server answers chats only; set chat: true to score letters as the answer of a chat"
+        none = "the server returns no log-probabilities of the next token"
+        is_advised = prompts == {"chat"} and self.loaded.option("chat") is not True
+        self.reasons.setdefault("labels", advice if is_advised else none)
         return None
 
     def _select_generation(self, prompts: set[str], spans) -> str | None:
