@@ -73,7 +73,7 @@ def wealth(differences: np.ndarray) -> np.ndarray:
     """Return the average wealth of BETS after each difference; (..., T) of (..., T).
 
     >>> wealth(np.array([1.0, -1.0])).round(4).tolist()
-    [1.0, 0.829]
+    [1.0, 0.8295]
     """
     products = [np.cumprod(1 + bet * differences, axis=-1) for bet in BETS]
     return np.mean(products, axis=0)
