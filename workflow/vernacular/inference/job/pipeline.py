@@ -24,6 +24,7 @@ from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.rendering import try_template
 from vernacular.inference.schema import SCORES
 
 log = logging.getLogger("vernacular")
@@ -53,6 +54,8 @@ class Pipeline:
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
         """Compute all units; return (completed evaluations, reason by failed evaluation)."""
+        with self.stop.interruptible():
+            try_template(self.loaded)
         try:
             index = 0
             while index < len(self.units):

@@ -40,6 +40,7 @@ class LoadedModel:
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded
     checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, which runs once per load
+    template_error: str | None = None  # of a chat template that does not finish
 
     def option(self, name: str, default=None):
         """Return an option of the record, or `default` if it is absent or null."""

@@ -47,6 +47,8 @@ def render(loaded: LoadedModel, messages: list[dict]) -> str:
     takes more than `_TIME_LIMIT`.
     """
     name = loaded.record["name"]
+    if loaded.template_error:
+        raise ModelError(loaded.template_error)
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
     try:
         template = loaded.tokenizer.get_chat_template()
@@ -60,6 +62,22 @@ def render(loaded: LoadedModel, messages: list[dict]) -> str:
         raise ModelError(f"model {name}: its chat template did not finish within {_TIME_LIMIT} seconds.") from None
     except _TEMPLATE_ERRORS as error:
         raise ModelError(f"model {name}: its chat template failed: {first_line(error)}.") from error
+
+
+def try_template(loaded: LoadedModel) -> None:
+    """Render a short conversation, so that a template that does not finish is not used by threads.
+
+    Call it in the main thread. A power of large integers can be interrupted only there; in any other, it stops the
+    entire process, because it does not release the interpreter.
+    """
+    if not getattr(loaded.tokenizer, "chat_template", None) or loaded.option("chat") is False:
+        return
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    try:
+        render(loaded, turns)
+    except ModelError as error:
+        if isinstance(error.__context__, TimeLimitExceeded):
+            loaded.template_error = str(error)  # other errors can depend on the turns
 
 
 def render_continuation(loaded: LoadedModel, messages: list[dict], continuation: str) -> tuple[str, int]:
