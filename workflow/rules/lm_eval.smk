@@ -2,7 +2,8 @@
 environment. OUTPUTS: resources/items/{items}.parquet, results/requests/{evaluation}.parquet,
 results/{model}/lm_eval/{evaluation}.parquet.
 
-Both rules run the same package as all others, with the interpreter of that environment, and exchange files with them.
+Both rules run the same package as all others, with the interpreter of that environment, and exchange files with them;
+of a conda environment, they use nothing.
 """
 
 
@@ -15,6 +16,8 @@ rule lm_eval_requests:
         "logs/lm_eval_requests/lm_eval_requests.log",
     benchmark:
         "benchmarks/lm_eval_requests/lm_eval_requests.tsv"
+    conda:
+        "../../envs/tables.yaml"
     localrule: True
     resources:
         try_number=attempt_label,
@@ -44,6 +47,8 @@ rule lm_eval_metrics:
         "logs/lm_eval_metrics/{model}.log",
     benchmark:
         "benchmarks/lm_eval_metrics/{model}.tsv"
+    conda:
+        "../../envs/tables.yaml"
     localrule: True
     resources:
         try_number=attempt_label,
