@@ -16,9 +16,9 @@ rule lm_eval_requests:
         "logs/lm_eval_requests/lm_eval_requests.log",
     benchmark:
         "benchmarks/lm_eval_requests/lm_eval_requests.tsv"
+    localrule: True
     conda:
         "../../envs/tables.yaml"
-    localrule: True
     resources:
         try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
@@ -47,9 +47,9 @@ rule lm_eval_metrics:
         "logs/lm_eval_metrics/{model}.log",
     benchmark:
         "benchmarks/lm_eval_metrics/{model}.tsv"
+    localrule: True
     conda:
         "../../envs/tables.yaml"
-    localrule: True
     resources:
         try_number=attempt_label,
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
