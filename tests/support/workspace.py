@@ -16,7 +16,20 @@ from support import tiny
 
 ROOT = Path(__file__).parents[2]
 RULES = {
-    *("all", "collect", "compare", "encoder", "export", "infer", "items", "metrics", "model", "report", "requests"),
+    *(
+        "all",
+        "collect",
+        "compare",
+        "curves",
+        "encoder",
+        "export",
+        "infer",
+        "items",
+        "metrics",
+        "model",
+        "report",
+        "requests",
+    ),
     *("similarity", "summary", "verify"),
 }
 

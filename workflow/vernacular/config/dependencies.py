@@ -8,7 +8,9 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.deleted import is_deleted
 from vernacular.comparison.external.results import result_files
+from vernacular.config.curves import checkpoints_spec
 from vernacular.config.load import EXPORTED, GENERATED, Config, Evaluation, encoder_name
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
@@ -70,17 +72,23 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
 
 def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
-    settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
+    is_checkpoint = name in config.checkpoints
+    settings = config.models[name]
+    files = _files_key(Path("resources/models", f"{name}.json").absolute(), is_checkpoint)
+    checkpoint = {"checkpoint": True} if is_checkpoint else {}
     if "adapter" in settings:
         adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
-        return {"name": name, **adapter, "files": files}
-    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, "files": files}
+        return {"name": name, **adapter, **checkpoint, "files": files}
+    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, **checkpoint, "files": files}
 
 
 def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
     engines = {kind.name: engine_version(kind) for kind in (SCORES, GENERATIONS)}
-    return {"models": {name: _inference_settings(config.models[name]) for name in names}, "engines": engines}
+    models = {name: _inference_settings(config.models[name]) for name in names}
+    for name in models.keys() & config.checkpoints.keys():
+        models[name]["checkpoint"] = True  # its results remain if it is deleted
+    return {"models": models, "engines": engines}
 
 
 def _inference_settings(settings: dict) -> dict:
@@ -152,7 +160,8 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    return {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
+    labels = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
+    return labels | checkpoints_spec(config)
 
 
 def report_spec(config: Config) -> dict:
@@ -199,17 +208,20 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
 
 
 @functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
-def _files_key(path: Path) -> str:
+def _files_key(path: Path, is_checkpoint: bool = False) -> str:
     """Return a text that changes with the files of the model or encoder recorded at `path`.
 
     It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
-    content. Without a record, nothing is hashed here; the job that writes it does so.
+    content. Without a record, nothing is hashed here; the job that writes it does so. A checkpoint of a series that was
+    deleted is as recorded.
     """
     try:
         record = read_record(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
     recorded_key = record.get("files_key") or "not recorded yet"
+    if is_checkpoint and is_deleted(record):
+        return recorded_key
     changed_paths = inputs.stale(record)
     return (
         f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"

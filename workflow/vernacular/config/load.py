@@ -17,6 +17,7 @@ from vernacular.config.evaluations import (
     inherit_base_settings,
 )
 from vernacular.config.files import Files, read
+from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative, without_earlier
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -44,6 +45,7 @@ class Config:
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     output: str = "results"  # directory of the results, absolute or relative to the working directory
     store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
 
@@ -97,16 +99,15 @@ def load(paths, overrides: dict | None = None) -> Config:
     """
     files = read(paths, overrides)
     values, report = files.with_defaults(), files.report
-    external_results, models, pairs = _external_results(files, values), {}, []
+    models, checkpoints, pairs = {}, {}, []
     if files.is_valid("models"):
-        n_problems = len(files.problems)
-        check_models(files.values["models"], lambda keys, message: report(("models", *keys), message))
-        if len(files.problems) == n_problems:
-            models = inherit_base_settings(values["models"])
+        models, checkpoints = _models(files, values)
+    external_results = _external_results(files, values, models)
     if models and files.is_valid("comparisons"):
+        entries = values.get("comparisons")
         pairs = expand_pairs(
-            values.get("comparisons"),
-            models,
+            entries,
+            without_earlier(models, checkpoints) if entries is None else models,
             external_results,
             lambda keys, message: report(("comparisons", *keys), message),
         )
@@ -119,6 +120,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         pairs,
         external_results,
         gpu_memory_gb=values["gpu_memory_gb"],
+        checkpoints=checkpoints,
         output=output_directory(values["output"], lambda message: report(("output",), message)),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
     )
@@ -128,9 +130,27 @@ def load(paths, overrides: dict | None = None) -> Config:
     return config
 
 
-def _external_results(files: Files, values: dict) -> dict[str, dict]:
+def _models(files: Files, values: dict) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
+    """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes."""
+    written, n_problems = files.values["models"], len(files.problems)
+
+    def report(keys, message: str) -> None:
+        files.report(("models", *keys), message)
+
+    check_keys(written, report)
+    if len(files.problems) > n_problems:
+        return {}, {}
+    single = {name: representative(entry) if is_series(entry) else entry for name, entry in written.items()}
+    check_models(single, report)
+    if len(files.problems) > n_problems:
+        return {}, {}
+    expanded, checkpoints = expand_series(values["models"], os.path.expanduser(values["output"]), report)
+    return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
+
+
+def _external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
     """Return `external_results:` with expanded paths, and report missing files and names in use."""
-    models = {model.casefold() for model in values["models"]}
+    models = {model.casefold() for model in (*values["models"], *models)}
     for name, entry in values["external_results"].items():
 
         def report(keys, message: str, name=name):

@@ -67,13 +67,15 @@ def write_leaderboard(
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
     headings: Headings | None = None,
+    extra_sheets: dict | None = None,
 ) -> Path:
     """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
     `comparisons` (COMPARISONS rows) and `overall` (OVERALL rows) get a sheet each; None: no sheet, and no means.
+    `extra_sheets`: name of a further sheet -> function that fills it.
     """
     headings = headings or make_headings(long, {})
-    extra = {}
+    extra = dict(extra_sheets or {})
     if overall is not None:
         extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:
