@@ -85,6 +85,14 @@ def test_area_between_is_a_mean_difference_over_x():
     assert draws.tolist() == pytest.approx([2.5 / 3, 0.5 / 3])
 
 
+def test_optimism_of_choosing_the_best_is_that_of_independent_checkpoints():
+    """The expected maximum of 10 standard normal numbers is 1.5388."""
+    draws = np.random.default_rng(0).normal(size=(20_000, 10))
+    assert curves.selection_optimism(np.zeros(10), draws) == pytest.approx(1.5388, abs=0.03)
+    assert curves.selection_optimism(np.array([0.0] * 9 + [100]), draws + np.array([0] * 9 + [100])) == 0
+    assert math.isnan(curves.selection_optimism(np.zeros(10), draws[:0]))
+
+
 def test_signal_and_noise_by_the_published_formula():
     signal = trust.signal(np.array([0.40, 0.50, 0.55]))
     noise = trust.relative_noise(np.array([0.50, 0.52, 0.48, 0.51, 0.49]))

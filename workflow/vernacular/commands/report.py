@@ -20,4 +20,5 @@ def report(args) -> str:
         benchmarks=args.benchmarks,
         tasks=args.spec["tasks"],
         processes=args.threads,
+        checkpoints=args.spec.get("checkpoints"),
     )

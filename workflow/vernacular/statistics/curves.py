@@ -149,10 +149,11 @@ def interpolated(x: np.ndarray, draws: np.ndarray, chance: float, share: float) 
 def selection_optimism(values: np.ndarray, draws: np.ndarray) -> float:
     """Return by how much the best of K values overstates that checkpoint, because it was chosen on the same items.
 
-    Efron's optimism: the best checkpoint of a resample (R, K) in the resample, minus its value in the data (K,); the
-    same for the fixed checkpoint is subtracted, whose mean is 0. Never negative; higher is better. NaN without resamples.
+    Efron's optimism: the best checkpoint of a resample (R, K) in the resample, minus its value in the data (K,);
+    the same for the fixed checkpoint is subtracted, whose mean is 0. Never negative; higher is better. NaN without
+    resamples.
 
-    >>> selection_optimism(np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.6, 0.4]]))
+    >>> round(selection_optimism(np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.6, 0.4]])), 6)
     0.1
     """
     if not len(draws):
