@@ -129,6 +129,8 @@ def test_trust_in_a_task_over_two_curves(learning):
     noise = [np.std([0.5, 0.6, 0.75, 0.9, 0.88]) / 0.726, np.std([0.52, 0.55, 0.6, 0.68, 0.7]) / 0.61]
     assert row["noise"] == pytest.approx(np.mean(noise))  # within runs
     assert row["signal_to_noise"] == pytest.approx(row["signal"] / row["noise"])
+    assert row["residual_noise"] < row["noise"] / 2
+    assert row["signal_to_residual_noise"] == pytest.approx(row["signal"] / row["residual_noise"])
     assert row["signal_to_noise_low"] < row["signal_to_noise"] < row["signal_to_noise_high"]
     # tie at step 0 (half), wrong at 1000, right at 2000, 4000 and 8000
     assert row["decision_accuracy"] == pytest.approx(3.5 / 5)
@@ -201,6 +203,7 @@ BASE = {"n_curves": 2, "n_above_chance": 2, "n_improved": 2, "monotonicity": 0.9
         ({"monotonicity": 0.3}, "uncertain"),
         ({"signal_to_noise": 0.5}, "uncertain"),
         ({"signal_to_noise": 0.5, "n_curves": 1}, "useful"),
+        ({"signal_to_noise": 0.5, "signal_to_residual_noise": 5}, "useful"),  # the rest of the noise is learning
     ],
 )
 def test_verdicts(changes, verdict):

@@ -1,9 +1,10 @@
 """A run of two series of checkpoints for report tests: minimal pairs in two categories, one checkpoint missing."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from vernacular.commands import curves as command
+from vernacular.commands.curves import curves
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
@@ -46,13 +47,8 @@ def write_run(root: Path) -> dict:
             _write(results / model / "metrics.parquet", METRICS, values, metadata)
             _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
-
-    class Arguments:
-        spec = {"checkpoints": checkpoints, "evaluations": {EVALUATION: setting}}
-        out = results / "summary"
-
-    Arguments.results = results
-    command.curves(Arguments)
+    spec = {"checkpoints": checkpoints, "evaluations": {EVALUATION: setting}}
+    curves(Namespace(spec=spec, results=results, out=results / "summary"))
     return {
         "results": results,
         "models": list(checkpoints),
@@ -72,6 +68,7 @@ def _rows(shares: dict[str, list[float]], k: int) -> list[dict]:
             margin = values[k] - difficulty[i]
             is_correct = bool(margin > 0)
             row = _row(f"{category}-{i}", "", category, {"accuracy": float(is_correct)})
+            row |= {"cluster_id": None, "flags": None}
             row |= {
                 "choices": PAIR,
                 "gold": [0],

@@ -111,7 +111,7 @@
     if (rows.length < 2) return null;
     const measure = steps[0].measure ?? "value";
     const line = measure === "margin" ? [{ value: 0, name: "correct above" }] : [];
-    return plot.figure(`${measure.replaceAll("_", " ")} of this item over training`, measure === "margin" ? "Score of the best correct option minus that of the best incorrect option: above 0 is correct." : null, "curves",
+    return plot.figure(`${measure.charAt(0).toUpperCase()}${measure.slice(1).replaceAll("_", " ")} of this item over training`, measure === "margin" ? "Score of the best correct option minus that of the best incorrect option: above 0 is correct." : null, "curves",
       { rows, line, axis: { title: steps[0].axis, log: false }, title: null, pairs: plot.series([curve.name]), by: "curve" },
       { file: `${setting.id} ${curve.name} ${item[0]}`, height: 160, description: `${measure} of this item at each checkpoint.`, onclick: (row) => slider.show(row.k) });
   }

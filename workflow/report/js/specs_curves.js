@@ -4,13 +4,14 @@
 Object.assign(vernacular.specs, (() => {
   const field = (name, type, more) => ({ field: name, type, ...more });
   const tip = (name, title) => ({ field: name, type: "nominal", title: title ?? name });
-  const legend = { orient: "top", columns: 2, labelLimit: 260 };
+  const legend = { orient: "top", columns: 2, labelLimit: 260, symbolOpacity: 1 };
+  const NUMBER = "datum.value === 0 ? '0' : format(datum.value, '~s')"; // 4k, 2M
 
   // rows: {curve, part, x, value, low, high, place, label, range}; line: [{value, name}] horizontal references;
   // axis: {title, log}; title: of the values; shade: whether intervals are bands instead of rules
   function curves({ rows, line, axis, title, color, colors, shapes }) {
     const scale = axis.log ? { type: "log", nice: false } : { zero: false, nice: false };
-    const x = field("x", "quantitative", { title: axis.title, scale, axis: { format: "~s", tickCount: 6, grid: false } });
+    const x = field("x", "quantitative", { title: axis.title, scale, axis: { labelExpr: NUMBER, tickCount: 6, grid: false } });
     const y = (name) => field(name, "quantitative", { title, scale: { zero: false }, axis: { tickCount: 5 } });
     const fill = field("curve", "nominal", { title: null, legend, scale: colors });
     const shape = field("curve", "nominal", { title: null, legend, scale: shapes });

@@ -1,7 +1,7 @@
-"""Data files of training curves: `curves` for all evaluations, and `e{i}/curves` with the points of evaluation i.
+"""Data files of training curves: `curves` for all evaluations, and `e{i}/curves` with the points of one.
 
-A point is [value, low, high, n], followed by [difference, low, high, p] to each of the references "previous", "best" and
-"last"; null where there is none. The unrounded values are in `summary/curves.csv`.
+A point is [value, low, high, n], followed by [difference, low, high, p] to each of the references "previous", "best"
+and "last"; null where there is none. The unrounded values are in `summary/curves.csv`.
 """
 
 from pathlib import Path

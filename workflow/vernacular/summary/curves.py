@@ -71,6 +71,9 @@ _TRUST = [
     Column("S/N low", "signal_to_noise_low", 9, "95 % interval, from that of the noise", "0.0"),
     Column("S/N high", "signal_to_noise_high", 9, "95 % interval, from that of the noise", "0.0"),
     Column(
+        "S/N, residual", "signal_to_residual_noise", 10, "noise around a line in ln x: learning does not count", "0.0"
+    ),
+    Column(
         "rank consistency", "rank_consistency", 12, "Kendall's tau of the curves at neighboring checkpoints", "0.00"
     ),
     Column(

@@ -117,7 +117,9 @@ TASK_TRUST = Kind(
             *_interval("signal"),  # largest difference of two curves' last values over their mean
             *_interval("noise"),  # mean over curves: standard deviation of the last five checkpoints over their mean
             ("noise_in_units", pa.float64()),
+            ("residual_noise", pa.float64()),  # as noise, around a line in ln x
             *_interval("signal_to_noise"),
+            ("signal_to_residual_noise", pa.float64()),
             *_interval("rank_consistency"),  # mean Kendall's tau-a of neighboring checkpoints
             *_interval("decision_accuracy"),  # pairs of curves in the order of the end, mean over earlier checkpoints
             ("seed_signal_to_noise", pa.float64()),  # FineTasks' ratio, over curves that differ in their seed

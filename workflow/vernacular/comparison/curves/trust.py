@@ -37,13 +37,17 @@ def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Sampl
     row["n_above_chance"] = sum(_is_above_chance(point) for point in lasts) if _has_chance(lasts, labels) else None
     row["n_improved"] = sum(_has_improved(by_model[present[c.name][0]], labels["higher_is_better"]) for c in used)
     row |= _monotonicity(used, present, values, samples, labels["higher_is_better"])
-    row |= _noise(used, present, values, samples)
+    positions = {c.name: np.array([by_model[model][c.axis] for model in present[c.name]], dtype=float) for c in used}
+    row |= _noise(used, values, positions)
     row |= _between(used, present, by_model, samples)
     row |= _seeds(used, present, by_model)
     if row.get("signal") is not None and row.get("noise"):
-        low, high = (row[f"noise_{end}"] for end in ("high", "low"))
-        row["signal_to_noise"] = finite(trust.signal_to_noise(row["signal"], row["noise"]))
-        row["signal_to_noise_low"], row["signal_to_noise_high"] = row["signal"] / low, row["signal"] / high
+        row["signal_to_noise"] = row["signal"] / row["noise"]
+        row["signal_to_noise_low"], row["signal_to_noise_high"] = (
+            row["signal"] / row[f"noise_{end}"] for end in ("high", "low")
+        )
+    if row.get("signal") is not None and row.get("residual_noise"):
+        row["signal_to_residual_noise"] = row["signal"] / row["residual_noise"]
     return row | dict(zip(("verdict", "reason"), judge(row), strict=True))
 
 
@@ -53,7 +57,8 @@ def judge(row: dict) -> tuple[str, str]:
     >>> judge({"n_curves": 2, "n_above_chance": 0, "n_improved": 0, "monotonicity": 0.1})
     ('noise', 'no curve ends above chance')
     """
-    rho, low, ratio = (row.get(name) for name in ("monotonicity", "monotonicity_low", "signal_to_noise"))
+    rho, low = row.get("monotonicity"), row.get("monotonicity_low")
+    ratio = row.get("signal_to_residual_noise", row.get("signal_to_noise"))  # learning is not noise
     if row["n_above_chance"] == 0:
         return NOISE, "no curve ends above chance"
     if rho is None:
@@ -123,15 +128,25 @@ def _monotonicity(used, present, values, samples: Samples, higher_is_better: boo
     return with_interval("monotonicity", np.mean(single), np.mean(draws, axis=0))
 
 
-def _noise(used, present, values, samples: Samples) -> dict:
-    """Return the mean noise within curves, relative to their means and in the metric's unit; never pooled."""
+def _noise(used: list[Curve], values: dict, positions: dict) -> dict:
+    """Return the mean noise within curves, relative to their means and in the metric's unit; never pooled.
+
+    values, positions: curve -> (K,) values and x of the checkpoints that have a value.
+    """
     long = [values[c.name] for c in used if len(values[c.name]) >= statistics.MIN_NOISE_POINTS]
     if not long:
         return {}
     relative = float(np.mean([trust.relative_noise(array) for array in long]))
     low, high = trust.noise_interval(relative, (statistics.MIN_NOISE_POINTS - 1) * len(long))
     in_units = finite(np.mean([statistics.noise(array) for array in long]))
-    return {"noise": finite(relative), "noise_low": finite(low), "noise_high": finite(high), "noise_in_units": in_units}
+    row = {"noise": finite(relative), "noise_low": finite(low), "noise_high": finite(high), "noise_in_units": in_units}
+    residual = [
+        statistics.residual_noise(positions[c.name], values[c.name])
+        / values[c.name][-statistics.MIN_NOISE_POINTS :].mean()
+        for c in used
+        if len(values[c.name]) >= statistics.MIN_NOISE_POINTS and positions[c.name][-statistics.MIN_NOISE_POINTS] > 0
+    ]
+    return row | ({"residual_noise": finite(np.mean(residual))} if residual else {})
 
 
 def _between(used, present, by_model, samples: Samples) -> dict:
