@@ -33,7 +33,7 @@ def test_plot_has_the_values_of_the_table(curves_page, curves_dir):
     curves_page.open("#/curves")
     assert "For models of this size (135M parameters): look at" in curves_page.text(".headline")
     name, rows = plot_rows(curves_page)
-    assert name == "pairs.gl.minimal_pair.0shot-accuracy-curve-value.csv"
+    assert name == "pairs.gl.minimal-pair.0shot-accuracy-curve-value.csv"
     points = table(curves_dir).query("category.isna() and metric == 'accuracy' and value.notna()")
     assert len(rows) == len(points) == 2 * len(STEPS) - 1
     drawn = {(row["curve"].removeprefix("'"), int(row["step"])): float(row["value"]) for row in rows}
