@@ -10,7 +10,14 @@ from transformers import PreTrainedTokenizerBase
 from support import tiny
 
 NOUNS = ["gato", "neno", "can", "lobo", "home", "amigo", "veciño", "carteiro", "mestre", "rato"]
-VERBS = [("come", "comen"), ("quere", "queren"), ("ve", "ven"), ("colle", "collen"), ("pide", "piden"), ("leva", "levan")]
+VERBS = [
+    ("come", "comen"),
+    ("quere", "queren"),
+    ("ve", "ven"),
+    ("colle", "collen"),
+    ("pide", "piden"),
+    ("leva", "levan"),
+]
 OBJECTS = ["pan", "queixo", "auga", "leite", "peixe", "arroz", "sopa", "froita"]
 STEPS = (1, 10, 20, 40, 80, 120, 160, 200)  # eight checkpoints
 
@@ -20,7 +27,9 @@ def sentence(noun: str, plural: bool, verb: tuple[str, str], obj: str) -> str:
 
 
 def combinations() -> list[tuple]:
-    rows = [(noun, plural, verb, obj) for noun in NOUNS for plural in (False, True) for verb in VERBS for obj in OBJECTS]
+    rows = [
+        (noun, plural, verb, obj) for noun in NOUNS for plural in (False, True) for verb in VERBS for obj in OBJECTS
+    ]
     random.Random(0).shuffle(rows)
     return rows
 
