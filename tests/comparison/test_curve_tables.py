@@ -137,6 +137,16 @@ def test_trust_in_a_task_over_two_curves(learning):
     assert row["rank_consistency"] == pytest.approx((0 - 1 + 1 + 1 + 1) / 5)
 
 
+def test_phases_of_one_series_are_not_different_models():
+    run = Run({"mine": [0.5, 0.5, 0.6, 0.75, 0.9, 0.88], "other": [0.5, 0.52, 0.55, 0.6, 0.68, 0.7]})
+    for model, checkpoint in run.checkpoints.items():
+        checkpoint["series"], checkpoint["curve"] = "mine", f"mine/{model.partition('.')[0]}"
+    (row,) = run.compute()["task_trust"]
+    assert row["n_curves"] == 2
+    assert row.get("signal") is row.get("decision_accuracy") is None
+    assert row["noise"] is not None
+
+
 def test_area_between_curves_and_its_points(learning):
     (pair,) = select(learning["curve_pairs"], category="")
     difference = np.array([0, 0.02, -0.05, -0.15, -0.22, -0.18])

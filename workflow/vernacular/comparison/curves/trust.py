@@ -150,7 +150,14 @@ def _noise(used: list[Curve], values: dict, positions: dict) -> dict:
 
 
 def _between(used, present, by_model, samples: Samples) -> dict:
-    """Return the statistics that need two curves: signal, rank consistency and decision accuracy."""
+    """Return the statistics that need two models: signal, rank consistency and decision accuracy.
+
+    Phases and seeds of one series are not different models: its longest curve represents it.
+    """
+    longest: dict[str, Curve] = {}
+    for curve in used:
+        longest[curve.series] = max(longest.get(curve.series, curve), curve, key=lambda c: len(present[c.name]))
+    used = list(longest.values())
     axis, x, models = common_axis(used)
     row = {"axis": axis or used[0].axis, "n_common": len(x)}
     if len(used) < 2:
