@@ -9,8 +9,9 @@ from vernacular.core.records import write_record
 
 def revisions(args) -> str:
     """Write branches and tags of the repositories with `revisions: PATTERN`; planning reads them without a network."""
-    models, counts = read(args.config, None).values["models"], []
-    for name, entry in models.items():
+    files, counts = read(args.config, None), []
+    files.problems.raise_all()
+    for name, entry in files.values["models"].items():
         if isinstance(entry.get("revisions"), str):
             source = entry["adapter" if "base" in entry else "source"]
             commits = revisions_of(source)
