@@ -147,7 +147,8 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
     in_keys |= set(specs.inference_spec(cfg, ["base"])["models"]["base"])
     in_keys |= set(specs._SERVER_KEYS)  # of models behind a server only
-    job_keys = {"shards", "gpus", "base"}  # in the names of files, in resources, and an input of the rule
+    # in the names of files, in resources, and an input of the rule; series are expanded into models
+    job_keys = {"shards", "gpus", "base", "series", "revisions", "steps", "tokens_per_step", "tokens_per_sample"}
     assert settings - in_keys == job_keys
 
 

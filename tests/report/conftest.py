@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_forms, report_prompts, report_run
+from support import report_curves, report_forms, report_prompts, report_run
 from vernacular.report.page import build
 
 
@@ -134,6 +134,20 @@ def page(chromium, forms_dir):
 def prompts_page(chromium, prompts_dir):
     """Open the report of an evaluation with several prompts in a browser, as `browser` does."""
     yield from _checked(chromium, prompts_dir)
+
+
+@pytest.fixture(scope="session")
+def curves_dir(tmp_path_factory):
+    """Build the report of the run in `report_curves`; return the directory that contains `page` and `results`."""
+    root = tmp_path_factory.mktemp("curves")
+    build(out=root / "page", **report_curves.write_run(root))
+    return root
+
+
+@pytest.fixture
+def curves_page(chromium, curves_dir):
+    """Open the report of two series in a browser, as `browser` does."""
+    yield from _checked(chromium, curves_dir / "page")
 
 
 def _checked(chromium, directory):

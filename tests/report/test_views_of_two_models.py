@@ -1,31 +1,14 @@
 """What the views state about two models, and what can be taken from them: downloads, keyboard, forms of items."""
 
-import base64
 import csv
 import io
 import json
 
 import pytest
+from support.downloads import downloads
 from support.report_forms import LETTERS, PAIR, PAIRS, QUESTION
 
 FIRST = f"{0:040x}"
-
-
-def downloads(page, button):
-    """Click a download button; return the name of the file and its content."""
-    page.js("""
-      window.saved = null;
-      const create = URL.createObjectURL;
-      URL.createObjectURL = (blob) => { window.blob = blob; return create.call(URL, blob); };
-      HTMLAnchorElement.prototype.click = function () {
-        const reader = new FileReader();
-        reader.onload = () => { window.saved = [this.download, reader.result.split(',')[1]]; };
-        reader.readAsDataURL(window.blob);
-      };""")
-    page.js("arguments[0].click()", button)
-    page.until("window.saved")
-    name, content = page.js("return window.saved")
-    return name, base64.b64decode(content)
 
 
 def test_overview_states_the_best_model_and_counts(page):

@@ -107,6 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(statuses.pop(0))
         if path in self.hub.web_files:
             return self._file(self.hub.web_files[path], path, {})
+        if refs := re.fullmatch(r"/api/models/([^/]+/[^/]+)/refs", path):
+            return self._refs(self.hub.repositories.get(refs[1]))
         api = re.fullmatch(r"/api/(?:datasets|models)/([^/]+/[^/]+?)(?:/(revision|tree)/([^/]+).*)?", path)
         resolve = re.fullmatch(r"/(?:datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         if token == "hf_expired":
@@ -135,6 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
         if resolve[3] not in files:
             return self._send(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
         self._file(files[resolve[3]], path, {"X-Repo-Commit": commit})
+
+    def _refs(self, repository):
+        if repository is None:
+            return self._send(404, {"X-Error-Code": "RepoNotFound"})
+        branches = [
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit}
+            for name, commit in repository.refs.items()
+        ]
+        self._json({"branches": branches, "tags": [], "converts": []})
 
     def _file(self, content, path: str, headers: dict):
         content = _bytes(content)

@@ -5,6 +5,7 @@ import json
 from vernacular import cli
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
+from vernacular.config.curves import curves_spec
 
 CONFIG = {
     "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},
@@ -86,6 +87,9 @@ class Run:
     def compare(self, _: str) -> list[str]:
         files = ["--results", "results", "--items-dir", "resources/items", "--out", "results/summary"]
         return ["--spec", _spec(specs.comparisons_spec(self.config)), *files, "--changes", "results/comparisons"]
+
+    def curves(self, _: str) -> list[str]:
+        return ["--spec", _spec(curves_spec(self.config)), "--results", "results", "--out", "results/summary"]
 
     def summary(self, _: str) -> list[str]:
         metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]

@@ -16,8 +16,8 @@ from support import tiny
 
 ROOT = Path(__file__).parents[2]
 RULES = {
-    *("all", "collect", "compare", "encoder", "export", "infer", "infer_server", "items", "metrics", "model"),
-    *("report", "requests", "server", "similarity", "summary", "verify"),
+    *("all", "collect", "compare", "curves", "encoder", "export", "infer", "infer_server", "items", "metrics"),
+    *("model", "report", "requests", "server", "similarity", "summary", "verify"),
 }
 
 

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from vernacular.config import load as settings
+from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
+from vernacular.config.curves import curves_spec
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import simplify
 from vernacular.core.errors import UserError
@@ -73,6 +75,11 @@ def expand_evaluations(pattern, protocols=None):
 def items_files(protocols=None):
     selected = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
     return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(selected)))
+
+
+# The tables of training curves; none without series in the config
+def curve_files():
+    return expand(in_output("summary/{table}.parquet"), table=CURVE_TABLES) if CONFIG.checkpoints else []
 
 
 # The directory this many levels above the first output of a rule

@@ -40,11 +40,40 @@ rule compare:
         " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
+# training curves of the series in the config, and which tasks can be trusted at this size; only with series
+rule curves:
+    input:
+        metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.checkpoints),
+        tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.checkpoints),
+    output:
+        expand(in_output("summary/{table}.parquet"), table=CURVE_TABLES),
+        *[table(name, "CSV") for name in CURVE_TABLES],
+    log:
+        "logs/curves/curves.log",
+    benchmark:
+        "benchmarks/curves/curves.tsv"
+    localrule: True
+    conda:
+        "../../envs/tables.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=60,
+    params:
+        spec=spec("curves", **curves_spec(CONFIG)),
+        results_dir=lambda wildcards, output: str(Path(output[0]).parents[1]),
+        out_dir=output_parent(1),
+    message:
+        "curves: compute training curves and which tasks can be trusted"
+    shell:
+        "python -m vernacular curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+
+
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
 rule summary:
     input:
         metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
+        curves=curve_files(),
     output:
         in_output("summary/results.parquet"),
         table("results", "CSV"),
@@ -78,6 +107,7 @@ rule report:
     input:
         values=in_output("summary/results.parquet"),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
+        curves=curve_files(),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),

@@ -47,6 +47,9 @@ def _add_user_commands(commands) -> None:
     check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
     check.add_argument("--online", action="store_true", help="also ask the Hub whether its models and datasets exist")
 
+    revisions = add("revisions", "list the checkpoints on the Hub that a pattern in `revisions:` may match")
+    revisions.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+
     tasks = add("tasks", "list tasks with their languages, protocols and licenses")
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
     tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
@@ -211,6 +214,10 @@ def _add_stage_commands(commands) -> None:
         "--changes", type=Path, required=True, help="directory of the improved and regressed items, by pair"
     )
     compare.add_argument("--threads", type=int, default=1)
+
+    curves = add("curves", "curves", "compute training curves of series, and which tasks can be trusted")
+    curves.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
+    curves.add_argument("--out", type=Path, required=True, help="directory of the tables")
 
     summary = add("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)

@@ -29,6 +29,7 @@
     document.body.dataset.ready = "no";
     try {
       index ??= names.read(await load("index"));
+      document.querySelector('nav a[href="#/curves"]').hidden = !index.curves?.length;
       const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);
       if (turn !== navigations) return;
       main.replaceChildren(drawn.element);

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular.commands.common import items_in
+from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
@@ -18,9 +19,7 @@ from vernacular.core.errors import DataError, format_count
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-from vernacular.protocols.lm_eval.metrics import to_metric
 
 try:
     from vernacular.interop.exports import EXPORTS
@@ -70,7 +69,7 @@ def compare(args) -> str:
         results,
         evaluations,
         signatures=signatures,
-        tool_metrics={name: _tool_metrics(args.results, spec["models"], name) for name in evaluations},
+        tool_metrics={name: tool_metrics(args.results, spec["models"], name) for name in evaluations},
         external_names=spec["external_results"],
         threads=args.threads,
     )
@@ -93,13 +92,6 @@ def compare(args) -> str:
         format_count(n_changed, "item"),
     ]
     return f"compare: {', '.join(counts)} improved or regressed"
-
-
-def _tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
-    """Return the metrics that another tool has defined for an evaluation, in any model's results; [] if none has."""
-    paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
-    definitions = next((found for path in paths if (found := artifacts.metadata(path).get("metrics"))), [])
-    return [to_metric(definition) for definition in definitions]
 
 
 def _write_changes(

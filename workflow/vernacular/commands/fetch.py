@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
+from vernacular.checkpoints.inputs import identity
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
@@ -33,6 +34,9 @@ def model(args) -> str:
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         log.error(str(error))
+        if known and spec.get("checkpoint") and _remains(known, args.base):
+            write_record(args.out, {**known, "files_key": spec.get("files")})
+            return f"model: {name}: unavailable now, its results are kept ({error})"
         return give_up(args, str(error))
     _write(args.out, {**record, "files_key": spec.get("files")})
     if adapter := record.get("adapter"):
@@ -62,6 +66,20 @@ def give_up(args, reason: str) -> str:
         args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
     )
     return f"{args.command}: {spec['name']}: unavailable ({reason})"
+
+
+def _remains(known: ModelRecord, base: Path | None) -> bool:
+    """Return whether the results of a checkpoint that is gone remain: those of an adapter only if its base is the same.
+
+    A checkpoint whose files changed is not gone.
+    """
+    listing = (known.get("adapter") or known).get("contents") or {}
+    if not listing or Path(listing["root"]).exists():
+        return False
+    if not known.get("adapter"):
+        return True
+    base_contents = read_record(base).get("contents")
+    return bool(base_contents) and identity(base_contents) == identity(known["contents"])
 
 
 def _write(path: Path, record: ModelRecord) -> None:

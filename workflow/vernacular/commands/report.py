@@ -21,4 +21,5 @@ def report(args) -> str:
         tasks=args.spec["tasks"],
         prompts=args.spec.get("prompts"),
         processes=args.threads,
+        checkpoints=args.spec.get("checkpoints"),
     )

@@ -1,5 +1,8 @@
 """Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
 
+from pathlib import Path
+
+from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -7,6 +10,8 @@ from vernacular.core.errors import format_count
 from vernacular.core.paths import without_local_paths
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.summary.checkpoints import add_positions, equal_weight_notes
+from vernacular.summary.curves import curve_sheets
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
@@ -31,9 +36,11 @@ def summary(args) -> str:
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
-    results = with_means(results, prompts)
+    checkpoints = args.spec.get("checkpoints", {})
+    results = add_positions(with_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
+    notes += equal_weight_notes(models_metadata, checkpoints)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
     notes = _published(notes + prompt_notes(prompts))
     models = [_describe(note["record"]) for note in models_metadata]
@@ -43,7 +50,8 @@ def summary(args) -> str:
     published = results.assign(adapter=results["adapter"].map(without_local_paths, na_action="ignore"))
     headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))
     write_csv(args.out / "results.csv", published)
-    write_csv(args.out / "wide.csv", wide(published, headings))
+    models_by_value = wide(published, headings)
+    write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
@@ -58,11 +66,18 @@ def summary(args) -> str:
     write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, **common)
     write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
-    write_leaderboard(
-        args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables, prompts=prompts
-    )
+    comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
+    write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
+    )
+
+
+def _curve_sheets(directory: Path) -> dict:
+    statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
+    trust = directory / "task_trust.parquet"
+    return curve_sheets(
+        statistics, artifacts.read(trust, TASK_TRUST).to_pylist(), artifacts.metadata(trust)["sentence"]
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.results import result_files
+from vernacular.config.curves import checkpoints_spec
 from vernacular.config.input_files import content_hash, data_files, files_key
 from vernacular.config.lm_eval import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
@@ -82,11 +83,14 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
 
 def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
-    settings, files = config.models[name], files_key(Path("resources/models", f"{name}.json").absolute())
+    is_checkpoint = name in config.checkpoints
+    settings = config.models[name]
+    files = files_key(Path("resources/models", f"{name}.json").absolute(), is_checkpoint)
+    checkpoint = {"checkpoint": True} if is_checkpoint else {}
     if "adapter" in settings:
         adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
-        return {"name": name, **adapter, "files": files}
-    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, "files": files}
+        return {"name": name, **adapter, **checkpoint, "files": files}
+    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, **checkpoint, "files": files}
 
 
 def server_spec(config: Config, name: str) -> dict:
@@ -102,7 +106,10 @@ def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
     served = names[0] in config.servers
     engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
-    return {"models": {name: _inference_settings(config.models[name]) for name in names}, "engines": engines}
+    models = {name: _inference_settings(config.models[name]) for name in names}
+    for name in models.keys() & config.checkpoints.keys():
+        models[name]["checkpoint"] = True  # its results remain if it is deleted
+    return {"models": models, "engines": engines}
 
 
 def _inference_settings(settings: dict) -> dict:
@@ -175,7 +182,8 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    return {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
+    labels = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
+    return labels | checkpoints_spec(config)
 
 
 def report_spec(config: Config) -> dict:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.deleted import is_deleted
 from vernacular.config.load import Config
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError
@@ -38,17 +39,20 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
 
 
 @functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
-def files_key(path: Path) -> str:
+def files_key(path: Path, is_checkpoint: bool = False) -> str:
     """Return a text that changes with the files of the model or encoder recorded at `path`.
 
     It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
-    content. Without a record, nothing is hashed here; the job that writes it does so.
+    content. Without a record, nothing is hashed here; the job that writes it does so. A checkpoint of a series that was
+    deleted is as recorded.
     """
     try:
         record = read_record(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
     recorded_key = record.get("files_key") or "not recorded yet"
+    if is_checkpoint and is_deleted(record):
+        return recorded_key
     changed_paths = inputs.stale(record)
     return (
         f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"

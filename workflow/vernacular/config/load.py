@@ -11,7 +11,8 @@ from vernacular.config.directories import DEFAULT_STORE, output_directory, store
 from vernacular.config.evaluations import expand
 from vernacular.config.files import Files, read
 from vernacular.config.lm_eval import LmEvalEntries, LmEvalTask
-from vernacular.config.models import check_models, check_name, expand_pairs, inherit_base_settings, is_server
+from vernacular.config.models import check_name, expand_pairs, is_server, read_models
+from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -42,6 +43,7 @@ class Config:
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     output: str = "results"  # directory of the results, absolute or relative to the working directory
     store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
@@ -111,16 +113,15 @@ def load(paths, overrides: dict | None = None) -> Config:
     """
     files = read(paths, overrides)
     values, report = files.with_defaults(), files.report
-    external_results, models, pairs = _external_results(files, values), {}, []
+    models, checkpoints, pairs = {}, {}, []
     if files.is_valid("models"):
-        n_problems = len(files.problems)
-        check_models(files.values["models"], lambda keys, message: report(("models", *keys), message))
-        if len(files.problems) == n_problems:
-            models = inherit_base_settings(values["models"])
+        models, checkpoints = read_models(files, values)
+    external_results = _external_results(files, values, models)
     if models and files.is_valid("comparisons"):
+        entries = values.get("comparisons")
         pairs = expand_pairs(
-            values.get("comparisons"),
-            models,
+            entries,
+            without_earlier(models, checkpoints) if entries is None else models,
             external_results,
             lambda keys, message: report(("comparisons", *keys), message),
         )
@@ -133,6 +134,7 @@ def load(paths, overrides: dict | None = None) -> Config:
         pairs,
         external_results,
         gpu_memory_gb=values["gpu_memory_gb"],
+        checkpoints=checkpoints,
         output=output_directory(values["output"], lambda message: report(("output",), message)),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
         lm_eval=lm_eval_tasks,
@@ -143,9 +145,9 @@ def load(paths, overrides: dict | None = None) -> Config:
     return config
 
 
-def _external_results(files: Files, values: dict) -> dict[str, dict]:
+def _external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
     """Return `external_results:` with expanded paths, and report missing files and names in use."""
-    models = {model.casefold() for model in values["models"]}
+    models = {model.casefold() for model in (*values["models"], *models)}
     for name, entry in values["external_results"].items():
 
         def report(keys, message: str, name=name):

@@ -1,8 +1,11 @@
 """Checks of `models:` that the schema cannot express, settings that adapters inherit, and pairs of `comparisons:`."""
 
+import os
 from itertools import combinations
 from urllib.parse import urlsplit
 
+from vernacular.config.files import Files
+from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
@@ -13,6 +16,24 @@ _SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
+
+
+def read_models(files: Files, values: dict) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
+    """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes."""
+    written, n_problems = files.values["models"], len(files.problems)
+
+    def report(keys, message: str) -> None:
+        files.report(("models", *keys), message)
+
+    check_keys(written, report)
+    if len(files.problems) > n_problems:
+        return {}, {}
+    single = {name: representative(entry) if is_series(entry) else entry for name, entry in written.items()}
+    check_models(single, report)
+    if len(files.problems) > n_problems:
+        return {}, {}
+    expanded, checkpoints = expand_series(values["models"], os.path.expanduser(values["output"]), report)
+    return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
 
 
 def check_models(models: dict, report) -> None:

@@ -7,6 +7,7 @@ results that are missing because of it.
 import importlib.util
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
 from vernacular.checkpoints.adapters import check_adapter, check_fits_base
@@ -43,7 +44,10 @@ def check_references(config: Config, *, online: bool = False) -> References:
     """
     references = References()
     for name, settings in config.models.items():
-        if "adapter" in settings:
+        source = settings.get("adapter") or settings["source"]
+        if name in config.checkpoints and is_path(source) and not Path(source).exists():
+            references.notes.append(f"model {name}: {source} was deleted; its results are kept.")
+        elif "adapter" in settings:
             _check(references, "model", name, _check_adapter, settings, config, online)
         elif name in config.servers:
             _check(references, "model", name, _check_tokenizer, settings, online)

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from vernacular.checkpoints.deleted import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.core.records import failures, read_record
+from vernacular.core.records import failures, outcomes, read_record
 
 log = logging.getLogger("vernacular")
 
@@ -31,6 +32,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
         *_tool_results(results),
         *_requests(results),
         *_inference(results),
+        *_restored(resources, results),
         *_metrics(results),
     ]
     deleted = [path for path in dict.fromkeys(candidates) if path.exists()]
@@ -89,6 +91,28 @@ def _inference(results: Path) -> Iterator[Path]:
         for model, reasons in failed.items():
             for evaluation in reasons:
                 yield from (path, *results.glob(f"{model}/*/{evaluation}.parquet"))
+
+
+def _restored(resources: Path, results: Path) -> Iterator[Path]:
+    """Yield what lacks evaluations of a deleted checkpoint that exists again."""
+    for path in sorted((results / "inference_status").glob("*/*.json")):
+        try:
+            outcomes_by_model = outcomes(path)
+        except ArtifactError:  # deleted by `_inference`
+            continue
+        for model, by_evaluation in outcomes_by_model.items():
+            missing = [evaluation for evaluation, outcome in by_evaluation.items() if outcome == DELETED]
+            if missing and _exists(resources / "models" / f"{model}.json"):
+                yield path
+                for evaluation in missing:
+                    yield from results.glob(f"{model}/*/{evaluation}.parquet")
+
+
+def _exists(record: Path) -> bool:
+    try:
+        return not is_deleted(read_record(record))
+    except ArtifactError:
+        return False
 
 
 def _metrics(results: Path) -> Iterator[Path]:

@@ -50,6 +50,11 @@ def failures(path, name: str | None = None) -> dict:
     return failed[name]
 
 
+def outcomes(path) -> dict[str, dict]:
+    """Return how each evaluation was completed, or {"failed": reason}, by model. Raises ArtifactError if damaged."""
+    return _read(path).get("models", {})
+
+
 def add_failures(path, name: str, failed: dict[str, str]) -> None:
     """Add failed evaluations of one model, {evaluation: reason}, to the status of an inference job."""
     models = _read(path).get("models", {})

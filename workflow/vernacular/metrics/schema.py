@@ -90,8 +90,16 @@ def as_table(rows) -> pa.Table:
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)
 
 
-# results/summary/results.parquet: the rows of all models' metrics.parquet
-RESULTS = Kind("results", METRICS.schema, key=(), required=METRICS.required)  # `tables.collect` checks identity
+POSITION = [  # of a checkpoint of a series, in training; null for other models
+    ("series", pa.string()),
+    ("curve", pa.string()),  # the series, with its phase if it has several: "olmo/stage1"
+    ("step", pa.int64()),
+    ("tokens", pa.int64()),
+    ("words", pa.int64()),
+]
+
+# results/summary/results.parquet: the rows of all models' metrics.parquet; `tables.collect` checks identity
+RESULTS = Kind("results", pa.schema([*METRICS.schema, *POSITION]), key=(), required=METRICS.required)
 
 
 def same_item(left: dict, right: dict) -> bool:

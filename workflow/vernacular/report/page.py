@@ -23,6 +23,7 @@ from vernacular.core.tables import rows_of
 from vernacular.metrics.schema import RESULTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
+from vernacular.report.curves import write_curves
 from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
@@ -49,6 +50,7 @@ def build(
     title: str = "Vernacular",
     prompts: dict[str, dict] | None = None,
     processes: int = 1,
+    checkpoints: dict[str, dict] | None = None,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
@@ -61,6 +63,7 @@ def build(
         tasks: task -> its `title` and `note` for readers, as far as it has them.
         prompts: descriptions of the prompt variants, by evaluation; None if no evaluation has several prompts.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
+        checkpoints: model -> its position in training, for the checkpoints of series.
 
     Raises:
         ArtifactError: a file is missing or damaged, or `out` holds anything but an earlier report.
@@ -108,6 +111,7 @@ def build(
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
         comparisons = _read_optional(results, "comparisons", COMPARISONS)
         index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)
+        index["curves"] = write_curves(out, results, checkpoints, report_index) if checkpoints else []
         # names: first those given as arguments, then those that only occur in a note or a comparison
         index |= {
             "models": report_index.models.names,

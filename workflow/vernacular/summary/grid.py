@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame
-from vernacular.metrics.schema import METRICS
+from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
@@ -71,8 +71,10 @@ def sort_rows(long: pd.DataFrame) -> pd.DataFrame:
 
 
 def to_arrow(long: pd.DataFrame) -> pa.Table:
-    """Convert the long table to Arrow, for `artifacts.write(path, RESULTS, …)`."""
-    return pa.Table.from_pandas(long, schema=METRICS.schema, preserve_index=False).replace_schema_metadata(None)
+    """Convert the long table to Arrow, for `artifacts.write(path, RESULTS, …)`; without positions, they are null."""
+    missing = {name: None for name in RESULTS.schema.names if name not in long.columns}
+    table = pa.Table.from_pandas(long.assign(**missing), schema=RESULTS.schema, preserve_index=False)
+    return table.replace_schema_metadata(None)
 
 
 def build_grid(
@@ -133,9 +135,12 @@ def wide(long: pd.DataFrame, headings: Headings | None = None) -> pd.DataFrame:
 
 
 def sort_key(column: pd.Series) -> pd.Series:
-    """Return a sort key: missing values first (a base model precedes its adapters), text case-insensitively."""
+    """Return a sort key: missing values first (a base model precedes its adapters), text case-insensitively.
+
+    Numbers inside a text are ordered by value: step500 precedes step1000.
+    """
     if pd.api.types.is_string_dtype(column.dtype):
-        text = column.fillna("")
+        text = column.fillna("").str.replace(r"\d+", lambda match: match.group().zfill(20), regex=True)
         return text.str.casefold() + "\0" + text  # the second half orders "A" and "a"
     return column.astype("Float64").fillna(float("-inf"))
 

@@ -69,14 +69,16 @@ def write_leaderboard(
     overall: list[dict] | None = None,
     prompts: list[dict] | None = None,
     headings: Headings | None = None,
+    extra_sheets: dict | None = None,
 ) -> Path:
     """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
     `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
     no prompts: no sheet. Without `overall`, there are no means.
+    `extra_sheets`: name of a further sheet -> function that fills it.
     """
     headings = headings or make_headings(long, {})
-    extra = {}
+    extra = dict(extra_sheets or {})
     if overall is not None:
         extra["overall"] = lambda sheet: write_overall(sheet, overall)
     if comparisons is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from vernacular.checkpoints.deleted import REASON, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.inference.job.store import Store, StoreError
@@ -61,9 +62,14 @@ def write_outputs(
             parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
             shard_results = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in shard_results:
-                reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
-                missing[unit.evaluation] = reason
-                explanation, empty_table = {"unavailable": reason}, unit.kind.schema.empty_table()
+                if record.get("checkpoint") and is_deleted(record):
+                    explanation = {"not_applicable": REASON}
+                    counts["not applicable"] += 1
+                else:
+                    reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
+                    missing[unit.evaluation] = reason
+                    explanation = {"unavailable": reason}
+                empty_table = unit.kind.schema.empty_table()
                 fingerprint = artifacts.input_fingerprint(explanation, unit.path)
                 _write(directory, unit.evaluation, record, unit.kind, empty_table, explanation, fingerprint)
                 continue

@@ -6,6 +6,7 @@ Only outputs missing from the store are computed, and the model is loaded once.
 from collections.abc import Callable
 from pathlib import Path
 
+from vernacular.checkpoints.deleted import DELETED, is_deleted
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.processes import StopFlag, stop_on_signals
 from vernacular.core.progress import Progress
@@ -40,7 +41,8 @@ def run_group(
         overlaps: Whether the next evaluation is prepared, and the last one written, while one is computed.
 
     Returns:
-        By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY), and the reason for each failed one.
+        By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY, DELETED), and the reason for each failed
+        one.
 
     Raises:
         Stopped: A stop signal was received; completed batches are stored.
@@ -60,6 +62,8 @@ def run_group(
                 elif any(store.get(key, unit.kind) for key in dict.fromkeys((unit.key, unit.full_key))):
                     done[record["name"]][unit.evaluation] = CACHED
                     store.remove_journal(unit.key)  # left by a job that was killed after another had finished
+                elif record.get("checkpoint") and is_deleted(record):
+                    done[record["name"]][unit.evaluation] = DELETED
                 elif reason := _skip_reason(skip_reasons or {}, records[0]["name"], record["name"], unit.evaluation):
                     failed[record["name"]][unit.evaluation] = reason
                 else:

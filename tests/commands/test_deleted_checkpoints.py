@@ -1,0 +1,127 @@
+"""Commands on a checkpoint of a series that was deleted: its record and its results remain."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from support import tiny
+from support.hub_server import environment
+from vernacular.checkpoints.deleted import DELETED, is_deleted
+from vernacular.commands.fetch import model
+from vernacular.config import load as config
+from vernacular.config.unavailable import clear_unavailable
+from vernacular.core.records import read_record, write_record, write_status
+
+CONFIG = "models:\n  {series}\nevaluations:\n  - {{task: cola, languages: [gl], data: samples}}\n"
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """Record a checkpoint; return a function that runs the command again with changes of the spec."""
+    monkeypatch.chdir(tmp_path)
+    tiny.save("llama", Path("out/checkpoint-5"))
+    path = Path("resources/models/mine.step5.json")
+    path.parent.mkdir(parents=True)
+
+    def run(**changes) -> dict:
+        spec = {"name": "mine.step5", "source": "./out/checkpoint-5", "kind": "auto", "allow_pickle": False}
+        model(
+            Namespace(spec=spec | {"files": "key", "checkpoint": True} | changes, out=path, base=None, command="model")
+        )
+        return read_record(path)
+
+    run()
+    return run
+
+
+def test_record_of_a_deleted_checkpoint_is_written_again_from_its_copy(recorded):
+    before = recorded()
+    assert not is_deleted(before)
+    shutil.rmtree("out/checkpoint-5")
+    assert is_deleted(before)
+    Path("resources/models/mine.step5.json").unlink()  # as Snakemake does before it runs the rule again
+    assert recorded(files="later") == before | {"files_key": "later"}
+
+
+def test_deleted_model_of_no_series_is_unavailable(recorded):
+    shutil.rmtree("out/checkpoint-5")
+    assert "not found: ./out/checkpoint-5" in recorded(checkpoint=None)["unavailable"]
+
+
+def test_damaged_checkpoint_is_unavailable_and_not_deleted(recorded):
+    Path("out/checkpoint-5/config.json").write_text("{")
+    assert "config.json" in recorded()["unavailable"]
+
+
+def test_adapter_of_another_base_does_not_keep_its_results(recorded, tmp_path):
+    base = recorded() | {"name": "base"}
+    write_record("resources/models/base.json", base)
+    listing = {"root": str(tmp_path / "gone"), "files": {"adapter_model.safetensors": {"sha256": "a"}}}
+    adapter = {"source": "./gone", "contents": listing, "type": "LORA", "rank": 4}
+    known = base | {"name": "gl.step5", "base": "base", "adapter": adapter}
+    Path("resources/models/.known").mkdir(exist_ok=True)
+    write_record("resources/models/.known/gl.step5.json", known)
+    spec = {"name": "gl.step5", "adapter": "./gone", "allow_pickle": False, "allow_base_mismatch": False}
+    args = Namespace(
+        spec=spec | {"checkpoint": True}, out=Path("resources/models/gl.step5.json"), command="model",
+        base=Path("resources/models/base.json"),
+    )  # fmt: skip
+    model(args)
+    assert read_record(args.out)["adapter"] == adapter
+    contents = {**base["contents"], "files": {"model.safetensors": {"sha256": "other"}}}
+    write_record("resources/models/base.json", base | {"contents": contents})
+    model(args)
+    assert "unavailable" in read_record(args.out)
+
+
+def test_missing_evaluations_of_a_restored_checkpoint_are_computed_by_the_next_run(recorded):
+    recorded()
+    evaluation = "cola.gl.acceptability.0shot"
+    status = Path("results/inference_status/mine.step5/1of1.json")
+    status.parent.mkdir(parents=True)
+    write_status(status, {"mine.step5": {evaluation: DELETED}}, {"mine.step5": {}})
+    shutil.move("out/checkpoint-5", "elsewhere")
+    assert clear_unavailable(Path("resources"), Path("results")) == []
+    shutil.move("elsewhere", "out/checkpoint-5")
+    assert clear_unavailable(Path("resources"), Path("results")) == [status]
+
+
+def test_check_notes_deleted_checkpoints(recorded):
+    tiny.save("llama", Path("out/checkpoint-9"))
+    scores = Path("results/mine.step5/scores/cola.gl.acceptability.0shot.parquet")
+    scores.parent.mkdir(parents=True)
+    scores.touch()
+    shutil.rmtree("out/checkpoint-5")
+    Path("config.yaml").write_text(CONFIG.format(series='mine: {series: "./out/checkpoint-*"}'))
+    run = subprocess.run(
+        [sys.executable, "-m", "vernacular", "check"], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Note: model mine.step5: ./out/checkpoint-5 was deleted; its results are kept." in run.stdout
+
+
+def test_revisions_lists_branches_of_the_hub(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hub.add("org/run", {"config.json": "{}"})
+    for step in (1000, 9000, 10000):
+        hub.repositories["org/run"].push({"config.json": json.dumps({"step": step})}, branch=f"step{step}")
+    Path("config.yaml").write_text(CONFIG.format(series='run: {source: org/run, revisions: "step*"}'))
+    command = [sys.executable, "-m", "vernacular", "revisions"]
+    variables = environment(hub.address, tmp_path / "hf")
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "run: 4 revisions of org/run" in run.stdout
+    cfg = config.load(["config.yaml"])
+    assert [settings["source"] for settings in cfg.models.values()] == [
+        "org/run@step1000", "org/run@step9000", "org/run@step10000"
+    ]  # fmt: skip
+    assert read_record("resources/series/run.json")["revisions"]["step1000"] in hub.repositories["org/run"].commits
+    Path("config.yaml").write_text(CONFIG.format(series='run: {source: org/nothing, revisions: "step*"}'))
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert run.returncode == 1
+    assert "org/nothing: revisions cannot be listed (HTTP 404)" in run.stderr

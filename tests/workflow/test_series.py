@@ -1,0 +1,97 @@
+"""Runs with a series of checkpoints: one that is added, one that is deleted, and the tables of curves.
+
+The tests run in file order and continue in one workspace.
+"""
+
+import shutil
+
+import pandas as pd
+import pytest
+from support import tiny
+from support.workspace import Workspace, output_tail
+from vernacular.core import artifacts
+
+EVALUATION = "openbookqa.gl.options.0shot"
+LATER = "calame.gl.last_word.0shot"
+AFTER_METRICS = {"compare", "curves", "summary", "report", "verify", "all"}
+
+
+def save_checkpoint(workspace: Workspace, step: int) -> None:
+    directory = workspace.directory / "out" / f"checkpoint-{step}"
+    tokenizer = tiny.tokenizer("prepend")
+    tiny.model("llama", len(tokenizer), seed=step).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    workspace = Workspace(tmp_path_factory.mktemp("series"), [])
+    workspace.config["evaluations"] = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["options"]}]
+    workspace.config["models"] = {"mine": {"series": "./out/checkpoint-*", "dtype": "float32", "tokens_per_step": 64}}
+    for step in (2, 4, 10):
+        save_checkpoint(workspace, step)
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    assert "For models of this size" in (workspace.directory / "logs" / "curves" / "curves.log").read_text()
+    return workspace
+
+
+def test_each_checkpoint_is_a_row_with_its_position(workspace):
+    results = workspace.results().query("metric == 'accuracy' and category == ''")
+    columns = ["model", "series", "curve", "step", "tokens"]
+    assert results[columns].to_numpy().tolist() == [
+        [f"mine.step{step}", "mine", "mine", step, 64 * step] for step in (2, 4, 10)
+    ]
+    wide = pd.read_csv(workspace.directory / "results" / "summary" / "wide.csv")
+    assert wide["step"].tolist() == [2, 4, 10]
+    points = pd.read_csv(workspace.directory / "results" / "summary" / "curves.csv")
+    points = points.query("metric == 'accuracy' and category.isna()")
+    assert points["value"].tolist() == results["value"].tolist()
+    assert points["checkpoint"].tolist() == ["checkpoint-2", "checkpoint-4", "checkpoint-10"]
+
+
+def test_adding_a_checkpoint_plans_one_inference_job(workspace):
+    assert workspace.planned_jobs() == {}
+    save_checkpoint(workspace, 20)
+    planned = workspace.planned_jobs()
+    once = {"model", "infer", "collect", "metrics", "export"}
+    assert {rule: planned[rule] for rule in planned if rule in once and rule != "export"} == {
+        "model": 1, "infer": 1, "collect": 1, "metrics": 1
+    }  # fmt: skip
+    assert set(planned) <= once | AFTER_METRICS
+
+
+def test_deleted_checkpoint_keeps_its_results(workspace):
+    before = workspace.results().query("model == 'mine.step2'")
+    shutil.rmtree(workspace.directory / "out" / "checkpoint-2")
+    assert workspace.planned_jobs()["infer"] == 1  # of the added checkpoint
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    assert workspace.planned_jobs() == {}
+    results = workspace.results()
+    assert sorted(results["step"].unique()) == [2, 4, 10, 20]
+    after = results.query("model == 'mine.step2'")
+    pd.testing.assert_frame_equal(after.reset_index(drop=True), before.reset_index(drop=True))
+
+
+def test_later_evaluation_of_a_deleted_checkpoint_is_a_gap_and_no_failure(workspace):
+    workspace.config["evaluations"].append({"task": "calame", "languages": ["gl"], "protocols": ["last_word"]})
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    notes = workspace.notes().query("model == 'mine.step2'")
+    assert notes["kind"].tolist() == ["not applicable"]
+    assert notes["note"].tolist() == ["the checkpoint was deleted before this evaluation was added"]
+    results = workspace.results().query("category == ''")
+    assert set(results.query("model == 'mine.step2'")["evaluation"]) == {EVALUATION}
+    points = artifacts.metadata(workspace.directory / "results" / "summary" / "curves.parquet")
+    assert LATER in points["sentence"]
+    assert workspace.planned_jobs() == {}
+
+
+def test_restored_checkpoint_is_evaluated(workspace):
+    save_checkpoint(workspace, 2)
+    run = workspace.run("--forcerun", "verify")  # at the end of a run, what lacks the evaluation is deleted
+    assert run.returncode == 0, output_tail(run)
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    assert set(workspace.results().query("model == 'mine.step2'")["evaluation"]) == {EVALUATION, LATER}

@@ -1,0 +1,77 @@
+"""Command `curves`: per-item results of the checkpoints of series -> training curves, and trust in tasks."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.commands.tool_metrics import tool_metrics
+from vernacular.comparison.curves.compute import curve_tables
+from vernacular.comparison.curves.schema import ALL
+from vernacular.comparison.curves.trust import sentence
+from vernacular.core import artifacts
+from vernacular.core.errors import format_count
+from vernacular.core.tables import to_frame, write_csv
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
+
+_VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
+
+
+def curves(args) -> str:
+    """Write the curve tables: points, statistics, trust in tasks, and pairs of curves."""
+    checkpoints, evaluations = args.spec["checkpoints"], args.spec["evaluations"]
+    metrics = {model: args.results / model / "metrics.parquet" for model in checkpoints}
+    values = {model: _Values(path) for model, path in metrics.items()}
+
+    def results(model: str, evaluation: str) -> pa.Table:
+        return artifacts.read(args.results / model / "tasks" / f"{evaluation}.parquet", TASK_RESULTS)
+
+    tables = curve_tables(
+        checkpoints,
+        evaluations,
+        results,
+        lambda model, evaluation: values[model][evaluation],
+        tool_metrics={name: tool_metrics(args.results, list(checkpoints), name) for name in evaluations},
+    )
+    text = sentence(tables["task_trust"], _size(values))
+    metadata = {"fingerprint": artifacts.input_fingerprint(args.spec, *metrics.values()), "sentence": text}
+    for name, kind in ALL.items():
+        path = artifacts.write(args.out / f"{name}.parquet", kind, tables[name], metadata)
+        write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))
+    n_curves = len({checkpoint["curve"] for checkpoint in checkpoints.values()})
+    counts = f"{format_count(n_curves, 'curve')} of {format_count(len(checkpoints), 'checkpoint')}"
+    return f"curves: {counts} in {args.out}" + (f"\ncurves: {text}" if text else "")
+
+
+class _Values:
+    """METRICS rows of a model by evaluation, then by (category, metric); ("", "") has the reason if there are none."""
+
+    def __init__(self, path: Path):
+        metadata = artifacts.metadata(path)
+        self.parameters = metadata["record"].get("parameters")
+        self._rows: dict[str, dict] = {}
+        for row in artifacts.read(path, METRICS).select(_VALUE_COLUMNS).to_pylist():
+            self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row
+        for evaluation, note in metadata["evaluations"].items():
+            reason = note.get("unavailable") or note.get("not_applicable")
+            if reason:
+                self._rows.setdefault(evaluation, {})["", ""] = {"note": reason}
+
+    def __getitem__(self, evaluation: str) -> dict:
+        return self._rows.get(evaluation, {})
+
+
+def _size(values: dict[str, _Values]) -> str | None:
+    """Return the size of the models for readers: "135M parameters", or a range; None if it is unknown.
+
+    >>> from types import SimpleNamespace
+    >>> _size({"a": SimpleNamespace(parameters=70_426_624), "b": SimpleNamespace(parameters=1_011_781_632)})
+    '70M to 1.0B parameters'
+    """
+    sizes = sorted({value.parameters for value in values.values() if value.parameters})
+    texts = list(dict.fromkeys(_short(size) for size in (sizes[:1] + sizes[-1:])))
+    return f"{' to '.join(texts)} parameters" if texts else None
+
+
+def _short(count: int) -> str:
+    number, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
+    return f"{number:.1f}{unit}" if number < 10 else f"{number:.0f}{unit}"

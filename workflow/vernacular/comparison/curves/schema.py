@@ -1,0 +1,179 @@
+"""Schemas of training curves: points, statistics per curve, trust in tasks, and pairs of curves.
+
+A *curve* is a series, or a phase of one (`olmo/stage1`). `x` is the position on the axis named in `axis`: "step",
+"tokens" or "words". Only headline metrics have rows.
+"""
+
+import pyarrow as pa
+
+from vernacular.core.artifacts import Kind
+
+_EVALUATION = [
+    ("evaluation", pa.string()),
+    ("task", pa.string()),
+    ("language", pa.string()),
+    ("protocol", pa.string()),
+    ("shots", pa.int32()),
+    ("seed", pa.int64()),
+    ("style", pa.string()),
+    ("prompt", pa.string()),
+    ("category", pa.string()),  # "" = all items
+    ("metric", pa.string()),
+    ("unit", pa.string()),
+    ("higher_is_better", pa.bool_()),
+]
+_POSITION = [("step", pa.int64()), ("tokens", pa.int64()), ("words", pa.int64())]
+REFERENCES = ("previous", "best", "last")
+
+
+def _interval(name: str) -> list:
+    return [(name, pa.float64()), (f"{name}_low", pa.float64()), (f"{name}_high", pa.float64())]
+
+
+# results/summary/curves.parquet: a row per checkpoint, evaluation, category and metric
+CURVES = Kind(
+    "curves",
+    pa.schema(
+        [
+            ("series", pa.string()),
+            ("curve", pa.string()),
+            ("model", pa.string()),
+            ("checkpoint", pa.string()),  # its directory or revision
+            *_POSITION,
+            *_EVALUATION,
+            ("value", pa.float64()),  # as in the results; null: a gap in the curve
+            ("ci_low", pa.float64()),  # of the level; too wide for differences between checkpoints
+            ("ci_high", pa.float64()),
+            ("n", pa.int64()),
+            ("chance_level", pa.float64()),
+            # this checkpoint minus the reference, over the items both have; p_holm over the checkpoints of the curve
+            *[
+                column
+                for reference in REFERENCES
+                for column in (
+                    *_interval(f"{reference}_difference"),
+                    (f"{reference}_p_value", pa.float64()),
+                    (f"{reference}_p_holm", pa.float64()),
+                )
+            ],
+            ("note", pa.string()),  # why the value is missing
+        ]
+    ),
+    key=("model", "evaluation", "category", "metric"),
+    required=("curve",),
+)
+
+# results/summary/curve_statistics.parquet: a row per curve, evaluation, category and metric
+CURVE_STATISTICS = Kind(
+    "curve statistics",
+    pa.schema(
+        [
+            ("series", pa.string()),
+            ("curve", pa.string()),
+            *_EVALUATION,
+            ("axis", pa.string()),
+            ("n_checkpoints", pa.int64()),  # with a value
+            ("n_missing", pa.int64()),
+            ("chance_level", pa.float64()),
+            ("first", pa.float64()),
+            ("last", pa.float64()),
+            ("last_low", pa.float64()),
+            ("last_high", pa.float64()),
+            ("last_x", pa.int64()),
+            ("best", pa.float64()),  # chosen on the same items: optimistic by about best_optimism
+            ("best_x", pa.int64()),
+            ("best_optimism", pa.float64()),  # bootstrap estimate of what choosing adds
+            ("forgetting", pa.float64()),  # how much worse the last checkpoint is than the best
+            *_interval("slope"),  # of the last third of the checkpoints, per 1,000 steps or 10^9 tokens or words
+            *_interval("monotonicity"),  # Spearman's correlation of x and value
+            ("rises", pa.int64()),
+            ("falls", pa.int64()),
+            ("noise", pa.float64()),  # standard deviation of the last five checkpoints, in the metric's unit
+            ("residual_noise", pa.float64()),  # the same around a line in ln x
+            ("above_chance_since", pa.int64()),  # x from which on every interval is above chance
+            ("as_good_as_last_since", pa.int64()),  # x from which on no checkpoint is significantly worse than the last
+            ("learned_50", pa.int64()),  # x of the first checkpoint halfway from chance to the last value
+            ("learned_90", pa.int64()),
+            ("learned_90_stay", pa.int64()),  # x from which on all checkpoints are at 90 %
+            *_interval("learned_90_interpolated"),  # low null: before the first; high null: not by the end
+            ("note", pa.string()),  # why statistics are missing
+        ]
+    ),
+    key=("curve", "evaluation", "category", "metric"),
+    required=("n_checkpoints", "n_missing"),
+)
+
+# results/summary/task_trust.parquet: a row per evaluation and metric, over all curves
+TASK_TRUST = Kind(
+    "task trust",
+    pa.schema(
+        [
+            *_EVALUATION,
+            ("n_curves", pa.int64()),
+            ("axis", pa.string()),
+            ("n_common", pa.int64()),  # checkpoints at the same x in all curves
+            ("n_above_chance", pa.int64()),  # curves whose last checkpoint is above chance, by its interval
+            ("n_improved", pa.int64()),  # curves whose last checkpoint is significantly better than the first
+            *_interval("monotonicity"),  # mean over curves
+            *_interval("signal"),  # largest difference of two curves' last values over their mean
+            *_interval("noise"),  # mean over curves: standard deviation of the last five checkpoints over their mean
+            ("noise_in_units", pa.float64()),
+            ("residual_noise", pa.float64()),  # as noise, around a line in ln x
+            *_interval("signal_to_noise"),
+            ("signal_to_residual_noise", pa.float64()),
+            *_interval("rank_consistency"),  # mean Kendall's tau-a of neighboring checkpoints
+            *_interval("decision_accuracy"),  # pairs of curves in the order of the end, mean over earlier checkpoints
+            ("seed_signal_to_noise", pa.float64()),  # FineTasks' ratio, over curves that differ in their seed
+            ("verdict", pa.string()),  # "useful", "uncertain" or "noise"
+            ("reason", pa.string()),
+        ]
+    ),
+    key=("evaluation", "category", "metric"),
+    required=("n_curves", "verdict"),
+)
+
+_PAIR = [("baseline", pa.string()), ("candidate", pa.string()), *_EVALUATION, ("axis", pa.string())]
+
+# results/summary/curve_pairs.parquet: area between two curves
+CURVE_PAIRS = Kind(
+    "curve pairs",
+    pa.schema(
+        [
+            *_PAIR,
+            ("n_common", pa.int64()),  # checkpoints at the same x
+            ("from_x", pa.int64()),
+            ("to_x", pa.int64()),
+            *_interval("area"),  # candidate - baseline, divided by the length of the axis: a mean difference
+            ("p_value", pa.float64()),
+            ("p_holm", pa.float64()),  # over all evaluations and metrics of the pair
+            ("n_tests", pa.int64()),
+            ("better", pa.string()),  # the significantly better curve
+        ]
+    ),
+    key=("baseline", "candidate", "evaluation", "category", "metric"),
+    required=("n_common",),
+)
+
+# results/summary/curve_pair_points.parquet: differences at equal x
+CURVE_PAIR_POINTS = Kind(
+    "curve pair points",
+    pa.schema(
+        [
+            *_PAIR,
+            ("x", pa.int64()),
+            ("baseline_value", pa.float64()),
+            ("candidate_value", pa.float64()),
+            *_interval("difference"),
+            ("p_value", pa.float64()),
+            ("p_holm", pa.float64()),  # over the points of this pair of curves
+        ]
+    ),
+    key=("baseline", "candidate", "evaluation", "category", "metric", "x"),
+)
+ALL = {
+    "curves": CURVES,
+    "curve_statistics": CURVE_STATISTICS,
+    "task_trust": TASK_TRUST,
+    "curve_pairs": CURVE_PAIRS,
+    "curve_pair_points": CURVE_PAIR_POINTS,
+}

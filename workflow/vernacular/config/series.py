@@ -1,0 +1,218 @@
+"""Series: the checkpoints of one training run, listed as one entry of `models:`.
+
+    mine:   {series: "./out/checkpoint-*"}                              local directories or GGUF files
+    pythia: {source: EleutherAI/pythia-70m, revisions: [step1000, …]}   revisions on the Hub, or a pattern: "step*"
+    gl:     {base: mine-base, series: "./lora/checkpoint-*"}            adapters on one base
+
+Each checkpoint becomes a model `mine.step500`. A directory that was deleted after its evaluation remains in the series.
+Nothing is written and the Hub is not asked: `vernacular revisions` lists the branches that match a pattern.
+"""
+
+import glob
+import os
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from vernacular.checkpoints.deleted import is_deleted
+from vernacular.checkpoints.inputs import is_path
+from vernacular.checkpoints.names import Position, natural_key, parse_name
+from vernacular.core.errors import ArtifactError, suggest
+from vernacular.core.records import read_record
+
+KEYS = ("series", "revisions", "steps", "tokens_per_step", "tokens_per_sample")
+AXES = ("step", "tokens", "words")
+_NO_HUB_ID = ("package:", "http://", "https://")
+RECORDS = Path("resources", "models", ".known")  # copies of the records, which remain when a record is rewritten
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model of the config that is a checkpoint of a series."""
+
+    series: str  # its name in the config
+    curve: str  # the series, and its phase if the names state one: "olmo/stage1"; steps of two phases do not continue
+    name: str  # of the directory or revision
+    step: int | None
+    tokens: int | None
+    words: int | None
+
+    def as_dict(self) -> dict:
+        return {key: getattr(self, key) for key in ("series", "curve", "name", *AXES)}
+
+
+def is_series(entry: dict) -> bool:
+    return "series" in entry or "revisions" in entry
+
+
+def representative(entry: dict) -> dict:
+    """Return the entry of a series as that of a single model, for the checks that both have in common."""
+    single = {key: value for key, value in entry.items() if key not in KEYS}
+    if "series" in entry and "adapter" not in entry and "source" not in entry:
+        single["adapter" if "base" in entry else "source"] = entry["series"]
+    return single
+
+
+def check_keys(entries: dict, report) -> None:
+    """Check the keys of series, as written by the user; `report(keys, message)` mistakes."""
+    for name, entry in entries.items():
+        location = next((key for key in ("adapter", "source") if key in entry), None)
+        if not is_series(entry):
+            for key in KEYS:
+                if key in entry:
+                    report((name, key), f"{key} requires series: or revisions:.")
+        elif "series" in entry and (other := location or ("revisions" if "revisions" in entry else None)):
+            report((name, "series"), f"series: is a pattern of directories; it cannot be combined with {other}:.")
+        elif "revisions" in entry and location is None:
+            report((name, "revisions"), "revisions: requires source: owner/name (or base: and adapter:).")
+        elif "revisions" in entry and (is_path(entry[location]) or entry[location].startswith(_NO_HUB_ID)):
+            message = f'revisions: requires a Hub ID, got "{entry[location]}"; use series: for directories.'
+            report((name, location), message)
+        elif "revisions" in entry and "@" in entry[location]:
+            report((name, location), "the revision is given in source: and in revisions:; remove one.")
+        elif "**" in entry.get("series", ""):
+            report((name, "series"), "** is not supported; * matches within one directory.")
+    for name, entry in entries.items():
+        if is_series(entries.get(entry.get("base"), {})):
+            report((name, "base"), f'"{entry["base"]}" is a series; the base of an adapter is a single model.')
+
+
+def expand_series(models: dict, output: str, report) -> tuple[dict, dict[str, Checkpoint]]:
+    """Replace each series in `models` (settings by name) by its checkpoints, in the order of training.
+
+    Args:
+        output: Directory of the results: a deleted checkpoint remains if it has results there.
+        report: Called with (keys, message) for each mistake.
+
+    Returns:
+        (settings by model, checkpoint by model)
+    """
+    expanded, checkpoints = {}, {}
+    for name, entry in models.items():
+        if not is_series(entry):
+            expanded[name] = {key: value for key, value in entry.items() if key not in KEYS}
+            continue
+        key, sources = _sources(name, entry, output, lambda keys, message, name=name: report((name, *keys), message))
+        positions = {source: _position(source, entry) for source in sources}
+        for model, (source, checkpoint) in _named(name, positions, report).items():
+            if model in expanded or model in models:
+                report((name,), f'its checkpoint "{model}" has the name of another model; rename one.')
+            expanded[model] = representative(entry) | {key: source}
+            checkpoints[model] = checkpoint
+    return expanded, checkpoints
+
+
+def without_earlier(models: dict, checkpoints: dict[str, Checkpoint]) -> dict:
+    """Return the models without all checkpoints but the last of each curve: those that are compared by default."""
+    last = {checkpoint.curve: model for model, checkpoint in checkpoints.items()}
+    return {name: entry for name, entry in models.items() if name not in checkpoints or name in last.values()}
+
+
+def listing_path(name: str) -> Path:
+    """Return the path of the record of the revisions that match the pattern of a series."""
+    return Path("resources", "series", f"{name}.json")
+
+
+def _sources(name: str, entry: dict, output: str, report) -> tuple[str, list[str]]:
+    """Return the key of a model that holds a checkpoint's source, and the sources."""
+    key = "adapter" if "base" in entry else "source"
+    if "series" in entry:
+        pattern = os.path.expanduser(entry["series"])
+        paths = [path for path in glob.glob(pattern) if os.path.isdir(path) or path.endswith(".gguf")]
+        paths += [path for path in _deleted(name, entry, pattern, output) if path not in paths]
+        if not paths:
+            report(("series",), f"no directory or GGUF file matches {entry['series']}.")
+        return key, paths
+    revisions = entry["revisions"]
+    if isinstance(revisions, str):
+        revisions = _listed(name, entry[key], revisions, report)
+    return key, [f"{entry[key]}@{revision}" for revision in dict.fromkeys(revisions)]
+
+
+def _listed(name: str, source: str, pattern: str, report) -> list[str]:
+    """Return the listed revisions of `source` that match `pattern`; nothing is asked of the Hub here."""
+    path = listing_path(name)
+    try:
+        record = read_record(path)
+    except ArtifactError:
+        record = {}
+    command = "Run `vernacular revisions CONFIG` with a network"
+    if record.get("source") != source:
+        report(("revisions",), f'the revisions of {source} that match "{pattern}" are not listed yet. {command}.')
+        return []
+    matching = [revision for revision in record["revisions"] if fnmatchcase(revision, pattern)]
+    if not matching:
+        text = f'no revision of {source} matches "{pattern}".{suggest(pattern, record["revisions"])}'
+        report(("revisions",), f"{text} {command} if there are new ones.")
+    return matching
+
+
+def _deleted(name: str, entry: dict, pattern: str, output: str) -> list[str]:
+    """Return the paths of deleted checkpoints of a series that have results."""
+    paths = []
+    for path in sorted(RECORDS.glob(f"{glob.escape(name)}.*.json")):
+        try:
+            record = read_record(path)
+        except ArtifactError:  # written again if the checkpoint still exists
+            continue
+        source = (record.get("adapter") or record).get("source", "")
+        directory = os.path.expanduser(source)
+        if not _matches(directory, pattern) or not is_deleted(record) or not _has_results(output, record["name"]):
+            continue
+        if next(iter(_named(name, {source: _position(source, entry)}, lambda *_: None)), None) == record["name"]:
+            paths.append(directory)
+    return paths
+
+
+def _matches(path: str, pattern: str) -> bool:
+    parts, patterns = (os.path.abspath(text).split(os.sep) for text in (path, pattern))
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def _has_results(output: str, model: str) -> bool:
+    root = Path(output, model)
+    return any(next(root.glob(f"{kind}/*.parquet"), None) for kind in ("scores", "generations", "tasks"))
+
+
+def _position(source: str, entry: dict) -> Position:
+    """Return the position of a checkpoint: as given under `steps`, or else as its name states."""
+    position = parse_name(_last(source))
+    given = (entry.get("steps") or {}).get(_last(source))
+    step = position.step if given is None else given
+    tokens = position.tokens
+    if step is not None and entry.get("tokens_per_step"):  # more precise than a rounded number in the name
+        tokens = step * entry["tokens_per_step"]
+    elif position.samples is not None and entry.get("tokens_per_sample"):
+        tokens = position.samples * entry["tokens_per_sample"]
+    phase = position.phase if position.is_known else ""
+    return Position(step, tokens, position.words, position.samples, phase)
+
+
+def _named(series: str, positions: dict[str, Position], report) -> dict[str, tuple[str, Checkpoint]]:
+    """Return (source, checkpoint) by the name of its model, in the order of training; report unusable names."""
+    known = {s: position for s, position in positions.items() if any(getattr(position, a) is not None for a in AXES)}
+    for source in sorted(positions.keys() - known.keys()):
+        advice = f"give it under steps: {{{_last(source)}: NUMBER}}, or exclude it"
+        report((series,), f'"{_last(source)}" states no step; {advice}.')
+    axis = next((a for a in AXES if all(getattr(position, a) is not None for position in known.values())), None)
+    if axis is None:
+        source = next(source for source, position in known.items() if position.step is None)
+        report((series,), f'"{_last(source)}" states no step, unlike other checkpoints; give it under steps:.')
+        return {}
+    order = sorted(known, key=lambda source: (natural_key(known[source].phase), getattr(known[source], axis)))
+    named: dict[str, tuple[str, Checkpoint]] = {}
+    for source in order:
+        position = known[source]
+        model = ".".join(part for part in (series, position.phase, f"{axis}{getattr(position, axis)}") if part)
+        if model in named:
+            report((series,), f'"{_last(named[model][0])}" and "{_last(source)}" state the same {axis}; exclude one.')
+            continue
+        curve = f"{series}/{position.phase}" if position.phase else series
+        numbers = {name: getattr(position, name) for name in AXES}
+        named[model] = source, Checkpoint(series, curve, _last(source), **numbers)
+    return named
+
+
+def _last(source: str) -> str:
+    """Return the name of a checkpoint: the last part of a path, or the revision of a Hub ID."""
+    return os.path.basename(source.rstrip("/")) if is_path(source) else source.rpartition("@")[2]
