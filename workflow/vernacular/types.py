@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 SETTING = ("task", "language", "protocol", "shots", "seed", "style")  # the fields that identify an evaluation
+UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}  # languages written without spaces between words
 _SKIPPED = "skipped: "
 
 

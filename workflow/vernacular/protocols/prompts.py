@@ -44,6 +44,7 @@ LAYOUTS = {
     "cloze": ("sentence", "word"),
     "target_word": ("sentence", "word"),
     "continuation": ("", None),
+    "text": ("", None),
 }
 
 

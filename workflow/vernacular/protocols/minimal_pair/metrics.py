@@ -3,6 +3,7 @@
 "Bare" values are those of the texts without their context, as Simil-Eval scores Global PIQA.
 """
 
+from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, sizes
 from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
@@ -26,6 +27,7 @@ METRICS = [
     Metric("difsur_bare", "percent", True, "surprisal", corpus=difsur_of_pairs,
            needs=("surprisal_good_bare", "surprisal_bad_bare"), vectorized=True,
            about="difsur without the context (Simil-Eval's metric of Global PIQA)"),
+    *bits_metrics("", "answer_"),
 ]  # fmt: skip
 
 
@@ -38,6 +40,9 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         values = accuracy_by_unit(spans, "choice", n, correct)
         values |= choose_option(bare_logliks, correct).outcome("accuracy_bare")
         values |= _surprisals(choice_logliks, correct, "") | _surprisals(bare_logliks, correct, "_bare")
+        values |= sizes(best_span(spans, "bare", bare_logliks, correct), "")
+        if good := best_span(spans, "choice", choice_logliks, correct):
+            values |= sizes(good, "answer_" if is_conditional(good) else "")
         if "surprisal_good" in values:
             good, bad = values["surprisal_good"], values["surprisal_bad"]
             values |= {"difference": bad - good, "difsur_item": float(difsur(good, bad))}
