@@ -24,6 +24,7 @@ REQUIRED_COLUMNS = {
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
+    "text": ("context",),
     "lm_eval": (),  # the source defines the prompt text
 }
 

@@ -20,6 +20,7 @@ class Protocol:
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
+        signature_options: Options on which all values depend, with their defaults; part of the signature, with the BOS policy.
         custom_prompts: Supports tasks that provide their own prompt text (lm-eval).
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
@@ -34,6 +35,7 @@ class Protocol:
     styles: tuple[str, ...] = ("default",)
     tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
+    signature_options: Mapping[str, object] = field(default_factory=dict)
     custom_prompts: bool = False
     majority: str | None = None
     external: str | None = None

@@ -55,6 +55,12 @@ def _chunk_end(texts: pa.Table, order: np.ndarray, cumulative_sizes: np.ndarray,
     return end
 
 
+def distinct(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
+    numbers = requests["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.unique(numbers, return_index=True)[1], numbers
+
+
 def merge_chunks(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
     """Concatenate the scores of all chunks, in the order of the requests."""
     table = pa.concat_tables(parts)

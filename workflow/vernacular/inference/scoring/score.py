@@ -19,12 +19,13 @@ from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows
-from vernacular.inference.scoring.chunks import merge_chunks, split_into_chunks
+from vernacular.inference.scoring.chunks import distinct, merge_chunks, split_into_chunks
 from vernacular.inference.scoring.execute import Counters, build_path, score_causal
 from vernacular.inference.scoring.head import EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.scoring.rolling import split_into_windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
@@ -61,15 +62,17 @@ class _Chunk:
     rows: pa.Table  # request_id, item_id, role
     requests: list[PreparedRequest]  # distinct
     row_requests: np.ndarray  # index in `requests` of each row
-    numbers: np.ndarray  # number in `outputs` of each request; -1: not scored
+    numbers: np.ndarray  # number in `outputs` of each request, or of its first part; -1: not scored
+    parts: list[PreparedRequest]  # that are scored: requests, or the windows of a long text
     outputs: Outputs
     extras: frozenset[str]
     paths: list[Path]  # of the scored requests (causal models)
     trie: Trie | None
 
-    @property
-    def scored(self) -> list[PreparedRequest]:
-        return [request for request, number in zip(self.requests, self.numbers, strict=True) if number >= 0]
+    def requests_of(self, parts: np.ndarray) -> np.ndarray:
+        """Return the indices of the requests to which these parts belong."""
+        scored = np.flatnonzero(self.numbers >= 0)
+        return np.unique(scored[np.searchsorted(self.numbers[scored], parts, side="right") - 1])
 
 
 class Scoring:
@@ -83,7 +86,7 @@ class Scoring:
         self.loaded, self.requests, self.strategy = loaded, requests, strategy or "auto"
         _check(requests)
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
-        self.n_unscored = self.n_chat = 0
+        self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
         self.tables: list[pa.Table] = []
         self.flags: Counter = Counter()
@@ -135,25 +138,26 @@ class Scoring:
     def _prepare(self, index: int) -> _Chunk:
         """Tokenize the distinct requests of a chunk and build the trie of their paths."""
         requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
-        first_rows, row_requests = _distinct(requests)
-        distinct = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
-        by_id = {request.request_id: request for request in prepare_all(self.loaded, distinct)}
-        prepared = [by_id[request_id] for request_id in distinct["request_id"].to_pylist()]
-        scored = [request for request in prepared if not request.failed]
+        first_rows, row_requests = distinct(requests)
+        unique = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
+        by_id = {request.request_id: request for request in prepare_all(self.loaded, unique)}
+        prepared = [by_id[request_id] for request_id in unique["request_id"].to_pylist()]
         numbers = np.full(len(prepared), -1)
-        numbers[[index for index, request in enumerate(prepared) if not request.failed]] = np.arange(len(scored))
-        extras = frozenset(name for request in scored for name in request.extras if name in EXTRAS)
-        paths, trie, sizes = [], None, [len(request.span) for request in scored]
+        valid = [index for index, request in enumerate(prepared) if not request.failed]
+        parts, numbers[valid], n_windows = split_into_windows(self.loaded, [prepared[index] for index in valid])
+        self.n_windows += n_windows
+        extras = frozenset(name for request in parts for name in request.extras if name in EXTRAS)
+        paths, trie, sizes = [], None, [len(request.span) for request in parts]
         if self.loaded.kind == "causal":
-            paths = [build_path(request) for request in scored]
+            paths = [build_path(request) for request in parts]
             trie, sizes = build_trie(paths), [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids = request.span  # the paths have the others
         else:
             extras -= {"word_end_logprobs"}
-        outputs = Outputs([request.request_id for request in scored], sizes, extras)
+        outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
-        return _Chunk(rows, prepared, row_requests, numbers, outputs, extras, paths, trie)
+        return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, trie)
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
@@ -162,7 +166,7 @@ class Scoring:
             return
         if self.loaded.kind == "masked":
             counters, engine = score_masked(
-                self.loaded, chunk.scored, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
+                self.loaded, chunk.parts, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
             )
             self.counters.add(counters)
             self.engines.append(engine)
@@ -192,15 +196,15 @@ class Scoring:
 
     def _build_rows(self, chunk: _Chunk) -> pa.Table:
         """Return the rows of a computed chunk, and count its flags."""
-        scored, numbers = chunk.scored, chunk.numbers.copy()
-        without_output = {scored[number].request_id for number in chunk.outputs.requests_with_nan()}
         out_of_memory = set(self.counters.out_of_memory)
-        for index, request in enumerate(chunk.requests):
-            if request.request_id in without_output:
-                request.flags.append("error: the model returned NaN")
-                numbers[index] = -1
-            if request.request_id in out_of_memory:
-                request.flags.append("error: out of memory")
+        failed = {
+            "the model returned NaN": chunk.outputs.requests_with_nan(),
+            "out of memory": np.flatnonzero([part in out_of_memory for part in chunk.outputs.request_ids]),
+        }
+        numbers = chunk.numbers.copy()
+        for reason, parts in failed.items():
+            for index in chunk.requests_of(parts):
+                chunk.requests[index].flags.append(f"error: {reason}")
                 numbers[index] = -1
         self._count(chunk.requests)
         columns = score_columns(self.loaded, chunk.requests, chunk.outputs, numbers)
@@ -221,9 +225,11 @@ class Scoring:
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
             "bos_token": self.loaded.tokenizer.bos_token,
+            "unk_token": self.loaded.tokenizer.unk_token,
             "adds_bos": self.loaded.adds_bos,
             "unscored_first_tokens": self.n_unscored,
             "chat": self.n_chat,
+            "texts_in_windows": self.n_windows,
         }
 
 
@@ -233,7 +239,7 @@ def _check(requests: pa.Table) -> None:
         if kind != "score":
             request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
-    first_rows, row_requests = _distinct(requests)
+    first_rows, row_requests = distinct(requests)
     repeated = np.delete(np.arange(len(row_requests)), first_rows)
     content = requests.drop_columns(["item_id", "role"])
     rows, expected = content.take(repeated), content.take(first_rows[row_requests[repeated]])
@@ -241,9 +247,3 @@ def _check(requests: pa.Table) -> None:
         for row, other in zip(iter_rows(rows), iter_rows(expected), strict=True):
             if row != other:
                 raise ArtifactError(f"request {row['request_id']}: two rows with this ID have different content.")
-
-
-def _distinct(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
-    numbers = requests["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.unique(numbers, return_index=True)[1], numbers
