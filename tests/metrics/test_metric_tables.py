@@ -37,7 +37,7 @@ UNDIRECTED = {
     "acceptability": {f"{label}_mean{suffix}" for label in ("good", "bad") for suffix in SUFFIXES},
     "cloze": {"baseline_position", "baseline_shortest"},
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
-    "letters": {"baseline_letter", "most_chosen_letter"},
+    "letters": {"baseline_letter", "most_chosen_letter", "ece_calibrated", "overconfidence"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
     "target_word": {"certainty", "entropy", "surprisal_incorrect", "surprisal_incorrect_sentence"},
 }
@@ -51,7 +51,15 @@ SHARES = {  # metrics whose values are shares
     | UNDIRECTED["cloze"],
     "generation": HEADLINES["generation"] | {"verbatim_match"},
     "last_word": {"coverage", "greedy"},
-    "letters": {"accuracy", "accuracy_orders", "ece", "probability", "correct_in_every_order", "same_in_every_order"}
+    "letters": {
+        "accuracy",
+        "accuracy_orders",
+        "ece",
+        "ece_adaptive",
+        "probability",
+        "correct_in_every_order",
+        "same_in_every_order",
+    }
     | UNDIRECTED["letters"],
     "minimal_pair": ACCURACIES | {"accuracy_bare"},
     "options": ACCURACIES | {"accuracy_pmi", "probability"},
@@ -165,7 +173,7 @@ def test_direction_unit_and_headline_of_every_metric(protocol):
         assert change != 0 or row["higher_is_better"] is None, name
         assert row["metric_group"] == ("similarity" if protocol == "generation" else "surprisal")
         if row["unit"] == "share":
-            assert 0 <= row["value"] <= 1
+            assert -(name == "overconfidence") <= row["value"] <= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -233,6 +241,20 @@ def calibration(v):
     return sum(map(abs, gaps.values())) / len(v["confidence"])
 
 
+def calibrated(v):
+    variances = Counter()
+    for confidence in v["confidence"]:
+        variances[math.ceil(confidence * 10)] += confidence * (1 - confidence)
+    return sum(math.sqrt(2 * variance / math.pi) for variance in variances.values()) / len(v["confidence"])
+
+
+def adaptive(v):
+    gaps = [
+        c - right for c, right in sorted(zip(v["confidence"], v["accuracy"], strict=True), key=lambda pair: pair[0])
+    ]
+    return sum(abs(math.fsum(part)) for part in np.array_split(gaps, 5)) / len(gaps)
+
+
 def acceptability_formulas(suffix):
     name = f"surprisal{suffix}"
     return {
@@ -276,6 +298,9 @@ DEFINITIONS = {
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
     "letters": {
         "ece": calibration,
+        "ece_calibrated": calibrated,
+        "ece_adaptive": adaptive,
+        "overconfidence": lambda v: fmean(v["confidence"]) - fmean(v["accuracy"]),
         "most_chosen_letter": most_common("chosen_position"),
         "baseline_letter": most_common("gold_position"),
     },

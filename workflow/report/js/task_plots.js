@@ -109,7 +109,7 @@ vernacular.taskPlots = (() => {
     if (!found.length) return null;
     const called = new Map(selected);
     const points = found.flatMap(([m, , bins]) => bins.map(([confidence, accuracy, n]) => ({ model: called.get(m), confidence, accuracy, n, bin: format.percent(confidence), accuracyLabel: format.percent(accuracy) })));
-    const errors = found.map(([m, error]) => `${called.get(m)} ${format.percent(error)}`).join(", ");
+    const errors = found.map(([m, error, , expected, signed]) => `${called.get(m)} ${format.percent(error)} (${format.percent(expected)} if perfectly calibrated; ${signed > 0 ? "overconfident" : "underconfident"} by ${format.percent(Math.abs(signed))})`).join(", ");
     return plot.figure("Reliability", `Is the model right as often as its probability of the chosen option, among all options, claims? On the diagonal it is; below, it is overconfident. Larger points have more items. Calibration error: ${errors}.`, "reliability", { rows: points, pairs: plot.series(selected.map(([, name]) => name)), by: "model" }, { file: file(context, "reliability"), description: `Reliability diagram; calibration error: ${errors}.` });
   }
 

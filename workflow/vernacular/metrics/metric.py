@@ -38,6 +38,8 @@ _TITLES = {
     "asd_normalized": "Average surprisal difference, normalized",
     "brier": "Brier score",
     "ece": "Calibration error (ECE)",
+    "ece_calibrated": "ECE if perfectly calibrated",
+    "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
 }
 _WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "bertscore": "BERTScore",

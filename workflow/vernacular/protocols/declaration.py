@@ -20,7 +20,7 @@ class Protocol:
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
-        signature_options: Options on which all values depend, with their defaults; part of the signature, with the BOS policy.
+        signature_options: Options on which all values depend, with defaults; in the signature, with the BOS policy.
         custom_prompts: Supports tasks that provide their own prompt text (lm-eval).
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
