@@ -96,6 +96,9 @@ for protocol_name, prefixes in BITS.items():
     names = [f"{prefix}bits{per}" for prefix in prefixes for per in ("", "_per_byte", "_per_character")]
     UNITS[protocol_name] = UNITS.get(protocol_name, {}) | dict.fromkeys(names, "bits")
 UNITS["text"] |= dict.fromkeys(("word_perplexity", "byte_perplexity", "token_perplexity"), "score")
+for protocol_name in ("acceptability", "minimal_pair", "text"):
+    UNITS[protocol_name] |= {"min_20": "nats"}
+    UNDIRECTED[protocol_name] = UNDIRECTED.get(protocol_name, set()) | {"min_20"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 

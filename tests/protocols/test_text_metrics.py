@@ -28,7 +28,7 @@ def test_worked_example():
     output = score(requests[0], [-2.0, -5.0, -1.0], offsets=[[0, 1], [1, 6], [6, 9]])
     _, values = values_of([text], [output], requests)
     expected = {
-        "bits": 11.541560, "bits_per_byte": 1.154156, "bits_per_character": 1.282396, "byte_perplexity": 2.225541,
+        "min_20": -5.0, "bits": 11.541560, "bits_per_byte": 1.154156, "bits_per_character": 1.282396, "byte_perplexity": 2.225541,
         "word_perplexity": 54.598150, "token_perplexity": 14.391916,
     }  # fmt: skip
     assert {name: row["value"] for name, row in values.items()} == pytest.approx(expected, abs=5e-7)

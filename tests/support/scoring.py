@@ -37,5 +37,6 @@ def score_rows(requests, by_role):
 
 
 def without_bits(values):
-    """Return per-item values without bits, bytes and characters, which have tests of their own (test_bits.py)."""
-    return {name: value for name, value in values.items() if name.split("_")[-1] not in ("bits", "bytes", "characters")}
+    """Return per-item values without bits, lengths and Min-K%, which have tests of their own (test_bits.py, …)."""
+    others = ("bits", "bytes", "characters", "20")
+    return {name: value for name, value in values.items() if name.split("_")[-1] not in others}

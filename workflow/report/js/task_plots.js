@@ -10,6 +10,7 @@ vernacular.taskPlots = (() => {
   const ABOUT = {
     margin: "Score of the best correct option minus score of the best incorrect option: above 0 is correct.",
     surprisal_token: "Surprisal of the sentence per token, nats.",
+    surprisal_byte: "Surprisal of the text per byte, nats.",
     surprisal: "Surprisal, nats.",
     chrf: "chrF relative to the most similar correct answer.",
   };

@@ -37,6 +37,7 @@ _TITLES = {
     "asd": "Average surprisal difference",
     "asd_normalized": "Average surprisal difference, normalized",
     "brier": "Brier score",
+    "min_20": "Min-20%",
     "ece": "Calibration error (ECE)",
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",

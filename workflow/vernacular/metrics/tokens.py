@@ -107,7 +107,7 @@ def count_tokens(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -
 
 def _without_inserted(tokens: list[str], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the offsets with those of an inserted space (▁ before a text) empty: it has those of the next token."""
-    following = [*offsets[1:], (len(offsets) and offsets[-1][1],) * 2]
+    following = [*offsets[1:], *((end, end) for _, end in offsets[-1:])]
     return [
         (low, low) if token == _INSERTED and after < high else (low, high)
         for token, (low, high), (after, _) in zip(tokens, offsets, following, strict=True)

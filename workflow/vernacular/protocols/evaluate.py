@@ -4,6 +4,7 @@ from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import as_pseudo
+from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item, Request
@@ -30,7 +31,7 @@ def evaluate(
         return module.per_item(items, requests, outputs, similarities), module.METRICS
     rows = module.per_item(items, requests, outputs)
     if masked:
-        rows = [row | {"metrics": as_pseudo(row["metrics"])} for row in rows]
+        rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
     return rows, module.METRICS
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from vernacular.metrics.bits import bits_metrics, ratio, sizes
+from vernacular.metrics.contamination import MIN_K, signals
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
@@ -55,7 +56,7 @@ def _metrics() -> list[Metric]:
     return metrics
 
 
-METRICS = _metrics()
+METRICS = [*_metrics(), MIN_K]
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
@@ -65,7 +66,8 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         span = spans.get("text")
         values = sizes(span, "")
         if values:
-            values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)}
+            values["surprisal_byte"] = -span.loglik / values["bytes"]
+            values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)} | signals(span)
         is_composed = unicodedata.is_normalized("NFC", item["context"])
         flag = None if is_composed else "not NFC: characters and bytes are those of decomposed text"
         rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
