@@ -15,7 +15,8 @@ EMPTY = dict.fromkeys(TOKENS.schema.names)
 def item(item_id, tokens, **columns):
     counts = {"texts": 1, "tokens": tokens, "bytes": 10 * tokens, "characters": 5 * tokens, "words": 2 * tokens}
     counts |= {"countable_words": 2 * tokens, "split_words": tokens, "byte_tokens": 0, "unknown_tokens": 0}
-    return EMPTY | counts | {"item_id": item_id, "prompt_tokens": 3 * tokens, "bits": 4.0 * tokens} | columns
+    prompt = {"prompt_tokens": 3 * tokens, "prompt_characters": 9 * tokens}
+    return EMPTY | counts | prompt | {"item_id": item_id, "bits": 4.0 * tokens} | columns
 
 
 def model_of(languages, **settings):
@@ -58,6 +59,13 @@ def test_premium_is_of_common_items_and_its_inverse_is_that_of_english():
     assert row["tokens"] == 112, "the other columns are of all items"
     inverse = row_of(tokenizer_rows([model_of({"gl": english, "en": galician})], ["belebele"]), "gl")
     assert row["premium"] * inverse["premium"] == pytest.approx(1)
+
+
+def test_prompts_without_text_have_no_premium():
+    items = [item("a", 3, prompt_characters=0), item("b", 4, prompt_characters=0)]
+    row = row_of(tokenizer_rows([model_of({"gl": items, "en": items})], ["belebele"]), "gl")
+    assert row["premium"] == 1
+    assert row["prompt_premium"] is None, "its only tokens are special ones"
 
 
 def test_interval_resamples_items():

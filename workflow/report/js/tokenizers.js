@@ -67,7 +67,7 @@
     const title = (task) => index.tasks.get(task)?.title ?? task;
     return [
       { title: "Model", heading: true, class: "name", key: (row) => row.model, cell: (row) => data(row.model) },
-      { title: "Tokenizer", key: (row) => row.tokenizer, cell: (row) => (row.tokenizer === null ? format.NONE : el("code", null, row.tokenizer)) },
+      { title: "Tokenizer", key: (row) => row.tokenizer, cell: (row) => (row.tokenizer === null ? format.NONE : el("code", { title: row.tokenizer }, row.tokenizer.slice(0, 8))) },
       { title: "Language", key: (row) => names.language(row.language), cell: (row) => names.language(row.language) },
       withTask ? { title: "Task", key: (row) => title(row.task), cell: (row) => data(title(row.task)) } : null,
     ].filter(Boolean);
@@ -79,7 +79,7 @@
   const counted = (title, key, about) => ({ ...number(title, key, about), cell: (row) => format.count(row[key]) });
   const ratio = (title, key, about) => ({
     ...number(title, key, about),
-    cell: (row) => el("span", null, format.value(row[key]), " ", el("small", null, format.interval(row[`${key}_low`], row[`${key}_high`]))),
+    cell: (row) => el("span", null, format.value(row[key]), el("br"), el("small", null, format.interval(row[`${key}_low`], row[`${key}_high`]))),
     csv: (row) => [[title, row[key]], [`${title} low`, row[`${key}_low`]], [`${title} high`, row[`${key}_high`]]],
   });
 })();

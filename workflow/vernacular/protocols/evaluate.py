@@ -66,7 +66,7 @@ def signature_conditions(protocol: str, options: dict, bos_policy: str | None) -
     """
     defaults = PROTOCOLS[protocol].signature_options
     values = {name: options.get(name, default) for name, default in defaults.items()}
-    return values | ({"bos": bos_policy} if values else {})
+    return values | ({"bos": bos_policy} if values and bos_policy else {})
 
 
 def signature(

@@ -155,8 +155,15 @@ def _premiums(rows: list[dict], reference: list[dict]) -> dict:
 
 
 def _paired(pairs: list[tuple[dict, dict]], column: str) -> tuple[np.ndarray, np.ndarray, list]:
-    """Return the values of both languages, of the items that have both, and their clusters."""
-    complete = [(left, right) for left, right in pairs if left[column] is not None and right[column] is not None]
+    """Return the values of both languages, of the items that have both, and their clusters.
+
+    A prompt without text has no premium: its tokens are special ones.
+    """
+
+    def is_complete(row: dict) -> bool:
+        return row[column] is not None and (column != "prompt_tokens" or bool(row["prompt_characters"]))
+
+    complete = [pair for pair in pairs if all(map(is_complete, pair))]
     numerator, denominator = (np.array([pair[side][column] for pair in complete], dtype=float) for side in (0, 1))
     return numerator, denominator, [left["cluster_id"] for left, _ in complete]
 
