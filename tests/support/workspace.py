@@ -17,7 +17,7 @@ from support import tiny
 ROOT = Path(__file__).parents[2]
 RULES = {
     *("all", "collect", "compare", "encoder", "export", "infer", "items", "metrics", "model", "report", "requests"),
-    *("similarity", "summary", "verify"),
+    *("similarity", "summary", "tokenizers", "verify"),
 }
 
 
