@@ -35,6 +35,7 @@ rule all:
         rules.summary.output,
         rules.compare.output,
         rules.report.output,
+        rules.tokenizers.output,
         expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         expand(expand_evaluations(in_output("exports/{{model}}/{evaluation}"), settings.EXPORTED), model=CONFIG.models),
     message:

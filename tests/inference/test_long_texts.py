@@ -29,7 +29,7 @@ def test_windows_predict_each_token_once_and_read_at_most_the_context(n_tokens, 
 
 def test_long_text_is_scored_in_windows():
     loaded = tiny.load_model("llama", max_length=40)
-    requests = tiny.score_requests([(TEXT, 0, len(TEXT))], extras=["rolling"])
+    requests = tiny.score_requests([(TEXT, 0, len(TEXT))], extras=["rolling", "score_bos"])
     table, metadata = score(loaded, requests)
     (row,) = table.to_pylist()
     assert row["flags"] is None

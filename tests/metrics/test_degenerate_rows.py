@@ -23,6 +23,7 @@ PROTOCOLS = {
     "target_word": ("target_word", {"context": "a [MASK] b", **PAIR}, {}),
     "acceptability": ("sentence", {"context": "a b"}, {}),
     "last_word": ("continuation", {"context": "a", "target": "b"}, {"bow_correction": True}),
+    "text": ("text", {"context": "a b"}, {}),
 }
 # name: (log-probabilities of a span, flag of its item or None)
 SCORES = {
@@ -50,7 +51,8 @@ def results(protocol, first, second, *, n=3, cluster=None):
     items = [item(f"i{k}", **fields, **labels[k], cluster_id=cluster) for k in range(n)]
     requests = build_requests(items, item_type, protocol, **options)
     uses_first = [
-        request["role"].endswith((":0", "word", "sentence")) and request["item_id"] != "i1" for request in requests
+        request["role"].endswith((":0", "word", "sentence", "text")) and request["item_id"] != "i1"
+        for request in requests
     ]
     scores = [
         score(request, list(first if is_first else second))

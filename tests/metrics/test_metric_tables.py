@@ -23,11 +23,13 @@ PROTOCOL_ITEMS = {
     "target_word": ("target_word", {"context": "Ana [MASK] ben.", "choices": CHOICES}, {}),
     "acceptability": ("sentence", {"context": "Ana canta."}, {}),
     "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
+    "text": ("text", {"context": "Ana canta."}, {}),
 }
 HEADLINES = {
     "acceptability": {"auc", "difsur"},
     "generation": {"bertscore_accuracy", "cosine_accuracy", "exact_match", "moverscore_accuracy"},
     "last_word": {"surprisal"},
+    "text": {"bits_per_byte"},
 } | {name: {"accuracy"} for name in ("cloze", "letters", "minimal_pair", "options", "target_word")}
 SUFFIXES = ("", "_token", "_char", "_byte")
 # neither direction is better
@@ -35,12 +37,13 @@ UNDIRECTED = {
     "acceptability": {f"{label}_mean{suffix}" for label in ("good", "bad") for suffix in SUFFIXES},
     "cloze": {"baseline_position", "baseline_shortest"},
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
-    "letters": {"baseline_letter", "most_chosen_letter"},
+    "letters": {"baseline_letter", "most_chosen_letter", "ece_calibrated", "overconfidence"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
     "target_word": {"certainty", "entropy", "surprisal_incorrect", "surprisal_incorrect_sentence"},
 }
 ACCURACIES = {f"accuracy{suffix}" for suffix in SUFFIXES}
 SHARES = {  # metrics whose values are shares
+    "text": set(),
     "acceptability": {f"auc{suffix}" for suffix in SUFFIXES},
     "cloze": ACCURACIES
     | {f"accuracy_fill{suffix}" for suffix in SUFFIXES}
@@ -48,7 +51,15 @@ SHARES = {  # metrics whose values are shares
     | UNDIRECTED["cloze"],
     "generation": HEADLINES["generation"],
     "last_word": {"coverage", "greedy"},
-    "letters": {"accuracy", "accuracy_orders", "ece", "probability", "correct_in_every_order", "same_in_every_order"}
+    "letters": {
+        "accuracy",
+        "accuracy_orders",
+        "ece",
+        "ece_adaptive",
+        "probability",
+        "correct_in_every_order",
+        "same_in_every_order",
+    }
     | UNDIRECTED["letters"],
     "minimal_pair": ACCURACIES | {"accuracy_bare"},
     "options": ACCURACIES | {"accuracy_pmi", "probability"},
@@ -72,7 +83,28 @@ UNITS = {  # of metrics that are not shares
     | {f"{name}{level}": "ratio" if name == "asd_normalized" else "bits"
        for level in ("", "_sentence") for name in ("asd", "asd_normalized", "surprisal_correct", "surprisal_incorrect")},
 }  # fmt: skip
+BITS = {  # of which spans a protocol has bits
+    "acceptability": ("",),
+    "cloze": ("",),
+    "last_word": ("answer_",),
+    "minimal_pair": ("", "answer_"),
+    "options": ("answer_",),
+    "target_word": ("", "answer_"),
+    "text": ("",),
+}
+for protocol_name, prefixes in BITS.items():
+    names = [f"{prefix}bits{per}" for prefix in prefixes for per in ("", "_per_byte", "_per_character")]
+    UNITS[protocol_name] = UNITS.get(protocol_name, {}) | dict.fromkeys(names, "bits")
+UNITS["text"] |= dict.fromkeys(("word_perplexity", "byte_perplexity", "token_perplexity"), "score")
+for protocol_name in ("acceptability", "minimal_pair", "text"):
+    UNITS[protocol_name] |= {"min_20": "nats"}
+    UNDIRECTED[protocol_name] = UNDIRECTED.get(protocol_name, set()) | {"min_20"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
+
+
+def metrics_of(protocol):
+    """Return the metrics of causal models; the values of masked models have the same definitions and other names."""
+    return [metric for metric in PROTOCOLS[protocol].METRICS if not metric.name.startswith("pseudo_")]
 
 
 @cache
@@ -90,7 +122,7 @@ def rows_of(protocol, skill):
     scores = []
     for request in requests:
         n = int(request["item_id"][1:])
-        correct = request["role"] in ("word", "sentence") and n % 2 == 1
+        correct = request["role"] in ("word", "sentence", "text") and n % 2 == 1
         if ":" in request["role"] and not request["role"].startswith("uncond"):
             correct = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
         mean = rng.uniform(-9, -7) + (skill if correct else 0)
@@ -127,7 +159,7 @@ def generation_rows(rng, skill):
 @pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_direction_unit_and_headline_of_every_metric(protocol):
-    metrics = PROTOCOLS[protocol].METRICS
+    metrics = metrics_of(protocol)
     better, worse = (
         {row["metric"]: row for row in metric_rows(rows_of(protocol, skill), metrics, METADATA, {})}
         for skill in (2, -2)
@@ -144,13 +176,13 @@ def test_direction_unit_and_headline_of_every_metric(protocol):
         assert change != 0 or row["higher_is_better"] is None, name
         assert row["metric_group"] == ("similarity" if protocol == "generation" else "surprisal")
         if row["unit"] == "share":
-            assert 0 <= row["value"] <= 1
+            assert -(name == "overconfidence") <= row["value"] <= 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_proportions_have_binary_values(protocol):
     rows = [row for skill in (2, 0, -2) for row in rows_of(protocol, skill)]
-    for metric in PROTOCOLS[protocol].METRICS:
+    for metric in metrics_of(protocol):
         if metric.corpus:
             assert not metric.proportion
         else:
@@ -162,7 +194,7 @@ def test_proportions_have_binary_values(protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_vectorized_corpus_metrics_match_single_calls(protocol):
     rows = rows_of(protocol, 0)
-    for metric in PROTOCOLS[protocol].METRICS:
+    for metric in metrics_of(protocol):
         if metric.corpus is None:
             continue
         complete = [row["metrics"] for row in rows if all(name in row["metrics"] for name in metric.needs)]
@@ -212,6 +244,20 @@ def calibration(v):
     return sum(map(abs, gaps.values())) / len(v["confidence"])
 
 
+def calibrated(v):
+    variances = Counter()
+    for confidence in v["confidence"]:
+        variances[math.ceil(confidence * 10)] += confidence * (1 - confidence)
+    return sum(math.sqrt(2 * variance / math.pi) for variance in variances.values()) / len(v["confidence"])
+
+
+def adaptive(v):
+    gaps = [
+        c - right for c, right in sorted(zip(v["confidence"], v["accuracy"], strict=True), key=lambda pair: pair[0])
+    ]
+    return sum(abs(math.fsum(part)) for part in np.array_split(gaps, 5)) / len(gaps)
+
+
 def acceptability_formulas(suffix):
     name = f"surprisal{suffix}"
     return {
@@ -233,12 +279,31 @@ def target_word_formulas(level):
     }
 
 
+def sum_ratio(numerator, denominator):
+    return lambda v: math.fsum(v[numerator]) / math.fsum(v[denominator])
+
+
+def bits_formulas(prefix):
+    return {
+        f"{prefix}bits_per_{unit}": sum_ratio(f"{prefix}bits", f"{prefix}{unit}s") for unit in ("byte", "character")
+    }
+
+
+def perplexity_of(length):
+    return lambda v: 2 ** (math.fsum(v["bits"]) / math.fsum(v[length]))
+
+
 DEFINITIONS = {
+    "options": {},
+    "text": {f"{length}_perplexity": perplexity_of(f"{length}s") for length in ("word", "byte", "token")},
     "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
     "letters": {
         "ece": calibration,
+        "ece_calibrated": calibrated,
+        "ece_adaptive": adaptive,
+        "overconfidence": lambda v: fmean(v["confidence"]) - fmean(v["accuracy"]),
         "most_chosen_letter": most_common("chosen_position"),
         "baseline_letter": most_common("gold_position"),
     },
@@ -248,11 +313,16 @@ DEFINITIONS = {
     "target_word": target_word_formulas("") | target_word_formulas("_sentence") | {"entropy": bits("entropy")},
 }
 
+for protocol_name, prefixes in BITS.items():
+    DEFINITIONS[protocol_name] |= {
+        name: formula for prefix in prefixes for name, formula in bits_formulas(prefix).items()
+    }
+
 
 @pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("protocol", DEFINITIONS)
 def test_corpus_metrics_match_reference_formulas(protocol):
-    rows, metrics = rows_of(protocol, 1), PROTOCOLS[protocol].METRICS
+    rows, metrics = rows_of(protocol, 1), metrics_of(protocol)
     columns = {
         name: [other["metrics"][name] for other in rows if name in other["metrics"]]
         for row in rows

@@ -34,5 +34,5 @@ def test_spans_are_within_text_and_contain_the_choice(protocol, context, questio
             assert span.strip() == choices[int(index)].strip()
         elif role == "word":
             assert span.strip() == target.strip()
-        elif role in ("sentence", "filled"):
+        elif role in ("sentence", "filled", "text"):
             assert span == full_text

@@ -30,11 +30,13 @@ def row(scores, correct):
 def test_calibration_bins_contain_all_items_and_give_the_metric():
     rng = np.random.default_rng(0)
     rows = [row(rng.normal(0, 2, 4).tolist(), bool(rng.random() < 0.5)) for _ in range(200)]
-    error, bins = calibration(rows)
+    error, bins, expected, signed = calibration(rows)
     confidence = np.array([probabilities(r["option_scores"]).max() for r in rows])
     correct = np.array([float(r["correct"]) for r in rows])
     assert error == pytest.approx(float(expected_calibration_error(confidence, correct)), rel=1e-3)
     assert sum(n for *_, n in bins) == 200
+    assert signed == pytest.approx(confidence.mean() - correct.mean(), rel=1e-3)
+    assert 0.05 < expected < error
     # the error is the weighted gap between confidence and accuracy
     assert error == pytest.approx(sum(n * abs(c - a) for c, a, n in bins) / 200, rel=1e-3)
 

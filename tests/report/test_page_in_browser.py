@@ -246,7 +246,7 @@ def test_provenance_lists_models_datasets_runs_and_time(browser):
 
 VIEWS = ["#/leaderboard", address("task", OPTIONS, "=cmd()"), address("items", OPTIONS, "plain"),
          address("item", OPTIONS, "plain", "i6"), address("item", SENTENCES, "plain", "s3"), "#/comparison",
-         address("comparison", "plain", "=cmd()", OPTIONS), "#/provenance", "#/nowhere/%E0%A4%A"]  # fmt: skip
+         address("comparison", "plain", "=cmd()", OPTIONS), "#/tokenizers", "#/provenance", "#/nowhere/%E0%A4%A"]  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS)

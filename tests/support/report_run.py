@@ -7,6 +7,7 @@ from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
+from vernacular.summary.tokenizers import TOKENIZERS
 
 MODELS = ["plain", "=cmd()", "__proto__"]
 OPTIONS, SENTENCES, GENERATION = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"
@@ -44,6 +45,7 @@ def write_run(root: Path) -> dict:
     ]
     _write(results / "summary" / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": notes})
     changes = _write_comparison(results)
+    _write(results / "summary" / "tokenizers.parquet", TOKENIZERS, _tokenizer_rows(), {})
     jobs = root / "benchmarks" / "infer"
     jobs.mkdir(parents=True)
     (jobs / "plain.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n12.5\t0:00:12\t-\t11.0\n")
@@ -59,6 +61,27 @@ def write_run(root: Path) -> dict:
             "cola": {"title": "Sentences"},
         },
     }
+
+
+def _tokenizer_rows() -> list[dict]:
+    """Return rows of all models in Galician, Arabic and English; only the items of olas are parallel."""
+    empty = dict.fromkeys(TOKENIZERS.schema.names)
+    rows = []
+    for number, model in enumerate(MODELS):
+        for language, tokens, words in (("ar", 300 + number, 100), ("en", 100, 80), ("gl", 150, 100)):
+            counts = {"items": 9, "texts": 18, "tokens": tokens, "bytes": 600, "characters": 500, "words": words}
+            ratios = {"tokens_per_word": tokens / words, "tokens_per_byte": tokens / 600, "split_share": 0.25}
+            row = (
+                empty
+                | {"model": model, "tokenizer": "0123456789ab", "language": language, "task": ""}
+                | counts
+                | ratios
+            )
+            rows += [row | {"evaluation": ""}, row | {"task": "olas", "evaluation": f"olas.{language}.options.0shot"}]
+            if language != "en":
+                rows[-1] |= {"parallel_items": 9, "premium": tokens / 100, "premium_low": tokens / 110}
+                rows[-1] |= {"premium_high": tokens / 90, "byte_premium": 1.25, "bits_ratio": 1.5}
+    return rows
 
 
 def prompt_of(i: int) -> str:

@@ -34,3 +34,9 @@ def score(request, logprobs, **fields):
 def score_rows(requests, by_role):
     """Return the scores of one item's requests from {role: logprobs}; other roles get -10."""
     return [score(request, by_role.get(request["role"], -10.0)) for request in requests]
+
+
+def without_bits(values):
+    """Return per-item values without bits, lengths and Min-K%, which have tests of their own (test_bits.py, …)."""
+    others = ("bits", "bytes", "characters", "20")
+    return {name: value for name, value in values.items() if name.split("_")[-1] not in others}

@@ -16,7 +16,7 @@ from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
-AFTER_METRICS = {"compare", "summary", "report", "verify", "all"}
+AFTER_METRICS = {"compare", "summary", "tokenizers", "report", "verify", "all"}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,9 @@ def test_editing_the_scorer_reruns_inference_with_code_as_the_reason(workspace, 
     assert '"code"' in run.stdout + run.stderr
 
 
-def test_editing_the_metrics_reruns_no_inference(workspace, append_code):
-    append_code("vernacular/protocols/evaluate.py", "\n\ndef another(x):\n    return x\n")
+@pytest.mark.parametrize("file", ["protocols/evaluate.py", "metrics/bits.py", "metrics/tokens.py"])
+def test_editing_the_metrics_reruns_no_inference(workspace, append_code, file):
+    append_code(f"vernacular/{file}", "\n\ndef another(x):\n    return x\n")
     planned = workspace.planned_jobs()
     assert set(planned) <= {"metrics", "export"} | AFTER_METRICS
     assert planned["metrics"] == 2

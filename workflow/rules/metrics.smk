@@ -80,6 +80,7 @@ rule metrics:
     output:
         expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),
         metrics=in_output("{model}/metrics.parquet"),
+        tokens=in_output("{model}/tokens.parquet"),
     log:
         "logs/metrics/{model}.log",
     benchmark:

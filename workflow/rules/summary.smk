@@ -102,12 +102,40 @@ rule summary:
         "python -m vernacular summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
 
 
+# compare what the tokenizers of all models make of each language
+rule tokenizers:
+    input:
+        tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
+    output:
+        in_output("summary/tokenizers.parquet"),
+        table("tokenizers", "CSV"),
+        table("tokenizers", "Excel"),
+    log:
+        "logs/tokenizers/tokenizers.log",
+    benchmark:
+        "benchmarks/tokenizers/tokenizers.tsv"
+    localrule: True
+    conda:
+        "../../envs/tables.yaml"
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
+    params:
+        spec=spec("tokenizers", **specs.tokenizers_spec(CONFIG)),
+        out_dir=output_parent(1),
+    message:
+        "tokenizers: compare the tokenizers of all models in each language"
+    shell:
+        "python -m vernacular tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+
+
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
 rule report:
     input:
         values=in_output("summary/results.parquet"),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         curves=curve_files(),
+        tokenizers=in_output("summary/tokenizers.parquet"),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),

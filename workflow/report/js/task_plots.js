@@ -10,6 +10,7 @@ vernacular.taskPlots = (() => {
   const ABOUT = {
     margin: "Score of the best correct option minus score of the best incorrect option: above 0 is correct.",
     surprisal_token: "Surprisal of the sentence per token, nats.",
+    surprisal_byte: "Surprisal of the text per byte, nats.",
     surprisal: "Surprisal, nats.",
     chrf: "chrF relative to the most similar correct answer.",
   };
@@ -109,7 +110,7 @@ vernacular.taskPlots = (() => {
     if (!found.length) return null;
     const called = new Map(selected);
     const points = found.flatMap(([m, , bins]) => bins.map(([confidence, accuracy, n]) => ({ model: called.get(m), confidence, accuracy, n, bin: format.percent(confidence), accuracyLabel: format.percent(accuracy) })));
-    const errors = found.map(([m, error]) => `${called.get(m)} ${format.percent(error)}`).join(", ");
+    const errors = found.map(([m, error, , expected, signed]) => `${called.get(m)} ${format.percent(error)} (${format.percent(expected)} if perfectly calibrated; ${signed > 0 ? "overconfident" : "underconfident"} by ${format.percent(Math.abs(signed))})`).join(", ");
     return plot.figure("Reliability", `Is the model right as often as its probability of the chosen option, among all options, claims? On the diagonal it is; below, it is overconfident. Larger points have more items. Calibration error: ${errors}.`, "reliability", { rows: points, pairs: plot.series(selected.map(([, name]) => name)), by: "model" }, { file: file(context, "reliability"), description: `Reliability diagram; calibration error: ${errors}.` });
   }
 

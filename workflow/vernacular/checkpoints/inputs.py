@@ -29,6 +29,7 @@ PATTERNS = (
 PICKLED = ("*.bin",)
 CODE = ("*.py", "*/*.py")
 _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written by trainers, not read for inference
+_TOKENIZER_FILES = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges", "added_tokens", "bpe.codes", "special_")
 _TEMPLATES = "additional_chat_templates"
 
 
@@ -91,6 +92,17 @@ def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, kno
 def identity(record: ModelRecord) -> str:
     """Return a hash of the names and contents of the files, independent of their location and times."""
     return fingerprint({name: entry["sha256"] for name, entry in record["files"].items()})
+
+
+def tokenizer_identity(record: ModelRecord) -> str | None:
+    """Return a hash of the tokenizer's files, equal for models with the same ones; None if they are not recorded.
+
+    If there is a `tokenizer.json`, it alone counts, which defines how text is divided; chat templates are elsewhere.
+    """
+    files = (record.get("contents") or {}).get("files", {})
+    names = [name for name in files if name == "tokenizer.json"]
+    names = names or [name for name in files if name.startswith(_TOKENIZER_FILES)]
+    return fingerprint({name: files[name]["sha256"] for name in names})[:12] if names else None
 
 
 def differences(record: ModelRecord) -> list[str]:

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from vernacular import __version__
+from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs, items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
@@ -13,8 +14,10 @@ from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import CHANCE, majority_baseline
-from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS
-from vernacular.protocols.evaluate import evaluate, label_values
+from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS
+from vernacular.metrics.tokens import token_counts
+from vernacular.protocols.declaration import Protocol
+from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING, ModelRecord
@@ -25,13 +28,14 @@ log = logging.getLogger("vernacular")
 def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
-    long_rows, notes = [], {}
+    long_rows, tokens, notes = [], [], {}
     with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
         for evaluation, spec in args.spec["evaluations"].items():
-            evaluation_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
+            evaluation_rows, token_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
             long_rows += evaluation_rows
+            tokens += token_rows
             progress.advance()
-    _write(args, record, long_rows, notes)
+    _write(args, record, long_rows, tokens, notes)
     values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
     return f"metrics: {args.spec['model']}: {values} of {evaluations}"
 
@@ -43,18 +47,18 @@ def give_up(args, reason: str) -> str:
         evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
         for evaluation, spec in args.spec["evaluations"].items()
     }
-    _write(args, record, [], notes)
+    _write(args, record, [], [], notes)
     return f"metrics: {args.spec['model']}: unavailable ({reason})"
 
 
-def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], dict]:
-    """Return the values and notes of one evaluation; a failure of this evaluation is a note."""
+def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], list[dict], dict]:
+    """Return the values, token counts and notes of one evaluation; a failure of this evaluation is a note."""
     try:
         missing = missing_reason(inputs.output_metadata)
         if not missing and inputs.tool_results:
             missing = missing_reason(artifacts.metadata(inputs.tool_results))
         if missing:
-            return [], inputs.write_unavailable(missing)
+            return [], [], inputs.write_unavailable(missing)
         return _compute(args, inputs, record)
     except UserError:
         raise
@@ -63,7 +67,7 @@ def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], dict]:
             raise
         log.exception("%s failed", inputs.evaluation)
         reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-        return [], inputs.write_unavailable({"unavailable": reason})
+        return [], [], inputs.write_unavailable({"unavailable": reason})
 
 
 class _Inputs:
@@ -92,8 +96,8 @@ class _Inputs:
         return note
 
 
-def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], dict]:
-    """Write the per-item results of one evaluation, and return (rows per METRICS, metadata)."""
+def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], list[dict], dict]:
+    """Write the per-item results of one evaluation, and return (rows per METRICS, rows per TOKENS, metadata)."""
     spec, evaluation = inputs.spec, inputs.evaluation
     request_metadata = artifacts.metadata(inputs.requests)
     check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.output_metadata, record)
@@ -103,18 +107,15 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], di
         similarity_metadata = artifacts.metadata(inputs.similarities)
         actual, expected = similarity_metadata.get("generations"), inputs.output_metadata["fingerprint"]
         artifacts.check_input_fingerprint(inputs.similarities, actual, expected, "generations")
+    items, requests = items_in(inputs.items), artifacts.read(inputs.requests, REQUESTS).to_pylist()
+    outputs = artifacts.read(inputs.outputs, inputs.kind).to_pylist()
     definitions: dict = {}
     if inputs.tool_results:
         rows, values = _read_tool_results(inputs.tool_results)
         definitions = {"metrics": artifacts.metadata(inputs.tool_results)["definitions"]}
     else:
-        rows, known = evaluate(
-            spec["protocol"],
-            items_in(inputs.items),
-            artifacts.read(inputs.requests, REQUESTS).to_pylist(),
-            artifacts.read(inputs.outputs, inputs.kind).to_pylist(),
-            similarity_rows,
-        )
+        masked = inputs.output_metadata.get("model", {}).get("kind") == "masked"
+        rows, known = evaluate(spec["protocol"], items, requests, outputs, similarity_rows, masked=masked)
         values = aggregate(rows, known, seed=0, categories=True)
     note = {
         **definitions,
@@ -130,11 +131,26 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], di
     labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
     majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
     long_rows = []
-    for row in label_values(values, labels, similarity_metadata.get("signatures", {})):
+    bos_policy = inputs.output_metadata.get("tokenizer", {}).get("bos_policy")
+    conditions = signature_conditions(spec["protocol"], request_metadata.get("options", {}), bos_policy)
+    for row in label_values(values, labels, similarity_metadata.get("signatures", {}), conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
-    return long_rows, note
+    tokens = token_counts(
+        items,
+        requests,
+        outputs,
+        rows,
+        roles=_counted_roles(PROTOCOLS[spec["protocol"]]),
+        unknown_token=inputs.output_metadata.get("tokenizer", {}).get("unk_token"),
+    )
+    return long_rows, [{"evaluation": evaluation, **row} for row in tokens], note
+
+
+def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
+    """Return the roles whose texts are counted: none if they are labels, or may be, as in another tool's tasks."""
+    return () if protocol.generates or protocol.label_spans or protocol.tool else protocol.displayed_roles
 
 
 def _read_tool_results(path: Path) -> tuple[list[dict], list[dict]]:
@@ -142,11 +158,16 @@ def _read_tool_results(path: Path) -> tuple[list[dict], list[dict]]:
     return artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict"), artifacts.metadata(path)["values"]
 
 
-def _write(args, record: ModelRecord, long_rows: list[dict], notes: dict) -> None:
+def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[dict], notes: dict) -> None:
     metadata = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     fingerprints = [note["fingerprint"] for note in notes.values()]
     metadata |= {"fingerprint": artifacts.input_fingerprint(args.spec, fingerprints)}
     artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
+    settings = {name: {key: spec[key] for key in SETTING} for name, spec in args.spec["evaluations"].items()}
+    token_metadata = {"model": args.spec["model"], "tokenizer": tokenizer_identity(record), "evaluations": settings}
+    artifacts.write(
+        args.out / "tokens.parquet", TOKENS, tokens, token_metadata | {"fingerprint": metadata["fingerprint"]}
+    )
 
 
 def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: list[dict]) -> dict:

@@ -186,6 +186,14 @@ def summary_spec(config: Config) -> dict:
     return labels | checkpoints_spec(config)
 
 
+def tokenizers_spec(config: Config) -> dict:
+    """Return the models, and the tasks whose items are translations of each other."""
+    return {
+        "models": list(config.models),
+        "parallel": [t for t in task_labels(config) if config.tasks.get(t, {}).get("parallel")],
+    }
+
+
 def report_spec(config: Config) -> dict:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))

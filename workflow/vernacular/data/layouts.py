@@ -131,6 +131,13 @@ def target_word(cells: Cells) -> dict:
     return item | {"context": masked_text, "gold": [0], "extra": extra}
 
 
+def text(cells: Cells) -> dict:
+    """Return the item of a plain text, without outer whitespace."""
+    if not cells.text("context"):
+        raise RowRejected("empty text")
+    return _item(context=cells.text("context"))
+
+
 CONVERTERS = {
     "question": question,
     "passage": question,
@@ -142,6 +149,7 @@ CONVERTERS = {
     "sentence": sentence,
     "cloze": cloze,
     "target_word": target_word,
+    "text": text,
 }
 
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core.errors import DataError, first_line, format_count
+from vernacular.data.text_files import TEXT_READERS
 
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
-
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 _MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
@@ -47,7 +47,7 @@ def located_rows(path, file_format: str | None = None, *, name: str | None = Non
     path, name = Path(path), name or str(path)
     file_format = file_format or detect_format(name)
     if file_format is None:
-        raise DataError(f"{name}: unknown file name extension; set format: csv, tsv, json, jsonl or parquet.")
+        raise DataError(f"{name}: unknown file name extension; set format: {', '.join(_READERS)} or parquet.")
     data = _read_bytes(path, name, file_format)
     if file_format == "parquet":
         yield from _read_parquet(data, name)
@@ -247,4 +247,4 @@ def _depth(value, depth: int = 0) -> int:
     return max((_depth(v, depth + 1) for v in inner if isinstance(v, (dict, list))), default=depth)
 
 
-_READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}
+_READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl} | TEXT_READERS

@@ -26,6 +26,7 @@ REQUIRED_COLUMNS = {
     "sentence": ("context", "label"),
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
+    "text": ("context",),
 }
 
 

@@ -81,7 +81,7 @@ def _check(task: str, instance: Instance, generates: bool) -> None:
 def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed: int) -> Iterator[dict]:
     if instance.request_type == ROLLING:
         (text,) = instance.args
-        yield _scored(item, role(instance, n_instances), "", "", text, extras=["rolling"])
+        yield _scored(item, role(instance, n_instances), "", "", text, extras=["rolling", "score_bos"])
         return
     context, last = instance.args[0], instance.args[1]
     # the few-shot examples are stored apart from the query, for the report

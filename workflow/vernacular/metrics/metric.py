@@ -37,7 +37,10 @@ _TITLES = {
     "asd": "Average surprisal difference",
     "asd_normalized": "Average surprisal difference, normalized",
     "brier": "Brier score",
+    "min_20": "Min-20%",
     "ece": "Calibration error (ECE)",
+    "ece_calibrated": "ECE if perfectly calibrated",
+    "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
 }
 _WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "bertscore": "BERTScore",
@@ -48,11 +51,11 @@ _SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", 
 def display_name(metric: str) -> str:
     """Return the name of a metric for tables and figures.
 
-    >>> [display_name(name) for name in ("accuracy", "auc_char", "cosine_accuracy", "token_f1")]
-    ['Accuracy', 'ROC AUC, per character', 'Cosine accuracy', 'Token F1']
+    >>> [display_name(name) for name in ("accuracy", "auc_char", "bits_per_byte", "token_f1")]
+    ['Accuracy', 'ROC AUC, per character', 'Bits per byte', 'Token F1']
     """
     name, _, suffix = metric.rpartition("_")
-    if name and suffix in _SUFFIXES:
+    if name and suffix in _SUFFIXES and not name.endswith("_per"):
         return f"{display_name(name)}, {_SUFFIXES[suffix]}"
     if metric in _TITLES:
         return _TITLES[metric]

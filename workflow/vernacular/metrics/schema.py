@@ -85,6 +85,34 @@ METRICS = Kind(
 )
 
 
+# results/{model}/tokens.parquet: what the model's tokenizer makes of each item; null: not scored, or truncated
+TOKENS = Kind(
+    "tokens",
+    pa.schema(
+        [
+            ("evaluation", pa.string()),
+            ("item_id", pa.string()),
+            ("cluster_id", pa.string()),
+            ("texts", pa.int32()),  # scored texts of the item; null if only its prompt is counted
+            ("tokens", pa.int64()),
+            ("bytes", pa.int64()),  # UTF-8
+            ("characters", pa.int64()),  # code points
+            ("words", pa.int64()),  # separated by whitespace
+            ("countable_words", pa.int64()),  # words with a letter or digit
+            ("split_words", pa.int64()),  # of these, words of two or more tokens
+            ("byte_tokens", pa.int64()),  # tokens that are a part of a character
+            ("unknown_tokens", pa.int64()),
+            ("prompt_tokens", pa.int64()),  # of the first request, special tokens included
+            ("prompt_bytes", pa.int64()),
+            ("prompt_characters", pa.int64()),
+            ("bits", pa.float64()),  # of the correct text
+        ]
+    ),
+    key=("evaluation", "item_id"),
+    path_depth=2,
+)
+
+
 def as_table(rows) -> pa.Table:
     """Return TASK_RESULTS rows as a table, from a table or a list of dicts."""
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)

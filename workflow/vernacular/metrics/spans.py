@@ -35,6 +35,7 @@ class Span:
     logprobs: tuple[float, ...]  # nats, one per scored token
     flag: str | None
     score: dict | None  # the row of the scores file, if there is one
+    request: dict | None = None  # the row of the requests file
 
     def normalized_loglik(self, unit: str) -> float | None:
         """Return the log-likelihood in nats per "token", "char" or "byte" (UTF-8), or unnormalized for "sum".
@@ -74,7 +75,7 @@ def _span(request: Request, score: dict | None) -> Span:
         loglik, flag = None, "error: not scored"
     else:
         loglik, flag = _total(logprobs, score["flags"])
-    return Span(text, context, loglik, logprobs, flag, score)
+    return Span(text, context, loglik, logprobs, flag, score, request)
 
 
 def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None, str | None]:

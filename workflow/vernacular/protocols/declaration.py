@@ -21,6 +21,7 @@ class Protocol:
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
         tool: The tool whose own code builds the requests and computes the metrics, in its environment; None: no other.
+        signature_options: Options on which all values depend, with defaults; in the signature, with the BOS policy.
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
         external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
         letters: An external prediction may be an option's letter.
@@ -36,6 +37,7 @@ class Protocol:
     tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
     tool: str | None = None
+    signature_options: Mapping[str, object] = field(default_factory=dict)
     majority: str | None = None
     external: str | None = None
     letters: bool = False

@@ -3,6 +3,8 @@
 from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.bits import as_pseudo
+from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.registry import OWN, PROTOCOLS
 from vernacular.types import Item, Request
@@ -12,16 +14,34 @@ PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
 
 
 def evaluate(
-    protocol: str, items: list[Item], requests: list[Request], outputs: list[dict], similarities: list[dict]
+    protocol: str,
+    items: list[Item],
+    requests: list[Request],
+    outputs: list[dict],
+    similarities: list[dict],
+    *,
+    masked: bool = False,
 ) -> tuple[list[dict], list[Metric]]:
-    """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`."""
+    """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
+
+    `masked`: the scores are pseudo-log-likelihoods.
+    """
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
         return module.per_item(items, requests, outputs, similarities), module.METRICS
-    return module.per_item(items, requests, outputs), module.METRICS
+    rows = module.per_item(items, requests, outputs)
+    if masked:
+        rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
+    return rows, module.METRICS
 
 
-def metric_rows(rows: list[dict], metrics: list[Metric], metadata: dict, signatures: dict[str, str]) -> list[dict]:
+def metric_rows(
+    rows: list[dict],
+    metrics: list[Metric],
+    metadata: dict,
+    signatures: dict[str, str],
+    conditions: dict[str, object] | None = None,
+) -> list[dict]:
     """Return rows per METRICS: values of per-item results over all items and by category.
 
     Args:
@@ -29,16 +49,34 @@ def metric_rows(rows: list[dict], metrics: list[Metric], metadata: dict, signatu
         metrics: Metrics to aggregate.
         metadata: Columns that identify the evaluation and the model.
         signatures: Signature by similarity metric, from its encoder.
+        conditions: Further parts of the signature, by name, see `signature_conditions`.
     """
-    return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures)
+    return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures, conditions)
 
 
-def label_values(values: list[dict], metadata: dict, signatures: dict[str, str]) -> list[dict]:
-    """Return values, as `aggregate` returns them, as rows per METRICS."""
-    return [{**metadata, **row, "signature": signature(row["metric"], metadata, signatures)} for row in values]
+def label_values(
+    values: list[dict], metadata: dict, signatures: dict[str, str], conditions: dict[str, object] | None = None
+) -> list[dict]:
+    """Return values, as `aggregate` returns them, as rows per METRICS; other arguments as in `metric_rows`."""
+    return [
+        {**metadata, **row, "signature": signature(row["metric"], metadata, signatures, conditions)} for row in values
+    ]
 
 
-def signature(metric: str, metadata: dict, signatures: dict[str, str]) -> str:
+def signature_conditions(protocol: str, options: dict, bos_policy: str | None) -> dict[str, object]:
+    """Return the options of a protocol on which all of its values depend, and the BOS policy; {} if there are none.
+
+    >>> signature_conditions("text", {"overlap": 16}, "auto")
+    {'overlap': 16, 'window': 'model', 'bos': 'auto'}
+    """
+    defaults = PROTOCOLS[protocol].signature_options
+    values = {name: options.get(name, default) for name, default in defaults.items()}
+    return values | ({"bos": bos_policy} if values and bos_policy else {})
+
+
+def signature(
+    metric: str, metadata: dict, signatures: dict[str, str], conditions: dict[str, object] | None = None
+) -> str:
     """Return a signature `metric|key:value|…`, as in sacrebleu; values are comparable only if it is equal.
 
     >>> metadata = {"protocol": "options", "shots": 5, "seed": 0, "style": "default"}
@@ -47,4 +85,7 @@ def signature(metric: str, metadata: dict, signatures: dict[str, str]) -> str:
     """
     encoder = next((text for name, text in signatures.items() if metric.startswith(f"{name}_")), None)
     parts = [metric, *(f"{key}:{metadata[key]}" for key in ("protocol", "shots", "seed", "style"))]
+    parts += [f"{name}:{value}" for name, value in (conditions or {}).items()]
+    if "bits_per_" in metric:
+        parts.append("length:span")  # bytes and characters of the scored span, its leading space included
     return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])

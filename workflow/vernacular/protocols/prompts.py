@@ -48,6 +48,7 @@ LAYOUTS = {
     "cloze": ("sentence", "word"),
     "target_word": ("sentence", "word"),
     "continuation": ("", None),
+    "text": ("", None),
 }
 
 

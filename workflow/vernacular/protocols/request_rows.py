@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import Item, skipped_role
+from vernacular.types import UNSPACED, Item, skipped_role
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,6 @@ def _row(item: Item, role: str, **content) -> dict:
 
 GAP = re.compile(r"_{2,}")
 MASK = re.compile(r"\[MASK\]|<mask>|\[mask\]|<extra_id_0>|<\|mask\|>")
-_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}  # written without spaces between words
 _CLOSING = ".,;:!?…"
 _VOWELS = set("aeiouyáéíóúàèìòùâêôãõüаеиоуыэюяёіїє")
 
@@ -147,7 +146,7 @@ def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
     >>> continue_with("A casa é ", "grande.", "gl")
     ('A casa é', ' grande.')
     """
-    space = "" if language in _UNSPACED else " "
+    space = "" if language in UNSPACED else " "
     context = context.rstrip()
     return context, (space if context else "") + text.lstrip()
 

@@ -40,7 +40,8 @@ REQUESTS = Kind(
             ("text", pa.string()),  # the rest; the model reads prefix + text as one string
             ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
             ("span_end", pa.int32()),
-            # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "truncate_left"
+            # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
+            # "window:512", "score_bos", "truncate_left"
             ("extras", pa.list_(pa.string())),
             (
                 "messages",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from vernacular.core.tables import is_finite
+from vernacular.metrics.calibration import calibrated_error, overconfidence
 from vernacular.metrics.corpus import expected_calibration_error
 from vernacular.report.data_files import round_all, round_significant
 from vernacular.report.item_details import UNSCORED, EvaluationItems, ItemOutcomes
@@ -59,7 +60,8 @@ def bin_edges(low: float, high: float, bins: int = N_BINS) -> np.ndarray:
 
 
 def calibration(rows: list[dict]) -> list | None:
-    """Return [expected calibration error, [[mean confidence, accuracy, items], …]] of the choice between options.
+    """Return [expected calibration error, [[mean confidence, accuracy, items], …], the error expected of a perfectly
+    calibrated model, mean confidence - accuracy] of the choice between options.
 
     The confidence is the highest probability of an option among all options of the item (softmax of their
     log-likelihoods). Bins of confidence are those of the error (Guo et al. 2017); empty ones are omitted. None if no
@@ -78,7 +80,10 @@ def calibration(rows: list[dict]) -> list | None:
     for i in np.unique(bin_index):
         chosen = bin_index == i
         bins.append([*round_all([confidence[chosen].mean(), correct[chosen].mean()], 4), int(chosen.sum())])
-    return [round_significant(float(expected_calibration_error(confidence, correct, N_CONFIDENCE_BINS)), 4), bins]
+    error = float(expected_calibration_error(confidence, correct, N_CONFIDENCE_BINS))
+    expected = float(calibrated_error(confidence, N_CONFIDENCE_BINS))
+    signed = float(overconfidence(confidence, correct))
+    return [round_significant(error, 4), bins, round_significant(expected, 4), round_significant(signed, 4)]
 
 
 def _highest_probability(scores: list[float]) -> float:

@@ -70,7 +70,8 @@ def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
     if any(value is not None for value in margins):
         return MARGIN, True, margins
     # sentences differ in length: prefer the value per token
-    for name, higher_is_better in (("chrf", True), ("surprisal_token", False), ("surprisal", False)):
+    measures = (("chrf", True), ("surprisal_token", False), ("surprisal", False), ("surprisal_byte", False))
+    for name, higher_is_better in measures:
         values = [row["metrics"].get(name) for row in rows]
         if any(map(is_finite, values)):
             return name, higher_is_better, [value if is_finite(value) else None for value in values]

@@ -28,6 +28,7 @@ from vernacular.report.data_files import write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
+from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 
 ASSETS = WORKFLOW / "report"
@@ -127,6 +128,7 @@ def build(
             "version": __version__,
         }
         write_data_file(out, "provenance", provenance_piece)
+        write_data_file(out, "tokenizers", _read_optional(results, "tokenizers", TOKENIZERS).to_pylist())
         write_data_file(out, "index", index | {"metrics": report_index.metric_info})
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"

@@ -226,3 +226,6 @@ def _format(cell_format: str | None, row: dict) -> str:
         base_format = number_format(row["unit"])
         return f"+{base_format};-{base_format};{base_format}"
     return cell_format or "General"
+
+
+Column, write_rows = _Column, _write  # for the lists of other modules

@@ -39,7 +39,7 @@ class Counters:
 
     def metadata(self) -> dict:
         """Return the counters for the metadata, with the number of requests that do not fit in memory."""
-        return {**asdict(self), "out_of_memory": len(set(self.out_of_memory))}
+        return {**asdict(self), "out_of_memory": len({part.partition("#")[0] for part in self.out_of_memory})}
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,14 +33,6 @@ class Outputs:
             values[slots] = getattr(scores, name)[indices]
         self.done[slots] = True
 
-    def merge(self, counts: list[int]) -> None:
-        """Make every `counts[i]` consecutive requests, the parts of one text, one request."""
-        n_parts = np.array(counts, np.int64)
-        firsts = np.cumsum(n_parts) - n_parts
-        self.request_ids = [self.request_ids[first] for first in firsts]
-        self.sizes, self.starts = np.add.reduceat(self.sizes, firsts), self.starts[firsts]
-        self.requests = np.repeat(np.arange(len(counts)), self.sizes)
-
     def requests_with_nan(self) -> np.ndarray:
         """Return the numbers of the requests with an output that is NaN, ascending."""
         is_nan = np.zeros(len(self.done), np.bool_)

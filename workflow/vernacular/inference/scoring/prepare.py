@@ -56,14 +56,14 @@ def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
 
     def attempt(row: Request) -> tuple[PreparedRequest, bool]:
         request = _tokenized(loaded, row)
-        return request, request.failed or _excess(loaded, request) <= 0
+        return request, request.failed or is_rolling(request) or _excess(loaded, request) <= 0
 
     request, n_dropped = rendering.fit_to_length(row, attempt)
     if n_dropped:
         request.flags.append(rendering.dropped_flag(n_dropped))
         if request.rendered is None:
             request.offsets = request.offsets + len("".join(row["few_shot_examples"][:n_dropped]))
-    if not request.failed and (n_excess := _excess(loaded, request)) > 0 and not is_rolling(loaded, request):
+    if not request.failed and not is_rolling(request) and (n_excess := _excess(loaded, request)) > 0:
         _truncate(loaded, request, n_excess)
     return _finish(loaded, request, loaded.tokenizer.unk_token_id)
 
@@ -83,7 +83,7 @@ def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedReq
         for number, encoded in encode_all(loaded, texts, add_special_tokens=not is_rendered):
             index, request, text, start, end = entries[number]
             _locate_span(loaded, request, encoded, text, start, end)
-            if not request.failed and _excess(loaded, request) > 0 and not is_rolling(loaded, request):
+            if not request.failed and not is_rolling(request) and _excess(loaded, request) > 0:
                 yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             else:
                 yield _finish(loaded, request, unknown_id)
@@ -167,7 +167,7 @@ def _locate_span(
         request.ids, request.words = encoded.ids, encoded.words
         request.tail = encoded.tail
     request.offsets = encoded.offsets[request.first : request.stop].copy()  # a view would hold those of the whole text
-    if "rolling" in request.extras and encoded.lead and loaded.kind == "causal" and shift == 0:
+    if "score_bos" in request.extras and encoded.lead and loaded.kind == "causal" and not shift:
         # as lm-eval: the tokenizer's own BOS is part of the text, and predicted from another one
         request.ids = np.concatenate([request.ids[:1], request.ids])
         request.offsets = np.concatenate([np.zeros((1, 2), np.int32), request.offsets])
@@ -183,19 +183,25 @@ def _locate_span(
 
 
 def _excess(loaded: LoadedModel, request: PreparedRequest) -> int:
-    """Return the number of tokens to read beyond the model's maximum length; at most 0 if the text fits.
+    """Return the number of tokens to read beyond the model's maximum length; at most 0 if the text fits."""
+    return 0 if loaded.max_length is None else reads(loaded, request) - loaded.max_length
 
-    A causal model does not read the last token, unless the distribution after it is scored.
-    """
-    if loaded.max_length is None:
-        return 0
+
+def reads(loaded: LoadedModel, request: PreparedRequest) -> int:
+    """Return the number of tokens that the model reads: a causal one does not read the last, which it predicts."""
     last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
-    return len(request.ids) - (not last_is_read) - loaded.max_length
+    return len(request.ids) - (not last_is_read)
 
 
-def is_rolling(loaded: LoadedModel, request: PreparedRequest) -> bool:
+def is_rolling(request: PreparedRequest) -> bool:
     """Return whether a text that is too long is scored in windows (`rolling.py`) instead of truncated."""
-    return loaded.kind == "causal" and "rolling" in request.extras and _excess(loaded, request) > 0
+    return "rolling" in request.extras
+
+
+def option(request: PreparedRequest, name: str) -> int | None:
+    """Return the number in the extra "{name}:{number}" of a request; None if it has none."""
+    values = (extra.partition(":")[2] for extra in request.extras if extra.startswith(f"{name}:"))
+    return next(map(int, values), None)
 
 
 def _truncate(loaded: LoadedModel, request: PreparedRequest, n_excess: int) -> None:

@@ -5,7 +5,6 @@ arranges the outputs by request; a large evaluation is processed in chunks. Only
 chunk is prepared, and the rows of another are built, by a thread while the device computes.
 """
 
-import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from vernacular.inference.scoring.head import EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
-from vernacular.inference.scoring.rolling import split_text
+from vernacular.inference.scoring.rolling import split_into_windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
@@ -63,16 +62,17 @@ class _Chunk:
     rows: pa.Table  # request_id, item_id, role
     requests: list[PreparedRequest]  # distinct
     row_requests: np.ndarray  # index in `requests` of each row
-    numbers: np.ndarray  # number in `outputs` of each request; -1: not scored
+    numbers: np.ndarray  # number in `outputs` of each request, or of its first part; -1: not scored
+    parts: list[PreparedRequest]  # that are scored: requests, or the windows of a long text
     outputs: Outputs
     extras: frozenset[str]
-    paths: list[Path]  # of the scored requests (causal models); of a long text, one per window
-    n_paths: list[int]  # of each scored request
+    paths: list[Path]  # of the scored requests (causal models)
     trie: Trie | None
 
-    @property
-    def scored(self) -> list[PreparedRequest]:
-        return [request for request, number in zip(self.requests, self.numbers, strict=True) if number >= 0]
+    def requests_of(self, parts: np.ndarray) -> np.ndarray:
+        """Return the indices of the requests to which these parts belong."""
+        scored = np.flatnonzero(self.numbers >= 0)
+        return np.unique(scored[np.searchsorted(self.numbers[scored], parts, side="right") - 1])
 
 
 class Scoring:
@@ -139,18 +139,17 @@ class Scoring:
         """Tokenize the distinct requests of a chunk and build the trie of their paths."""
         requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
         first_rows, row_requests = distinct_rows(requests)
-        distinct = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
-        by_id = {request.request_id: request for request in prepare_all(self.loaded, distinct)}
-        prepared = [by_id[request_id] for request_id in distinct["request_id"].to_pylist()]
-        scored = [request for request in prepared if not request.failed]
+        unique = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
+        by_id = {request.request_id: request for request in prepare_all(self.loaded, unique)}
+        prepared = [by_id[request_id] for request_id in unique["request_id"].to_pylist()]
         numbers = np.full(len(prepared), -1)
-        numbers[[index for index, request in enumerate(prepared) if not request.failed]] = np.arange(len(scored))
-        extras = frozenset(name for request in scored for name in request.extras if name in EXTRAS)
-        split = [split_text(self.loaded, request) for request in scored]
-        parts = list(itertools.chain.from_iterable(split))
-        paths, trie, sizes = [], None, [len(part.span) for part in parts]
+        valid = [index for index, request in enumerate(prepared) if not request.failed]
+        parts, numbers[valid], n_windows = split_into_windows(self.loaded, [prepared[index] for index in valid])
+        self.n_windows += n_windows
+        extras = frozenset(name for request in parts for name in request.extras if name in EXTRAS)
+        paths, trie, sizes = [], None, [len(request.span) for request in parts]
         if self.loaded.kind == "causal":
-            paths = [build_path(part) for part in parts]
+            paths = [build_path(request) for request in parts]
             trie, sizes = build_trie(paths), [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids = request.span  # the paths have the others
@@ -158,7 +157,7 @@ class Scoring:
             extras -= {"word_end_logprobs"}
         outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
-        return _Chunk(rows, prepared, row_requests, numbers, outputs, extras, paths, list(map(len, split)), trie)
+        return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, trie)
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
@@ -167,7 +166,7 @@ class Scoring:
             return
         if self.loaded.kind == "masked":
             counters, engine = score_masked(
-                self.loaded, chunk.scored, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
+                self.loaded, chunk.parts, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
             )
             self.counters.add(counters)
             self.engines.append(engine)
@@ -197,17 +196,15 @@ class Scoring:
 
     def _build_rows(self, chunk: _Chunk) -> pa.Table:
         """Return the rows of a computed chunk, and count its flags."""
-        chunk.outputs.merge(chunk.n_paths)
-        self.n_windows += sum(n > 1 for n in chunk.n_paths)
-        scored, numbers = chunk.scored, chunk.numbers.copy()
-        without_output = {scored[number].request_id for number in chunk.outputs.requests_with_nan()}
         out_of_memory = set(self.counters.out_of_memory)
-        for index, request in enumerate(chunk.requests):
-            if request.request_id in without_output:
-                request.flags.append("error: the model returned NaN")
-                numbers[index] = -1
-            if request.request_id in out_of_memory:
-                request.flags.append("error: out of memory")
+        failed = {
+            "the model returned NaN": chunk.outputs.requests_with_nan(),
+            "out of memory": np.flatnonzero([part in out_of_memory for part in chunk.outputs.request_ids]),
+        }
+        numbers = chunk.numbers.copy()
+        for reason, parts in failed.items():
+            for index in chunk.requests_of(parts):
+                chunk.requests[index].flags.append(f"error: {reason}")
                 numbers[index] = -1
         self._count(chunk.requests)
         columns = score_columns(self.loaded, chunk.requests, chunk.outputs, numbers)
@@ -223,10 +220,12 @@ class Scoring:
         self.n_chat += sum(request.rendered is not None for request in requests if not request.failed)
 
     def _tokenizer_metadata(self) -> dict:
+        """Return the tokenizer's metadata."""
         return {
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
             "bos_token": self.loaded.tokenizer.bos_token,
+            "unk_token": self.loaded.tokenizer.unk_token,
             "adds_bos": self.loaded.adds_bos,
             "unscored_first_tokens": self.n_unscored,
             "chat": self.n_chat,

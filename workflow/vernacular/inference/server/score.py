@@ -16,7 +16,8 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
-from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads
+from vernacular.inference.scoring.rolling import window_length
 from vernacular.inference.server.calls import answer_all
 from vernacular.inference.server.forms import TokenScore
 from vernacular.inference.server.label_texts import NOT_LISTED, score_label_texts
@@ -71,6 +72,8 @@ class Scoring:
             first_rows.setdefault(request_id, index)
         distinct = self.requests.take(pa.array(first_rows.values(), pa.int64()))
         self.prepared = list(prepare_all(self.served, distinct))
+        for request in self.prepared:
+            _reject_windows(self.served, request)
         self.calls, self.places = plan(self.served, self.prepared)
 
     def compute(self, journal: Journal) -> None:
@@ -128,6 +131,14 @@ class Scoring:
             request.request_id: _row(self.served, request, self.answers, self.places.get(request.request_id))
             for request in self.prepared
         }
+
+
+def _reject_windows(served: ServedModel, request: PreparedRequest) -> None:
+    """Flag a text that only fits in several windows, whose values no server is asked for."""
+    length = window_length(served, request)
+    if not request.failed and length is not None and reads(served, request) > length:
+        request.flags.append(f"error: expected a text of at most {length} tokens, because servers score no windows")
+        request.stop = request.first
 
 
 def plan(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Call], dict[str, tuple[str, int]]]:

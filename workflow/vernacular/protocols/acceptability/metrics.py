@@ -4,6 +4,8 @@ Surprisals are in nats per sentence, token, character and byte, because the two 
 """
 
 from vernacular.core.fingerprint import fingerprint
+from vernacular.metrics.bits import bits_metrics, sizes
+from vernacular.metrics.contamination import MIN_K, signals
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import extra, items_with_spans, result
@@ -32,7 +34,7 @@ def _metrics() -> list[Metric]:
                    needs=(value, "label", "fold"), vectorized=True,
                    about=f"Matthews correlation at the best threshold of surprisal{unit}, ten-fold cross-validated"),
         ]  # fmt: skip
-    return metrics
+    return [*metrics, *bits_metrics(""), MIN_K]
 
 
 METRICS = _metrics()
@@ -52,6 +54,8 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         is_known = label in ("0", "1")
         if is_known:
             values["label"] = int(label)
+        if label == "1":
+            values |= sizes(spans.get("sentence"), "") | signals(spans.get("sentence"))
         flag = None if is_known else f"error: label {label!r} is neither 0 nor 1"
         rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
     return rows

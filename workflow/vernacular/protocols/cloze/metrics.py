@@ -8,6 +8,7 @@ scored from its first character gets one, which is the sentence but not the fill
 gap (flag `boundary`); per token, character and byte; and in a masked model.
 """
 
+from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
@@ -30,6 +31,7 @@ METRICS = [
     Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
            vectorized=True, about="accuracy of always choosing the most common position of the correct candidate"),
     Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of always choosing the shortest candidate"),
+    *bits_metrics(""),
 ]  # fmt: skip
 
 
@@ -43,6 +45,7 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
         unfilled_logliks = logliks(spans, "unfilled", n)
         values |= choose_option(unfilled_logliks, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
+        values |= sizes(best_span(spans, "filled", sentence_logliks, correct), "")
         values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled_logliks or ())}
         has_duplicates = len({choice.strip() for choice in item["choices"]}) < n
         rows.append(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from vernacular.metrics.bits import bits_metrics, sizes
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span, items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
@@ -28,6 +29,7 @@ METRICS = [
     Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorized=True,
            about="exp of the mean surprisal of the last word (lm-eval's perplexity of LAMBADA)"),
     Metric("coverage", "share", True, "surprisal", proportion=True, about="share of items that could be scored"),
+    *bits_metrics("answer_", masked=False),
 ]  # fmt: skip
 
 
@@ -44,6 +46,7 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
                 "surprisal_max": -min(word.logprobs),
                 "surprisal_corrected": corrected_surprisal(word),
                 "greedy": float(all(word.score["is_greedy"])) if word.score.get("is_greedy") else None,
+                **sizes(word, "answer_"),
             }
         rows.append(result(item, spans, values=values, prompt=word.context if word else None))
     return rows

@@ -4,6 +4,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
+from vernacular.metrics.calibration import adaptive_calibration_error, calibrated_error, overconfidence
 from vernacular.metrics.choice import best_indices, choose_option, correct_options, margin, probabilities
 from vernacular.metrics.corpus import expected_calibration_error, most_common_share
 from vernacular.metrics.metric import Metric
@@ -17,6 +18,13 @@ METRICS = [
     Metric("brier", "score", False, "surprisal", about="sum over letters of (probability - truth)^2 (Brier 1950)"),
     Metric("ece", "share", False, "surprisal", corpus=expected_calibration_error, needs=("confidence", "accuracy"),
            vectorized=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
+    Metric("ece_calibrated", "share", None, "surprisal", corpus=calibrated_error, needs=("confidence",),
+           vectorized=True, about="the ECE expected of a perfectly calibrated model with these confidences: not 0"),
+    Metric("ece_adaptive", "share", False, "surprisal", corpus=adaptive_calibration_error,
+           needs=("confidence", "accuracy"), vectorized=True,
+           about="calibration error over bins of equal counts: 10, or 5 below 200 items"),
+    Metric("overconfidence", "share", None, "surprisal", corpus=overconfidence, needs=("confidence", "accuracy"),
+           vectorized=True, about="mean confidence - accuracy: above 0 overconfident, below 0 underconfident"),
     Metric("accuracy_orders", "share", True, "surprisal", about="mean accuracy over the rotations of the options"),
     Metric("correct_in_every_order", "share", True, "surprisal", proportion=True, about="correct in all rotations"),
     Metric("same_in_every_order", "share", True, "surprisal", proportion=True,

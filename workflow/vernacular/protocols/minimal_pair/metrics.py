@@ -3,10 +3,12 @@
 "Bare" values are those of the texts without their context, as Simil-Eval scores Global PIQA.
 """
 
+from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, sizes
 from vernacular.metrics.choice import choose_option, correct_options
+from vernacular.metrics.contamination import MIN_K, signals
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
+from vernacular.metrics.spans import Span, accuracy_by_unit, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
@@ -26,6 +28,8 @@ METRICS = [
     Metric("difsur_bare", "percent", True, "surprisal", corpus=difsur_of_pairs,
            needs=("surprisal_good_bare", "surprisal_bad_bare"), vectorized=True,
            about="difsur without the context (Simil-Eval's metric of Global PIQA)"),
+    *bits_metrics("", "answer_"),
+    MIN_K,
 ]  # fmt: skip
 
 
@@ -38,6 +42,9 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         values = accuracy_by_unit(spans, "choice", n, correct)
         values |= choose_option(bare_logliks, correct).outcome("accuracy_bare")
         values |= _surprisals(choice_logliks, correct, "") | _surprisals(bare_logliks, correct, "_bare")
+        values |= _bits(
+            best_span(spans, "choice", choice_logliks, correct), best_span(spans, "bare", bare_logliks, correct)
+        )
         if "surprisal_good" in values:
             good, bad = values["surprisal_good"], values["surprisal_bad"]
             values |= {"difference": bad - good, "difsur_item": float(difsur(good, bad))}
@@ -53,6 +60,13 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
             )
         )
     return rows
+
+
+def _bits(good: Span | None, bare: Span | None) -> dict[str, float]:
+    """Return the sizes of the good text after its context, and of the good text without one, with its signals."""
+    if good and is_conditional(good):
+        return sizes(good, "answer_") | sizes(bare, "") | signals(bare)
+    return sizes(good, "") | signals(good)
 
 
 def _surprisals(scores: list[float] | None, correct: list[int], suffix: str) -> dict[str, float]:

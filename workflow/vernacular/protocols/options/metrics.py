@@ -1,5 +1,6 @@
 """options: log-likelihood of each option's text after the question: plain, normalized, and as mutual information."""
 
+from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.choice import choose_option, correct_options, margin, probabilities
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
@@ -18,6 +19,7 @@ METRICS = [
     Metric("probability", "share", True, "surprisal",
            about="probability of the correct options among all (TruthfulQA's MC2)"),
     Metric("surprisal_correct", "nats", False, "surprisal", about="surprisal of the most probable correct option"),
+    *bits_metrics("answer_", masked=False),
 ]  # fmt: skip
 
 
@@ -42,4 +44,5 @@ def _row(item: Item, spans: dict) -> dict:
         values["probability"] = probabilities(scores)[correct].sum()
         values["surprisal_correct"] = -max(scores[i] for i in correct)
         values["margin"] = margin(scores, correct)
+        values |= sizes(best_span(spans, "choice", scores, correct), "answer_")
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)

@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.choice import choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import items_with_spans, logliks, result
@@ -62,6 +63,7 @@ METRICS = [
     Metric("certainty", "share", None, "surprisal",
            about=f"1 - H / ln {TOP_K}, H the entropy of the {TOP_K} most probable tokens (Grew-TSE divides by ln |V|)"),
     *_metrics("_sentence", "sentence"),
+    *bits_metrics("", "answer_"),
 ]  # fmt: skip
 
 
@@ -72,6 +74,8 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
         token, sentence = logliks(spans, "token", n), logliks(spans, "sentence", n)
         values = _level_metrics(token, correct, "") | _level_metrics(sentence, correct, "_sentence")
+        values |= sizes(best_span(spans, "token", token, correct), "answer_")
+        values |= sizes(best_span(spans, "sentence", sentence, correct), "")
         for level, logliks_of_level in (("token", token), ("sentence", sentence)):
             values |= {f"loglik_{level}:{i}": loglik for i, loglik in enumerate(logliks_of_level or ())}
         if token and correct:

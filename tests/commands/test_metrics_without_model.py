@@ -1,0 +1,100 @@
+"""Command `metrics` computes bits and token counts from stored scores: no model is loaded, and no tokenizer."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from support.sample_items import item
+from vernacular.core import artifacts
+from vernacular.core.paths import WORKFLOW
+from vernacular.core.records import write_record
+from vernacular.data.schema import ITEMS
+from vernacular.inference.schema import SCORES
+from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
+from vernacular.protocols.build import build
+from vernacular.protocols.schema import REQUESTS
+
+EVALUATION = "cola.gl.acceptability.0shot"
+SENTENCES = ["O corazón", "Ela canta ben", "Eles canta ben"]
+BLOCK_ENGINES = "import sys; sys.modules |= dict.fromkeys(('torch', 'transformers', 'tokenizers', 'vllm', 'peft'))"
+
+
+def write_run(directory, kind):
+    """Write the artifacts of a finished run, up to its scores, as the commands before `metrics` do."""
+    items = [item(f"i{n}", context=text, extra={"label": str(int(n < 2))}) for n, text in enumerate(SENTENCES)]
+    task = {"task": "cola", "item_type": "sentence", "protocols": ["acceptability"]}
+    settings = {"language": "gl", "protocol": "acceptability", "shots": 0, "seed": 0, "style": "default"}
+    requests, metadata = build(items, task, **settings, options={})
+    source = {"fingerprint": "items", "source": {"kind": "file", "sha256": "5a" * 32}}
+    artifacts.write(directory / "items" / "cola.gl.parquet", ITEMS, items, source)
+    artifacts.write(
+        directory / "requests" / f"{EVALUATION}.parquet",
+        REQUESTS,
+        requests,
+        metadata | {"items": source, "fingerprint": "r"},
+    )
+    scores = [
+        {
+            "request_id": request["request_id"], "item_id": request["item_id"], "role": request["role"],
+            "tokens": ["a", "b"], "offsets": [[0, 2], [2, len(request["text"])]], "logprobs": [-3.0, -5.0],
+            "is_greedy": [False, True], "n_prompt_tokens": 1,
+        }
+        for request in requests
+    ]  # fmt: skip
+    inference = {"requests": "r", "model": {"fingerprint": "m", "kind": kind}, "fingerprint": "s"}
+    artifacts.write(directory / "mine" / "scores" / f"{EVALUATION}.parquet", SCORES, scores, inference)
+    write_record(directory / "mine.json", {"name": "mine", "fingerprint": "m"})
+    return settings
+
+
+@pytest.fixture(params=["causal", "masked"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def results(tmp_path, kind):
+    settings = write_run(tmp_path, kind)
+    spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
+    arguments = ["metrics", "--spec", json.dumps(spec), "--model", tmp_path / "mine.json"]
+    arguments += [
+        "--items-dir",
+        tmp_path / "items",
+        "--requests-dir",
+        tmp_path / "requests",
+        "--out",
+        tmp_path / "mine",
+    ]
+    code = f"{BLOCK_ENGINES}; from vernacular.cli import main; sys.exit(main(sys.argv[1:]))"
+    environment = os.environ | {"PYTHONPATH": str(WORKFLOW)}
+    run = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return tmp_path / "mine"
+
+
+def test_bits_of_a_finished_run_need_no_model(results, kind):
+    rows = {row["metric"]: row for row in artifacts.read(results / "metrics.parquet", METRICS).to_pylist()}
+    name = "pseudo_bits_per_byte" if kind == "masked" else "bits_per_byte"
+    bits, n_bytes = 16 / math.log(2), len("O corazónEla canta ben".encode())
+    assert rows[name]["value"] == pytest.approx(bits / n_bytes, rel=1e-12), "the two acceptable sentences"
+    assert rows[name]["n"] == 2
+    assert not any("bits" in metric and metric.startswith("pseudo") != (kind == "masked") for metric in rows)
+    values = [
+        dict(row["metrics"])
+        for row in artifacts.read(results / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS).to_pylist()
+    ]
+    assert values[0][name.removesuffix("_per_byte")] == pytest.approx(11.541560, abs=5e-7)
+
+
+def test_token_counts_of_a_finished_run_need_no_tokenizer(results):
+    tokens = artifacts.read(results / "tokens.parquet", TOKENS).to_pylist()
+    assert [row["item_id"] for row in tokens] == ["i0", "i1", "i2"]
+    assert [row["tokens"] for row in tokens] == [2, 2, 2]
+    assert [row["split_words"] for row in tokens] == [0, 1, 1], "O | corazón, but El|a"
+    assert tokens[0]["bits"] == pytest.approx(11.541560, abs=5e-7)
+    assert artifacts.metadata(results / "tokens.parquet")["model"] == "mine"
