@@ -1,6 +1,7 @@
 """The config key `store`, the directory of model outputs."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from vernacular.config import load as config
 from vernacular.config.directories import store_directory
 from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
 
 PLAIN = """\
 models:
@@ -85,8 +87,19 @@ def test_store_without_permission_raises_one_line_error(mode, subpath, action):
 
 
 def test_rules_take_store_path_from_config():
-    root = Path(config.__file__).parents[2]
-    files = [root.parent / "Snakefile", *(root / "rules").glob("*.smk")]
+    files = (WORKFLOW / "rules").glob("*.smk")
     commands = [line for path in files for line in path.read_text("utf-8").splitlines() if "--store" in line]
     assert len(commands) == 2
-    assert all('--store "$VERNACULAR_STORE"' in line for line in commands)
+    assert all("--store {params.store:q}" in line for line in commands)
+
+
+def test_every_rule_runs_the_package_beside_it():
+    files = (WORKFLOW / "rules").glob("*.smk")
+    commands = [
+        line
+        for path in files
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"['\"](exec )?python ", line)
+    ]
+    assert len(commands) >= 13
+    assert [line for line in commands if 'python "$VERNACULAR" ' not in line] == []

@@ -35,7 +35,7 @@ rule compare:
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        "python -m vernacular compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}"
+        'python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
         " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
@@ -69,7 +69,7 @@ rule summary:
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        "python -m vernacular summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -101,12 +101,13 @@ rule report:
         runtime=60,
     params:
         spec=spec("report", **specs.report_spec(CONFIG)),
+        benchmarks=CONFIG.benchmarks,
         results_dir=lambda wildcards, input: str(Path(input.values).parents[1]),
     message:
         "report: write the HTML report"
     shell:
-        "python -m vernacular report --spec - --results {params.results_dir:q} --models {input.models:q}"
-        " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
+        " --changes {input.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
@@ -127,4 +128,4 @@ rule verify:
     message:
         "verify: check that no results are missing from the summary"
     shell:
-        "python -m vernacular verify --notes {input.notes:q} --out {output:q} --log {log:q}"
+        'python "$VERNACULAR" verify --notes {input.notes:q} --out {output:q} --log {log:q}'

@@ -28,12 +28,36 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"vernacular {__version__}")
+    root.add_argument(
+        "--print-completion", choices=("bash", "zsh", "tcsh"), action=_PrintCompletion, help="completion for a shell"
+    )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     _add_user_commands(commands)
     n_user_commands = len(commands.choices)
     _add_stage_commands(commands)
     root.epilog = _EPILOG.format(stages=", ".join(list(commands.choices)[n_user_commands:]))
     return root
+
+
+class _PrintCompletion(argparse.Action):
+    """Print a script that completes commands, options and files in a shell."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error(f"{option_string} needs the package shtab; run `pip install shtab`.")
+        for command in _subparsers(parser):
+            for action in command._actions:
+                if action.type is Path:
+                    action.complete = shtab.FILE
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return list(commands.choices.values())
 
 
 def _add_user_commands(commands) -> None:
@@ -78,6 +102,8 @@ def _add_user_commands(commands) -> None:
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
     init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+
+    add("snakefile", 'print the path of the workflow: snakemake -c4 --snakefile "$(vernacular snakefile)"')
 
     treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")

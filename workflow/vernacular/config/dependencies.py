@@ -70,7 +70,7 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
 
 def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
-    settings, files = config.models[name], _files_key(Path("resources/models", f"{name}.json").absolute())
+    settings, files = config.models[name], _files_key(Path(config.resources, "models", f"{name}.json").absolute())
     if "adapter" in settings:
         adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
         return {"name": name, **adapter, "files": files}
@@ -92,7 +92,7 @@ def _inference_settings(settings: dict) -> dict:
 
 def encoder_spec(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": _files_key(Path("resources/encoders", f"{name}.json").absolute())}
+    return {"name": name, **encoder, "files": _files_key(Path(config.resources, "encoders", f"{name}.json").absolute())}
 
 
 def similarity_spec(config: Config) -> dict:

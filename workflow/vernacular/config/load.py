@@ -44,8 +44,12 @@ class Config:
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
-    output: str = "results"  # directory of the results, absolute or relative to the working directory
-    store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
+    output: str = "results"  # directory of the results, without the prefix of a module
+    # directories of the run, absolute or relative to the working directory; `placement.placed` adds the prefix
+    store: str = DEFAULT_STORE
+    resources: str = "resources"
+    benchmarks: str = "benchmarks"
+    results: str = "results"
 
     @cached_property
     def bases(self) -> dict[str, list[str]]:
@@ -88,14 +92,14 @@ def encoder_name(encoder: dict) -> str:
     return (name or "here") + layer + prefix + pickle_suffix
 
 
-def load(paths, overrides: dict | None = None) -> Config:
-    """Read and validate config files (later ones take precedence), then `overrides` (from --config).
+def load(paths, overrides: dict | None = None, *, origin: str = "--config") -> Config:
+    """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
 
     Raises:
         ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
             value.
     """
-    files = read(paths, overrides)
+    files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
     external_results, models, pairs = _external_results(files, values), {}, []
     if files.is_valid("models"):
