@@ -98,6 +98,13 @@ def _add_user_commands(commands) -> None:
     )
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
+    publish = add("publish", "write report, tables and exchange files of a run to a folder, without local paths")
+    publish.add_argument("results", type=Path, help="directory of the results: results")
+    publish.add_argument("folder", type=Path, help="folder to write: vernacular-results")
+    publish.add_argument("--organization", default="not stated", help="your organization, for the exchange files")
+    relationships = ["first_party", "third_party", "collaborative", "other"]
+    publish.add_argument("--relationship", choices=relationships, default="other", help="to the models' developers")
+
     init = add("init", "write a config file for models and languages")
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
