@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import jsonschema
+import openpyxl
+import pandas as pd
 import pytest
 from support import report_run
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.core import artifacts
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
 SCHEMAS = next(ROOT.glob(".tools/lib/python*/site-packages/every_eval_ever/schemas"), None)
@@ -117,3 +119,42 @@ def test_wrong_argument_is_reported(results, tmp_path, capsys, problem):
     else:
         assert publish(tmp_path, folder) == 1
         assert "no summary/results.parquet" in capsys.readouterr().err
+
+
+@pytest.fixture
+def publications(results, tmp_path) -> Path:
+    """Two publications of the same models; in the second, the dataset of one evaluation is another."""
+    folder = tmp_path / "publications"
+    folder.mkdir()
+    assert publish(results, folder / "lab") == 0
+    path = results / "summary" / "results.parquet"
+    table, metadata = artifacts.read(path, RESULTS), artifacts.metadata(path)
+    rows = [
+        row | ({"dataset_revision": "another"} if row["evaluation"] == report_run.SENTENCES else {})
+        for row in table.to_pylist()
+        if row["model"] != report_run.MODELS[2]
+    ]
+    path.unlink()
+    artifacts.write(path, RESULTS, rows, {key: metadata[key] for key in ("models", "notes", "fingerprint")})
+    assert publish(results, folder / "university") == 0
+    return folder
+
+
+def test_publications_are_joined_into_one_leaderboard(publications, tmp_path, capsys):
+    assert cli.main(["join", str(publications), str(tmp_path / "joined")]) == 0
+    assert "5 models of 2 publications" in capsys.readouterr().out
+    values = pd.read_csv(tmp_path / "joined" / "results.csv", keep_default_na=False)
+    shared = {f"{model} ({name})" for model in report_run.MODELS[:2] for name in ("lab", "university")}
+    assert {name.lstrip("'") for name in values["model"]} == {*shared, report_run.MODELS[2]}
+    published = [pd.read_parquet(path) for path in publications.glob("*/tables/results.parquet")]
+    assert len(values) == sum(map(len, published))
+    book = openpyxl.load_workbook(tmp_path / "joined" / "leaderboard.xlsx")
+    assert {"overview", "provenance"} <= set(book.sheetnames)
+    notes = pd.read_csv(tmp_path / "joined" / "notes.csv")
+    assert set(notes["evaluation"]) == {report_run.SENTENCES}
+    assert notes["note"].str.contains("dataset revisions: .*another").all()
+
+
+def test_folder_without_publications_is_reported(tmp_path, capsys):
+    assert cli.main(["join", str(tmp_path), str(tmp_path / "joined")]) == 1
+    assert "no publications found" in capsys.readouterr().err

@@ -105,6 +105,10 @@ def _add_user_commands(commands) -> None:
     relationships = ["first_party", "third_party", "collaborative", "other"]
     publish.add_argument("--relationship", choices=relationships, default="other", help="to the models' developers")
 
+    join = add("join", "write one leaderboard of several publications")
+    join.add_argument("folder", type=Path, help="folder of publications, as `vernacular publish` writes them")
+    join.add_argument("out", type=Path, help="directory to write: leaderboard")
+
     init = add("init", "write a config file for models and languages")
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")

@@ -6,12 +6,16 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
+
 from vernacular.commands.common import missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, UserError, format_count
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import without_local_paths
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.summary.grid import to_arrow
 from vernacular.summary.provenance import dataset_sources
 
 try:
@@ -42,9 +46,12 @@ def publish(args) -> str:
         (temporary / "tables").mkdir()
         for path in sorted(path for pattern in _TABLES for path in summary.glob(pattern)):
             shutil.copy(path, temporary / "tables")
+        values, models = _published_values(summary / "results.parquet")
+        metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
+        artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
         if write_every_eval_ever:
             source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-            _write_exchange_files(args.results, temporary, source)
+            _write_exchange_files(args.results, temporary, values, models, source)
         _check_paths(temporary, [Path.cwd(), Path.home(), args.results.resolve().parent])
         if args.folder.exists():
             args.folder.rmdir()
@@ -57,14 +64,19 @@ def publish(args) -> str:
     return f"publish: {format_count(n_files, 'file')} in {args.folder}{note}"
 
 
-def _write_exchange_files(results: Path, folder: Path, source: dict[str, str]) -> None:
-    path = results / "summary" / "results.parquet"
-    values, metadata = to_frame(artifacts.read(path, RESULTS)), artifacts.metadata(path)
-    values = values.assign(adapter=values["adapter"].map(without_local_paths, na_action="ignore"))
+def _published_values(path: Path) -> tuple[pd.DataFrame, list[dict]]:
+    """Return all values and the descriptions of the models, without paths of this machine."""
+    values = to_frame(artifacts.read(path, RESULTS))
     models = [
         {key: without_local_paths(value) if key in _MODEL_PATHS and value else value for key, value in model.items()}
-        for model in metadata["models"]
+        for model in artifacts.metadata(path)["models"]
     ]
+    return values.assign(adapter=values["adapter"].map(without_local_paths, na_action="ignore")), models
+
+
+def _write_exchange_files(
+    results: Path, folder: Path, values: pd.DataFrame, models: list[dict], source: dict[str, str]
+) -> None:
     datasets = {
         (row["task"], row["language"], row["limit"]): row
         for model in models
