@@ -21,6 +21,7 @@ from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
 from vernacular.metrics.schema import RESULTS
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.data_files import write_data_file
@@ -87,6 +88,7 @@ def build(
                 {
                     "id": name,
                     "items": task["items"],
+                    "note": _protocol_note(setting["protocol"]),
                     "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                     **setting,
                 }
@@ -170,6 +172,11 @@ def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
     metadata = artifacts.metadata(results / "requests" / f"{name}.parquet")
     return {key: metadata.get(key) for key in SETTING}
+
+
+def _protocol_note(name: str | None) -> str | None:
+    """Return what readers of a protocol's values must know; None for a protocol without, or of another version."""
+    return PROTOCOLS[name].note or None if name in PROTOCOLS else None
 
 
 def _write_assets(out: Path) -> None:
