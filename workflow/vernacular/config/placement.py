@@ -46,7 +46,8 @@ def check_package(rules: str, copies: list[str]) -> None:
             )
         return
     for copy in map(Path, copies):
-        if copy.read_bytes() != (WORKFLOW / "rules" / copy.name).read_bytes():
+        # Snakemake's copies of files from git lack the last end of line
+        if copy.read_text("utf-8").rstrip() != (WORKFLOW / "rules" / copy.name).read_text("utf-8").rstrip():
             raise UserError(
                 f"{rules}: {copy.name} differs from that of the installed package vernacular. "
                 "Install the package of the same tag or commit."
