@@ -78,6 +78,18 @@ rule report:
         values=in_output("summary/results.parquet"),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall"]),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        # read in the directories of these and of `tasks`
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
+        answers=[
+            *expand(
+                expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
+                model=CONFIG.models,
+            ),
+            *expand(
+                expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+                model=CONFIG.models,
+            ),
+        ],
         changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
