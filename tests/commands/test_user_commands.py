@@ -144,3 +144,22 @@ def test_output_may_be_cut_by_its_reader():
     )
     assert run.returncode == 0
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["sh"], ["show"]), (["check", "--on"], ["--online"]), (["check", "config."], ["config.yaml"])],
+)
+def test_bash_completes_commands_options_and_files(tmp_path, words, expected):
+    pytest.importorskip("shtab")
+    script = subprocess.run(
+        [sys.executable, "-m", "vernacular", "--print-completion", "bash"], check=True, capture_output=True, text=True
+    )
+    (tmp_path / "completion").write_text(script.stdout)
+    (tmp_path / "config.yaml").touch()
+    line = " ".join(["vernacular", *words])
+    command = (
+        f"source ./completion; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_vernacular; echo ${{COMPREPLY[@]}}"
+    )
+    run = subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert run.stdout.split() == expected

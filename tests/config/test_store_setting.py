@@ -1,6 +1,7 @@
 """The config key `store`, the directory of model outputs."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from vernacular.config import load as config
 from vernacular.config.directories import store_directory
 from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
 
 PLAIN = """\
 models:
@@ -85,8 +87,14 @@ def test_store_without_permission_raises_one_line_error(mode, subpath, action):
 
 
 def test_rules_take_store_path_from_config():
-    root = Path(config.__file__).parents[2]
-    files = [root.parent / "Snakefile", *(root / "rules").glob("*.smk")]
+    files = (WORKFLOW / "rules").glob("*.smk")
     commands = [line for path in files for line in path.read_text("utf-8").splitlines() if "--store" in line]
     assert len(commands) == 3  # infer, for models here and behind servers, and collect
-    assert all('--store "$VERNACULAR_STORE"' in line for line in commands)
+    assert all("--store {params.store:q}" in line for line in commands)
+
+
+def test_every_rule_runs_the_package_beside_it():
+    lines = [line for path in (WORKFLOW / "rules").glob("*.smk") for line in path.read_text("utf-8").splitlines()]
+    commands = [line for line in lines if re.search(r"['\"](exec )?(python|\{params\.python:q\}) ", line)]
+    assert len(commands) >= 19
+    assert [line for line in commands if not re.search(r'(python|\{params\.python:q\}) "\$VERNACULAR" ', line)] == []

@@ -22,6 +22,12 @@ def test_data_files_are_named_by_number(report_dir):
     assert read_data_file(report_dir, "index")["names"] == EVALUATIONS
 
 
+def test_note_of_a_protocol_is_with_its_evaluations(report_dir):
+    notes = {entry["protocol"]: entry["note"] for entry in read_data_file(report_dir, "index")["evaluations"]}
+    assert "bos: never" in notes["acceptability"]
+    assert notes["options"] is notes["generation"] is None
+
+
 def test_prompts_are_stored_once_for_all_models(report_dir):
     matches = [
         p.name for p in (report_dir / "data" / "e0").glob("*.js") if "Pregunta número 100" in p.read_text("utf-8")

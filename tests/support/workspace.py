@@ -78,7 +78,6 @@ class Clone(Workspace):
         shutil.copytree(ROOT / "workflow", self.clone / "workflow", ignore=ignored_files)
         shutil.copytree(ROOT / "envs", self.clone / "envs")
         shutil.copy(ROOT / "Snakefile", self.clone)
-        self.environment = {"PYTHONPATH": str(self.clone / "workflow")}
 
     def run(self, *arguments: str):
         return super().run("--snakefile", str(self.clone / "Snakefile"), *arguments)

@@ -128,9 +128,7 @@ def install_version(workspace, tmp_path):
         metadata_dir = tmp_path / f"{name}-{version}.dist-info"
         metadata_dir.mkdir()
         (metadata_dir / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        workspace.environment = environment | {
-            "PYTHONPATH": os.pathsep.join([environment["PYTHONPATH"], str(tmp_path)])
-        }
+        workspace.environment = environment | {"PYTHONPATH": str(tmp_path)}
 
     yield install
     workspace.environment = environment
@@ -217,10 +215,10 @@ def test_removed_task_is_dropped_from_the_summary_and_its_files_are_kept(workspa
     assert not any("computed" in path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*"))
 
 
-@pytest.mark.parametrize("profile", [["--profile", "profiles/slurm"], ["--workflow-profile", "slurm"]], ids=" ".join)
-def test_cluster_profile_is_found_by_path_and_by_name(workspace, profile):
+@pytest.mark.parametrize("profile", ["--profile slurm", "--profile profiles/slurm", "--workflow-profile slurm"])
+def test_cluster_profile_of_a_fresh_clone_is_found_by_path_and_by_name(workspace, profile):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "all", *profile]
+    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "all", *profile.split()]
     command += ["--directory", str(workspace.directory), "--configfile", str(workspace.directory / "config.yaml")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert "profiles/slurm" in run.stderr, output_tail(run)

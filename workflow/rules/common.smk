@@ -1,5 +1,8 @@
-"""Config and helper functions of all stages. REQUIRED INPUTS: config.yaml (or --configfile). OUTPUTS: none."""
+"""Config and helper functions of all stages. REQUIRED INPUTS: config.yaml or config/config.yaml (or --configfile); in a
+module, its `config:`. OUTPUTS: none.
+"""
 
+import atexit
 import functools
 import json
 import os
@@ -7,34 +10,61 @@ import re
 import sys
 from pathlib import Path
 
-from vernacular.config import load as settings
+# Snakemake puts the directory of workflow/Snakefile on the import path, if it is on this disk
+try:
+    from vernacular.config import load as settings
+except ModuleNotFoundError as error:
+    if error.name != "vernacular":
+        raise
+    repository = "{0.host}/{0.repo}@{0.ref}".format(workflow.current_basedir)
+    print(
+        f'The package vernacular is not installed; run `pip install "vernacular @ git+https://{repository}"`.',
+        file=sys.stderr,
+    )
+    sys.exit(1)
+
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.curves import curves_spec
+from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
 
-simplify()
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+
+RULES = str(workflow.current_basedir)
+
+
+# The paths of outputs are below `prefix:` of a module. Snakemake adds it to the files of rules; it is needed here for
+# what is not one: the store, unless the config names one, the directories that a run cleans up, and the results of
+# checkpoints that were deleted
+def place(path):
+    return directory_of(path, workflow.modifier.path_modifier.replace_prefix)
+
 
 try:
-    CONFIG = settings.load(
-        workflow.overwrite_configfiles or ["config.yaml"],
-        dict(workflow.config_settings.config),
-    )
+    check_package(RULES, [] if os.path.isdir(RULES) else [workflow.source_path(name) for name in rule_files()])
+    if IS_MODULE and workflow.modifier.skip_configfile:
+        CONFIG = settings.load([], config, origin=f"config of the module {workflow.modifier.namespace}", place=place)
+    else:
+        CONFIG = settings.load(
+            workflow.overwrite_configfiles or [default_config()],
+            dict(workflow.config_settings.config),
+            place=place,
+        )
+    CONFIG = placed(CONFIG, place)
 except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
 
+if not IS_MODULE:  # the messages of another workflow are its own
+    simplify()
 
-# Every stage runs the package of this checkout, also in a conda environment, which does not contain it and drops
-# PYTHONPATH. The path of the store is not a parameter of a rule: moving the store changes no result
-shell.prefix(
-    "set -euo pipefail; export PYTHONPATH={settings.WORKFLOW:q}${{PYTHONPATH:+:$PYTHONPATH}}"
-    " VERNACULAR_STORE={CONFIG.store:q}; "
-)
-
+# Every stage runs the package beside these rules, also in a conda environment, which does not contain it and drops
+# PYTHONPATH
+os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
 
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
 # another node parses this file again and reads the number from the environment.
@@ -43,6 +73,7 @@ if workflow.is_main_process:
 
 
 envvars:
+    "VERNACULAR",
     "VERNACULAR_RETRIES",
 
 
@@ -85,6 +116,11 @@ def curve_files():
 # The directory this many levels above the first output of a rule
 def output_parent(levels):
     return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
+
+
+# The store; as a function of the output it is in no key, because moving the store changes no result
+def store(wildcards, output):
+    return CONFIG.store
 
 
 # The directory this many levels above the first file of an input
@@ -150,12 +186,25 @@ wildcard_constraints:
 
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
+def clear():
+    clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results))
+
+
+# Snakemake does not call the handlers below in a module; the workflow that imports it can, and whether it does or not,
+# the files are removed. `workflow.executor_plugin` is set when jobs are run
+@atexit.register
+def clear_module():
+    is_run = workflow.is_main_process and workflow.executor_plugin and not workflow.dryrun
+    if IS_MODULE and is_run:
+        clear()
+
+
 onsuccess:
-    clear_unavailable(Path("resources"), Path(CONFIG.output))
-    shell("python -m vernacular finish benchmarks --results {CONFIG.output:q}/summary")
+    clear()
+    shell('python "$VERNACULAR" finish {CONFIG.benchmarks:q} --results {CONFIG.results:q}/summary')
 
 
 # after Ctrl-C or a failure, also print how to resume
 onerror:
-    clear_unavailable(Path("resources"), Path(CONFIG.output))
+    clear()
     print("Finished results are kept. To resume, run the same command again.", file=sys.stderr)

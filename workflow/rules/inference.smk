@@ -36,7 +36,7 @@ rule model:
     message:
         "model: fetch {wildcards.model} and record its properties"
     shell:
-        "python -m vernacular model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        'python "$VERNACULAR" model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # probe a server and record what its model can answer
@@ -61,7 +61,7 @@ rule server:
     message:
         "server: probe the server of {wildcards.model}"
     shell:
-        "python -m vernacular server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        'python "$VERNACULAR" server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # run all evaluations of one base and its adapters, with the base loaded once
@@ -89,12 +89,13 @@ rule infer:
         gpu=lambda wildcards, input: estimates.gpus(input.models[0], base_settings(wildcards), CONFIG.gpu_memory_gb),
     params:
         spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, CONFIG.bases[wildcards.base])),
+        store=store,
     message:
         "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
-        "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
-        ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
+        " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # run all evaluations of one model behind a server
@@ -119,12 +120,13 @@ rule infer_server:
         runtime=7 * 24 * 60,
     params:
         spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, [wildcards.base])),
+        store=store,
     message:
         "infer_server: evaluate {wildcards.base} behind its server, except for outputs in the store"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
-        "exec python -m vernacular infer --spec - --models {input.models:q} --requests {input.requests:q}"
-        ' --shard {wildcards.shard:q} --out {output:q} --store "$VERNACULAR_STORE" --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
+        " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
 
 # write the outputs of one model, one file per evaluation
@@ -148,9 +150,10 @@ rule collect:
         runtime=60,
     params:
         spec=lambda wildcards: spec("collect", **specs.inference_spec(CONFIG, [wildcards.model])),
+        store=store,
         out_dir=output_parent(2),
     message:
         "collect: write the outputs of {wildcards.model}"
     shell:
-        "python -m vernacular collect --spec - --model {input.model:q} --requests {input.requests:q}"
-        ' --status {input.status:q} --store "$VERNACULAR_STORE" --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'python "$VERNACULAR" collect --spec - --model {input.model:q} --requests {input.requests:q}'
+        " --status {input.status:q} --store {params.store:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

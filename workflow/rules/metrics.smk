@@ -25,7 +25,7 @@ rule encoder:
     message:
         "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
-        "python -m vernacular encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        'python "$VERNACULAR" encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # compute the similarity of one model's generations to every option; each distinct text is embedded once
@@ -59,7 +59,7 @@ rule similarity:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
     # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
-        "exec python -m vernacular similarity --spec - --model {input.model:q}"
+        'exec python "$VERNACULAR" similarity --spec - --model {input.model:q}'
         " --encoders {input.encoders:q}"
         " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
         " --generations {input.generations:q} --out {params.out_dir:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
@@ -100,7 +100,7 @@ rule metrics:
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
-        "python -m vernacular metrics --spec - --model {input.model:q}"
+        'python "$VERNACULAR" metrics --spec - --model {input.model:q}'
         " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
         " --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
@@ -130,5 +130,5 @@ rule export:
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
-        "python -m vernacular export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}"
+        'python "$VERNACULAR" export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}'
         " --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

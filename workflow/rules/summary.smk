@@ -36,7 +36,7 @@ rule compare:
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        "python -m vernacular compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}"
+        'python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
         " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
@@ -65,7 +65,7 @@ rule curves:
     message:
         "curves: compute training curves and which tasks can be trusted"
     shell:
-        "python -m vernacular curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
@@ -99,7 +99,7 @@ rule summary:
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        "python -m vernacular summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # compare what the tokenizers of all models make of each language
@@ -126,7 +126,7 @@ rule tokenizers:
     message:
         "tokenizers: compare the tokenizers of all models in each language"
     shell:
-        "python -m vernacular tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -137,6 +137,18 @@ rule report:
         curves=curve_files(),
         tokenizers=in_output("summary/tokenizers.parquet"),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        # read in the directories of these and of `tasks`
+        requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
+        answers=[
+            *expand(
+                expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
+                model=CONFIG.models,
+            ),
+            *expand(
+                expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+                model=CONFIG.models,
+            ),
+        ],
         changes=in_output("comparisons"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
@@ -160,12 +172,13 @@ rule report:
         runtime=60,
     params:
         spec=spec("report", **specs.report_spec(CONFIG)),
+        benchmarks=CONFIG.benchmarks,
         results_dir=lambda wildcards, input: str(Path(input.values).parents[1]),
     message:
         "report: write the HTML report"
     shell:
-        "python -m vernacular report --spec - --results {params.results_dir:q} --models {input.models:q}"
-        " --changes {input.changes:q} --benchmarks benchmarks --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
+        'python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
+        " --changes {input.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
@@ -186,4 +199,4 @@ rule verify:
     message:
         "verify: check that no results are missing from the summary"
     shell:
-        "python -m vernacular verify --notes {input.notes:q} --out {output:q} --log {log:q}"
+        'python "$VERNACULAR" verify --notes {input.notes:q} --out {output:q} --log {log:q}'

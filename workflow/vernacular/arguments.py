@@ -1,4 +1,4 @@
-"""Arguments of all commands: those for people, and those of the workflow's rules."""
+"""Arguments of all commands: those of the workflow's rules here, those for people in `user_arguments.py`."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from vernacular import __version__
+from vernacular.user_arguments import add_user_commands
 
 _ATTEMPT_HELP = (
     "attempt and number of attempts: 1of3; the last one writes why results are missing and exits with status 0"
@@ -28,90 +29,36 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"vernacular {__version__}")
+    root.add_argument(
+        "--print-completion", choices=("bash", "zsh", "tcsh"), action=_PrintCompletion, help="completion for a shell"
+    )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
-    _add_user_commands(commands)
+    add_user_commands(commands)
     n_user_commands = len(commands.choices)
     _add_stage_commands(commands)
     root.epilog = _EPILOG.format(stages=", ".join(list(commands.choices)[n_user_commands:]))
     return root
 
 
-def _add_user_commands(commands) -> None:
-    def add(name: str, help_text: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=name, contained=False, stage=False)
-        command.add_argument("--log", type=Path, help="file for messages and warnings")
-        return command
+class _PrintCompletion(argparse.Action):
+    """Print a script that completes commands, options and files in a shell."""
 
-    check = add("check", "report all mistakes of a config and list its evaluations")
-    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
-    check.add_argument("--online", action="store_true", help="also ask the Hub whether its models and datasets exist")
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error(f"{option_string} needs the package shtab; run `pip install shtab`.")
+        for command in _subparsers(parser):
+            for action in command._actions:
+                if action.type is Path:
+                    action.complete = shtab.FILE
+        print(shtab.complete(parser, values))
+        parser.exit()
 
-    revisions = add("revisions", "list the checkpoints on the Hub that a pattern in `revisions:` may match")
-    revisions.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
 
-    tasks = add("tasks", "list tasks with their languages, protocols and licenses")
-    tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
-    tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
-
-    tasks.add_argument(
-        "--lm-eval",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="tasks of lm-eval: all, those that match *, or of a group",
-    )
-    tasks.add_argument(
-        "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
-    )
-
-    show = add("show", "print the requests of an item, and their tokens, before any model is run")
-    show.add_argument("config", type=Path)
-    show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
-    show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
-    show.add_argument("--model", help="also print the tokens of this model of the config")
-
-    table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
-    table.add_argument("config", type=Path)
-    for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
-        table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
-    table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
-    table.add_argument(
-        "--metrics", type=_names, metavar="NAMES", help="default: the headline metric that represents each evaluation"
-    )
-    table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
-    table.add_argument(
-        "--marks",
-        choices=["significance", "interval"],
-        default="significance",
-        help="mark values that do not differ significantly from the best, or print 95%% intervals",
-    )
-    table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
-
-    init = add("init", "write a config file for models and languages")
-    init.add_argument("config", type=Path, help="file to write: mine.yaml")
-    init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
-    init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
-
-    plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")
-    plan.add_argument("--items", type=int, nargs="+", default=[100, 200, 500, 1000, 2000], help="default: 100 … 2000")
-    plan.add_argument("--items-per-cluster", type=float, default=1, help="items per passage; default: 1")
-    plan.add_argument("--sd-prompts", type=float, default=2, help="assumed, in points of accuracy; default: 2")
-    plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
-    plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
-    plan.add_argument("--metric", help="default: the first headline metric")
-
-    treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
-    treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
-    treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
-    treebank.add_argument(
-        "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
-    )
-    treebank.add_argument(
-        "--explain", action="store_true", help="print counts per step, and examples (default without --csv)"
-    )
-    treebank.add_argument("--examples", type=int, default=5, help="number of pairs to print per pattern")
-    treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
+def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return list(commands.choices.values())
 
 
 def _add_stage_commands(commands) -> None:
@@ -244,10 +191,6 @@ def _add_stage_commands(commands) -> None:
     finish = add("finish", "status:finish", "print paths, comparisons and times at the end of a run", spec=False)
     finish.add_argument("benchmarks", type=Path)
     finish.add_argument("--results", type=Path, required=True)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _attempt(text: str) -> tuple[int, int]:

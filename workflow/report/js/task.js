@@ -19,6 +19,7 @@
       el("h1", null, data(names.title(index, setting)), el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
       source(setting, task),
       remark ? el("p", { class: "remark" }, data(remark)) : null,
+      setting.note ? el("p", { class: "remark protocol" }, setting.note) : null,
       metric === undefined ? el("p", null, "No value could be computed; the provenance view states the reason.") : [choices(index, task, setting, metric, model, against), plots],
       values(index, task, setting, model),
       el("details", null, el("summary", null, "Signatures: values are comparable if these are equal"), el("ul", { class: "signatures" }, task.signatures.map((text) => el("li", null, el("code", null, text))))));

@@ -85,7 +85,7 @@ def model_spec(config: Config, name: str) -> dict:
     """Return the source and permissions of a model or adapter, and the state of its files."""
     is_checkpoint = name in config.checkpoints
     settings = config.models[name]
-    files = files_key(Path("resources/models", f"{name}.json").absolute(), is_checkpoint)
+    files = files_key(Path(config.resources, "models", f"{name}.json").absolute(), is_checkpoint)
     checkpoint = {"checkpoint": True} if is_checkpoint else {}
     if "adapter" in settings:
         adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
@@ -122,7 +122,7 @@ def _inference_settings(settings: dict) -> dict:
 
 def encoder_spec(config: Config, name: str) -> dict:
     encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": files_key(Path("resources/encoders", f"{name}.json").absolute())}
+    return {"name": name, **encoder, "files": files_key(Path(config.resources, "encoders", f"{name}.json").absolute())}
 
 
 def similarity_spec(config: Config) -> dict:

@@ -67,8 +67,8 @@ class Files:
         return valid if has_models else {**valid, "models": {}}
 
 
-def read(paths: list[Path], overrides: dict | None) -> Files:
-    """Read config files, then `overrides` (from --config).
+def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
+    """Read config files, then `overrides`, which are from `origin`: `--config`, or the module that they configure.
 
     Raises:
         ConfigError: A file cannot be read, or nothing can be checked further: no models, or no evaluations.
@@ -76,7 +76,7 @@ def read(paths: list[Path], overrides: dict | None) -> Files:
     schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
-    files = Files()
+    files = Files(_last="" if paths else origin)
     for path in paths:
         value, lines = yaml.read(path)
         if value is None:
@@ -86,10 +86,11 @@ def read(paths: list[Path], overrides: dict | None) -> Files:
             files.problems.raise_all()
         files.add(value, lines, schema, path)
         files._last = path
-    files.add(overrides or {}, {}, schema, "--config")
+    files.add(overrides or {}, {}, schema, origin)
     if all(files.is_valid(key) for key in files.values):
         required = {"type": "object", "required": schema["required"]}
-        for message in validate.violations(files.values, {}, required, ", ".join(map(display_path, paths))).values():
+        names = ", ".join(map(display_path, paths)) or origin
+        for message in validate.violations(files.values, {}, required, names).values():
             files.problems.add(message)
     if any(key not in files.values for key in schema["required"]) or not files.has_valid_entry("evaluations"):
         files.problems.raise_all()

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,9 +45,13 @@ class Config:
     external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
-    output: str = "results"  # directory of the results, absolute or relative to the working directory
-    store: str = DEFAULT_STORE  # directory of the store, absolute or relative to the working directory
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
+    output: str = "results"  # directory of the results, without the prefix of a module
+    # directories of the run, absolute or relative to the working directory; `placement.placed` adds the prefix
+    store: str = DEFAULT_STORE
+    resources: str = "resources"
+    benchmarks: str = "benchmarks"
+    results: str = "results"
 
     @cached_property
     def bases(self) -> dict[str, list[str]]:
@@ -104,18 +109,26 @@ def encoder_name(encoder: dict) -> str:
     return (name or "here") + layer + prefix + pickle_suffix
 
 
-def load(paths, overrides: dict | None = None) -> Config:
-    """Read and validate config files (later ones take precedence), then `overrides` (from --config).
+def load(
+    paths,
+    overrides: dict | None = None,
+    *,
+    origin: str = "--config",
+    place: Callable[[str], str] = lambda directory: directory,
+) -> Config:
+    """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
+
+    `place` returns where a run writes a directory, which is below the prefix of a module.
 
     Raises:
         ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
             value.
     """
-    files = read(paths, overrides)
+    files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
     models, checkpoints, pairs = {}, {}, []
     if files.is_valid("models"):
-        models, checkpoints = read_models(files, values)
+        models, checkpoints = read_models(files, values, place)
     external_results = _external_results(files, values, models)
     if models and files.is_valid("comparisons"):
         entries = values.get("comparisons")

@@ -1,7 +1,9 @@
 """Checks of `models:` that the schema cannot express, settings that adapters inherit, and pairs of `comparisons:`."""
 
 import os
+from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from vernacular.config.files import Files
@@ -18,8 +20,13 @@ _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_sta
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 
 
-def read_models(files: Files, values: dict) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
-    """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes."""
+def read_models(
+    files: Files, values: dict, place: Callable[[str], str]
+) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
+    """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes.
+
+    `place` returns where a run writes a directory.
+    """
     written, n_problems = files.values["models"], len(files.problems)
 
     def report(keys, message: str) -> None:
@@ -32,7 +39,8 @@ def read_models(files: Files, values: dict) -> tuple[dict[str, dict], dict[str, 
     check_models(single, report)
     if len(files.problems) > n_problems:
         return {}, {}
-    expanded, checkpoints = expand_series(values["models"], os.path.expanduser(values["output"]), report)
+    output, records = place(os.path.expanduser(values["output"])), Path(place("resources"), "models", ".known")
+    expanded, checkpoints = expand_series(values["models"], output, report, records)
     return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
 
 

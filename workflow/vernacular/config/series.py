@@ -8,8 +8,10 @@ Each checkpoint becomes a model `mine.step500`. A directory that was deleted aft
 Nothing is written and the Hub is not asked: `vernacular revisions` lists the branches that match a pattern.
 """
 
+import functools
 import glob
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -77,12 +79,13 @@ def check_keys(entries: dict, report) -> None:
             report((name, "base"), f'"{entry["base"]}" is a series; the base of an adapter is a single model.')
 
 
-def expand_series(models: dict, output: str, report) -> tuple[dict, dict[str, Checkpoint]]:
+def expand_series(models: dict, output: str, report, records: Path = RECORDS) -> tuple[dict, dict[str, Checkpoint]]:
     """Replace each series in `models` (settings by name) by its checkpoints, in the order of training.
 
     Args:
         output: Directory of the results: a deleted checkpoint remains if it has results there.
         report: Called with (keys, message) for each mistake.
+        records: Directory of the copies of the records.
 
     Returns:
         (settings by model, checkpoint by model)
@@ -92,7 +95,8 @@ def expand_series(models: dict, output: str, report) -> tuple[dict, dict[str, Ch
         if not is_series(entry):
             expanded[name] = {key: value for key, value in entry.items() if key not in KEYS}
             continue
-        key, sources = _sources(name, entry, output, lambda keys, message, name=name: report((name, *keys), message))
+        deleted = functools.partial(_deleted, name, entry, output=output, records=records)
+        key, sources = _sources(name, entry, deleted, lambda keys, message, name=name: report((name, *keys), message))
         positions = {source: _position(source, entry) for source in sources}
         for model, (source, checkpoint) in _named(name, positions, report).items():
             if model in expanded or model in models:
@@ -113,13 +117,16 @@ def listing_path(name: str) -> Path:
     return Path("resources", "series", f"{name}.json")
 
 
-def _sources(name: str, entry: dict, output: str, report) -> tuple[str, list[str]]:
-    """Return the key of a model that holds a checkpoint's source, and the sources."""
+def _sources(name: str, entry: dict, deleted: Callable[[str], list[str]], report) -> tuple[str, list[str]]:
+    """Return the key of a model that holds a checkpoint's source, and the sources.
+
+    `deleted` returns the deleted checkpoints that match a pattern.
+    """
     key = "adapter" if "base" in entry else "source"
     if "series" in entry:
         pattern = os.path.expanduser(entry["series"])
         paths = [path for path in glob.glob(pattern) if os.path.isdir(path) or path.endswith(".gguf")]
-        paths += [path for path in _deleted(name, entry, pattern, output) if path not in paths]
+        paths += [path for path in deleted(pattern) if path not in paths]
         if not paths:
             report(("series",), f"no directory or GGUF file matches {entry['series']}.")
         return key, paths
@@ -147,10 +154,10 @@ def _listed(name: str, source: str, pattern: str, report) -> list[str]:
     return matching
 
 
-def _deleted(name: str, entry: dict, pattern: str, output: str) -> list[str]:
+def _deleted(name: str, entry: dict, pattern: str, *, output: str, records: Path) -> list[str]:
     """Return the paths of deleted checkpoints of a series that have results."""
     paths = []
-    for path in sorted(RECORDS.glob(f"{glob.escape(name)}.*.json")):
+    for path in sorted(records.glob(f"{glob.escape(name)}.*.json")):
         try:
             record = read_record(path)
         except ArtifactError:  # written again if the checkpoint still exists

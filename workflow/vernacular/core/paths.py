@@ -1,10 +1,12 @@
-"""The directory of the workflow's data files, and the display of paths in messages."""
+"""The directory of the workflow's files, and the display of paths in messages."""
 
 import os
 import re
 from pathlib import Path
 
-WORKFLOW = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+# a wheel contains a copy of the checkout's workflow/ (setup.py), because the package is not in it there
+WORKFLOW = installed if (installed := _PACKAGE / "checkout" / "workflow").is_dir() else _PACKAGE.parent
 
 
 def display_path(path) -> str:

@@ -3,21 +3,26 @@
 There is one file per model, under the path required by the data store: `data/vernacular/{owner}/{model}/{uuid}.json`.
 The UUID is derived from the content, so that equal results have the same file. A model without a Hub ID is under
 `local/`, and local paths are omitted. Values that the format does not support (missing values, metrics without a better
-direction) are omitted and counted in `source_metadata`.
+direction) are omitted and counted in `source_metadata`. With results per item, `{uuid}_samples.jsonl` is beside it.
 
 The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the version before.
 """
 
+import hashlib
+import json
 import re
 import time
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
 
 from vernacular import __version__
+from vernacular.core.artifacts import replacing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import is_finite, plain_text
+from vernacular.interop.every_eval_ever_samples import samples
 from vernacular.interop.lm_eval_results import by_model, write_json
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
@@ -56,16 +61,45 @@ def write_every_eval_ever(
     models: list[dict],
     datasets: list[dict] | None = None,
     timestamp: float | None = None,
+    task_results: Callable[[str], Iterable[tuple[str, list[dict]]]] | None = None,
+    source: dict[str, str] | None = None,
 ) -> list[Path]:
-    """Write the record of each model below `directory`; return the paths. Arguments as in `every_eval_ever`."""
+    """Write the record of each model below `directory`; return the paths. Other arguments as in `every_eval_ever`.
+
+    Args:
+        task_results: Returns the evaluations of a model with their rows per TASK_RESULTS, to write results per item.
+        source: Entries of `source_metadata`, which the results do not contain.
+    """
     Path(directory).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
     paths = []
     for record in every_eval_ever(long, models, datasets, timestamp):
+        record["source_metadata"] |= source or {}
         content = {key: value for key, value in record.items() if key not in ("evaluation_id", "retrieved_timestamp")}
         name = uuid.UUID(hex=fingerprint(content)[:32], version=4)
-        model_directory = Path(directory) / "data" / "vernacular" / record["model_info"]["id"]
-        paths.append(write_json(model_directory / f"{name}.json", record))
+        path = Path("data", "vernacular", record["model_info"]["id"], f"{name}.json")
+        if task_results:
+            lines, omitted = samples(record, task_results(record["model_info"]["name"]))
+            _write_samples(Path(directory), path.with_name(f"{name}_samples.jsonl"), lines, omitted, record)
+        paths.append(write_json(Path(directory) / path, record))
     return paths
+
+
+def _write_samples(root: Path, path: Path, lines: list[dict], omitted: dict[str, int], record: dict) -> None:
+    """Write the results per item, and their file in `record`; the format does not permit a file without lines."""
+    if not lines:
+        return
+    text = "".join(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n" for line in lines)
+    content = text.encode("utf-8", "backslashreplace")
+    with replacing(root / path) as temporary:
+        temporary.write_bytes(content)
+    record["detailed_evaluation_results"] = {
+        "format": "jsonl",
+        "file_path": path.as_posix(),
+        "hash_algorithm": "sha256",
+        "checksum": hashlib.sha256(content).hexdigest(),
+        "total_rows": len(lines),
+        "additional_details": {f"left out, {reason}": str(count) for reason, count in omitted.items()},
+    }
 
 
 def _record(rows: list[dict], model: dict, datasets: dict[tuple, dict], retrieved: str) -> dict:

@@ -28,6 +28,7 @@ class Protocol:
         label_spans: The spans are labels, usually of one token, which the distribution of the next token scores.
         by_length: External scores are also normalized by the length of the option, which is what was scored.
         displayed_roles: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
+        note: What readers of the values must know, shown in the report.
     """
 
     generates: bool = False
@@ -44,6 +45,13 @@ class Protocol:
     label_spans: bool = False
     by_length: bool = False
     displayed_roles: tuple[str, ...] = ()
+    note: str = ""
 
 
+# Of protocols that score a text from its first token
+FIRST_TOKEN = (
+    "Before the first word stands the model's BOS token, if it has one, as in lm-evaluation-harness. minicons and "
+    "Simil-Eval add none, so that many models do not score the first token (bos: never). Sums and decisions depend on "
+    "it: see docs/reproduce.md."
+)
 PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

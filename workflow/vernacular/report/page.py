@@ -21,6 +21,7 @@ from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
 from vernacular.metrics.schema import RESULTS
+from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
@@ -94,6 +95,7 @@ def build(
                 {
                     "id": name,
                     "items": task["items"],
+                    "note": _protocol_note(setting["protocol"]),
                     "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                     **setting,
                 }
@@ -182,6 +184,11 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
 def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
     return leaderboard.setting(artifacts.metadata(results / "requests" / f"{name}.parquet"))
+
+
+def _protocol_note(name: str | None) -> str | None:
+    """Return what readers of a protocol's values must know; None for a protocol without, or of another version."""
+    return PROTOCOLS[name].note or None if name in PROTOCOLS else None
 
 
 def _write_assets(out: Path) -> None:
