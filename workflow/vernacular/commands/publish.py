@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from vernacular.commands.common import missing_reason
+from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
@@ -16,7 +17,9 @@ from vernacular.core.paths import without_local_paths
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.summary.grid import to_arrow
+from vernacular.summary.prompts import standard_errors
 from vernacular.summary.provenance import dataset_sources
+from vernacular.types import ALL_PROMPTS
 
 try:
     from vernacular.interop.every_eval_ever import write_every_eval_ever
@@ -82,8 +85,11 @@ def _write_exchange_files(
         for model in models
         for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet"))
     }
-    write_lm_eval_results(folder / "lm_eval", values)
-    evaluations = {name: list(dict.fromkeys(rows["evaluation"])) for name, rows in values.groupby("model")}
+    path = results / "summary" / "prompts.parquet"  # of a run with comparisons
+    prompts = artifacts.read(path, PROMPTS).to_pylist() if path.exists() else []
+    write_lm_eval_results(folder / "lm_eval", standard_errors(values, prompts))
+    runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
+    evaluations = {name: list(dict.fromkeys(rows["evaluation"])) for name, rows in runs.groupby("model")}
     write_every_eval_ever(
         folder,
         values,
