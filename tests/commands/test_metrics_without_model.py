@@ -47,7 +47,7 @@ def write_run(directory, kind):
     inference = {"requests": "r", "model": {"fingerprint": "m", "kind": kind}, "fingerprint": "s"}
     artifacts.write(directory / "mine" / "scores" / f"{EVALUATION}.parquet", SCORES, scores, inference)
     write_record(directory / "mine.json", {"name": "mine", "fingerprint": "m"})
-    return settings
+    return settings | {"prompt": "default"}
 
 
 @pytest.fixture(params=["causal", "masked"])

@@ -44,7 +44,7 @@ def test_equal_weights_of_checkpoints_are_noted():
 
 def test_sheets_of_curves_and_trust(tmp_path):
     setting = {"evaluation": "e", "task": "t", "language": "gl", "protocol": "options", "shots": 0, "seed": 0,
-               "style": "default", "category": "", "metric": "accuracy", "unit": "share", "higher_is_better": True}  # fmt: skip
+               "style": "default", "prompt": "default", "category": "", "metric": "accuracy", "unit": "share", "higher_is_better": True}  # fmt: skip
     curve = dict.fromkeys(CURVE_STATISTICS.schema.names) | setting
     curve |= {"curve": "=mine", "n_checkpoints": 3, "n_missing": 1, "last": 0.875, "last_x": 16000, "best": 0.9}
     trust = dict.fromkeys(TASK_TRUST.schema.names) | setting
