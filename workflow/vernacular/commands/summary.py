@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.schema import COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
@@ -28,15 +29,15 @@ except ModuleNotFoundError:  # the package of export formats is optional
 def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
+    checkpoints = checkpoints_in(args.spec)
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
-    results = add_positions(results, args.spec.get("checkpoints", {}))
+    results = add_positions(results, checkpoints)
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
-    checkpoints = args.spec.get("checkpoints", {})
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
     notes = _published(notes)
