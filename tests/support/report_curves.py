@@ -47,7 +47,7 @@ def write_run(root: Path) -> dict:
             _write(results / model / "metrics.parquet", METRICS, values, metadata)
             _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
-    spec = {"checkpoints": checkpoints, "evaluations": {EVALUATION: setting}}
+    spec = {"checkpoints": [{"model": m, **c} for m, c in checkpoints.items()], "evaluations": {EVALUATION: setting}}
     curves(Namespace(spec=spec, results=results, out=results / "summary"))
     return {
         "results": results,

@@ -112,4 +112,4 @@ _DIRECTORIES = ["--items-dir", "resources/items", "--requests-dir", "results/req
 
 
 def _spec(spec: dict) -> str:
-    return json.dumps(spec)
+    return json.dumps(spec, sort_keys=True)  # as in the rules

@@ -33,6 +33,11 @@ def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: di
     check(outputs, output_metadata["model"]["fingerprint"], model["fingerprint"], "models")
 
 
+def checkpoints_in(spec: dict) -> dict[str, dict]:
+    """Return the positions of the checkpoints of a spec by model, in the order of training; {} without series."""
+    return {checkpoint["model"]: checkpoint for checkpoint in spec.get("checkpoints", [])}
+
+
 def missing_reason(metadata: dict) -> dict:
     """Return the metadata that states why an evaluation was not possible; {} if it was."""
     return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from vernacular.commands.common import checkpoints_in
 from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
@@ -18,7 +19,7 @@ _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_hig
 
 def curves(args) -> str:
     """Write the curve tables: points, statistics, trust in tasks, and pairs of curves."""
-    checkpoints, evaluations = args.spec["checkpoints"], args.spec["evaluations"]
+    checkpoints, evaluations = checkpoints_in(args.spec), args.spec["evaluations"]
     metrics = {model: args.results / model / "metrics.parquet" for model in checkpoints}
     values = {model: _Values(path) for model, path in metrics.items()}
 

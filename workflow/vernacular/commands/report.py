@@ -1,5 +1,6 @@
 """Command `report`: metrics, comparisons and per-item results -> HTML report."""
 
+from vernacular.commands.common import checkpoints_in
 from vernacular.core.records import read_record
 from vernacular.report.page import build
 
@@ -21,5 +22,5 @@ def report(args) -> str:
         tasks=args.spec["tasks"],
         prompts=args.spec.get("prompts"),
         processes=args.threads,
-        checkpoints=args.spec.get("checkpoints"),
+        checkpoints=checkpoints_in(args.spec),
     )

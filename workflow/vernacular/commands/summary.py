@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
@@ -30,6 +31,7 @@ except ModuleNotFoundError:  # the package of export formats is optional
 def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
+    checkpoints = checkpoints_in(args.spec)
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {

@@ -11,6 +11,9 @@ def curves_spec(config: Config) -> dict:
 
 
 def checkpoints_spec(config: Config) -> dict:
-    """Return the position of each checkpoint; {} without series, whose keys do not change then."""
-    checkpoints = {name: checkpoint.as_dict() for name, checkpoint in config.checkpoints.items()}
+    """Return the position of each checkpoint; {} without series, whose keys do not change then.
+
+    A list, because the keys of a spec are sorted, and `step10` precedes `step2` then.
+    """
+    checkpoints = [{"model": name, **checkpoint.as_dict()} for name, checkpoint in config.checkpoints.items()]
     return {"checkpoints": checkpoints} if checkpoints else {}
