@@ -267,7 +267,7 @@ def write(directory: Path, arabic_subjects: list[str]) -> None:
     """Write all rows below `directory`."""
     for repository, configs in datasets(arabic_subjects).items():
         folder = directory / repository
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         entries = []
         for config, splits in configs.items():
             files = []
