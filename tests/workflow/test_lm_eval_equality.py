@@ -32,7 +32,7 @@ RUNS = [
     ("unweighted", None),
     ("mixed", 1),
 ]
-FAILING = [("malicious", 0), ("texts", 500)]  # more examples than rows
+FAILING = [("malicious", 0), ("texts", 99)]  # more examples than rows
 TRUSTED = ("glued", "truth")  # their files have functions
 MALICIOUS = """
 task: malicious
@@ -184,7 +184,7 @@ def test_evaluation_with_too_many_examples_leaves_those_with_fewer_unaffected(di
     rows = artifacts.read(directory / "results" / "summary" / "results.parquet", RESULTS).to_pylist()
     assert {row["shots"] for row in rows if row["task"] == "texts"} == {0, 3}
     notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8")
-    assert "texts.und.lm_eval.500shot" in notes
+    assert "texts.und.lm_eval.99shot" in notes
     assert "Sample larger than population" in notes
 
 
