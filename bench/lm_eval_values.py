@@ -192,14 +192,18 @@ def main() -> None:
     parser.add_argument("--model", type=lambda path: Path(path).resolve(), required=True)
     parser.add_argument("--reference", required=True, help="Python of an environment with lm_eval and torch")
     parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"), help="`make lm-eval`")
+    parser.add_argument("--tasks", help="names separated by commas, of those in this file; by default, all")
     parser.add_argument("--limit", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="where to keep both runs; by default, they are deleted")
     args = parser.parse_args()
     args.reference = str(Path(args.reference).absolute())
+    names = args.tasks.split(",") if args.tasks else [name for name, _ in WINDOWS + RUNS]
     with tempfile.TemporaryDirectory() as temporary:
         differences = 0
-        for part, runs, max_length in (("windows", WINDOWS, MAX_LENGTH), ("tasks", RUNS, 0)):
+        for part, all_runs, max_length in (("windows", WINDOWS, MAX_LENGTH), ("tasks", RUNS, 0)):
+            if not (runs := [run for run in all_runs if run[0] in names]):
+                continue
             directory = (args.out or Path(temporary)).absolute() / part
             if not (directory / "expected.json").exists():
                 lm_eval_rows.write(directory, arabic_subjects(args.reference))
