@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.messages import assert_states
 from vernacular.config import load as config
+from vernacular.config.dependencies import requests_spec
 from vernacular.core.errors import ConfigError
 from vernacular.types import Evaluation
 
@@ -124,3 +125,15 @@ def test_ids_of_prompts_and_styles_differ():
     }
     ids = {Evaluation(**setting, style=style, prompt=prompt).id for style in ("default", "open") for prompt in NAMES}
     assert len(ids) == 10
+
+
+def test_requests_of_a_prompt_depend_on_all_that_those_of_the_default_do_and_on_its_texts(tmp_path):
+    path = Path(tmp_path, "config.yaml")
+    entry = "{task: belebele, languages: [gl], protocols: [letters], prompts: [default, formal]}"
+    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {entry}\n", "utf-8")
+    default, formal = requests_spec(config.load([path]))["evaluations"].values()
+    assert formal.keys() - default.keys() == {"prompt"}
+    assert not default.keys() - formal.keys()
+    assert formal["prompt"] == "formal"
+    differing = {name for name in default if default[name] != formal[name]}
+    assert differing == {"evaluation", "prompts"}

@@ -86,7 +86,7 @@ def test_specs_of_a_server(tmp_path, monkeypatch):
     tiny.tokenizer("bytes").save_pretrained(tmp_path / "tok")
     loaded = config.load(write(tmp_path, big=SERVER | {"tokenizer": "./tok", "concurrency": 2}, tiny={"source": "./m"}))
     spec = specs.server_spec(loaded, "big")
-    assert (spec["source"], spec["model"], spec["concurrency"]) == (SERVER["source"], "org/name", 2)
+    assert (spec["name"], spec["model"], spec["concurrency"]) == ("big", "org/name", 2)
     assert "tokenizer.json" in spec["tokenizer_files"]
     before = dict(spec["tokenizer_files"])
     (tmp_path / "tok" / "tokenizer_config.json").write_text("{}")
