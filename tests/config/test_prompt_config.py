@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.messages import assert_states
 from vernacular.config import load as config
-from vernacular.config.dependencies import requests_spec
+from vernacular.config.dependencies import requests_spec, summary_spec
 from vernacular.core.errors import ConfigError
 from vernacular.types import Evaluation
 
@@ -137,3 +137,13 @@ def test_requests_of_a_prompt_depend_on_all_that_those_of_the_default_do_and_on_
     assert formal["prompt"] == "formal"
     differing = {name for name in default if default[name] != formal[name]}
     assert differing == {"evaluation", "prompts"}
+
+
+@pytest.mark.parametrize("key", ["title", "note"])
+def test_tables_depend_on_title_and_note_of_a_task(tmp_path, key):
+    path = Path(tmp_path, "config.yaml")
+    path.write_text("models:\n  mine: {source: ./mine}\ndata: samples\nevaluations:\n  - {task: cola}\n", "utf-8")
+    loaded = config.load([path])
+    before = summary_spec(loaded)
+    loaded.tasks["cola"][key] = "other"
+    assert summary_spec(loaded) != before
