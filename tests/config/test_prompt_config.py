@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from support.messages import assert_states
+from vernacular.config import dependencies
 from vernacular.config import load as config
-from vernacular.config.dependencies import requests_spec, summary_spec
+from vernacular.config.dependencies import report_spec, requests_spec, summary_spec
 from vernacular.core.errors import ConfigError
 from vernacular.types import Evaluation
 
@@ -147,3 +148,14 @@ def test_tables_depend_on_title_and_note_of_a_task(tmp_path, key):
     before = summary_spec(loaded)
     loaded.tasks["cola"][key] = "other"
     assert summary_spec(loaded) != before
+
+
+def test_report_depends_on_the_descriptions_of_prompts(tmp_path, monkeypatch):
+    path = Path(tmp_path, "config.yaml")
+    entry = "{task: belebele, languages: [gl], protocols: [letters], prompts: [default, formal]}"
+    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {entry}\n", "utf-8")
+    loaded = config.load([path])
+    before = report_spec(loaded)
+    assert before["prompts"].keys() == {"belebele.gl.letters.0shot.formal"}
+    monkeypatch.setattr(dependencies, "description", lambda language, prompt: {"other": prompt})
+    assert report_spec(loaded) != before
