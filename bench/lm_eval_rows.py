@@ -102,7 +102,7 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
     rows = [{"Frase": a, "Paráfrase": b, "Avaliación": i % 2} for i, (a, b) in enumerate(pairs)]
     add("proxectonos/parafrases_gl", train=rows[:8], validation=rows[8:12], test=rows[12:])
     rows = [{**row, "AnswerRightEnding": int(row["AnswerRightEnding"])} for row in stories("gl")]
-    add("proxectonos/xstorycloze_gl", train=rows[5:], test=rows[:5])
+    add("proxectonos/xstorycloze_gl", train=rows[4:], test=rows[:4])
     rows = [{"sentence1": a, "sentence2": b, "gold_label": NLI[i]} for (a, b), i in zip(pairs, labels, strict=True)]
     add("proxectonos/xnli_gl", test=rows)
     rows = [{"premise": a, "hypothesis": b, "label": i} for (a, b), i in zip(pairs, labels, strict=True)]
@@ -136,10 +136,11 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
         rows = [_arabic(row, config) for row in sample("palmx_culture/ar/dev.jsonl")]
         add("MBZUAI/ArabicMMLU", config, dev=rows[:5], test=rows[5:7])
     rows = [
-        {**row, **_options(row["choices"]), "answer": row["letter"], "subject_category": CATEGORIES[i % 6]}
-        for i, row in enumerate(exam("es"))
+        {**row, **_options(row["choices"]), "answer": row["letter"], "subject_category": category}
+        for row in exam("es")
+        for category in CATEGORIES
     ]
-    add("CohereLabs/Global-MMLU-Lite", "es", dev=rows[:12], test=rows[12:])
+    add("CohereLabs/Global-MMLU-Lite", "es", dev=rows[:60], test=rows[60:])
     rows = [_prox(row, subject) for subject in SUBJECTS for row in exam("es", 6)]
     add("li-lab/MMLU-ProX-Lite", "es", validation=rows, test=[row for i, row in enumerate(rows) if i % 6 == 5])
     rows = [{**row, "answer": row["letter"], "choices": repr(row["choices"])} for row in exam("en")]
@@ -154,7 +155,7 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
         {"story": row["context"], "questions": [row["question"]], "answers": {"input_text": row["answers"]["text"]}}
         for row in rows
     ]
-    add("projecte-aina/CoQCat", train=rows[:4], validation=rows[4:6], test=rows[4:])
+    add("projecte-aina/CoQCat", train=rows[:6], validation=rows[6:], test=rows[6:])
     add(
         "jumelet/multiblimp",
         "glg",
@@ -267,7 +268,7 @@ def write(directory: Path, arabic_subjects: list[str]) -> None:
     """Write all rows below `directory`."""
     for repository, configs in datasets(arabic_subjects).items():
         folder = directory / repository
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         entries = []
         for config, splits in configs.items():
             files = []

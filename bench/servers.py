@@ -113,7 +113,8 @@ def measure(title: str, name: str, server, local, way, prepared: list[PreparedRe
     ]
     n, n_failed, n_requests = len(prepared), sum(row is None for row in values.values()), client.usage.requests - before
     cost = f"{seconds / n:.2f} | {n_requests / n:.1f} | {n_read / n:.0f} | {n_failed}"
-    print(f"| {title} | {name} | {cost} | {fmean(differences):.4f} | {max(differences):.4f} |", flush=True)
+    seen = f"{fmean(differences):.4f} | {max(differences):.4f}" if differences else "– | –"
+    print(f"| {title} | {name} | {cost} | {seen} |", flush=True)
     client.close()
 
 

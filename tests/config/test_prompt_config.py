@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from support.messages import assert_states
+from vernacular.config import dependencies
 from vernacular.config import load as config
+from vernacular.config.dependencies import report_spec, requests_spec, summary_spec
 from vernacular.core.errors import ConfigError
 from vernacular.types import Evaluation
 
@@ -124,3 +126,36 @@ def test_ids_of_prompts_and_styles_differ():
     }
     ids = {Evaluation(**setting, style=style, prompt=prompt).id for style in ("default", "open") for prompt in NAMES}
     assert len(ids) == 10
+
+
+def test_requests_of_a_prompt_depend_on_all_that_those_of_the_default_do_and_on_its_texts(tmp_path):
+    path = Path(tmp_path, "config.yaml")
+    entry = "{task: belebele, languages: [gl], protocols: [letters], prompts: [default, formal]}"
+    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {entry}\n", "utf-8")
+    default, formal = requests_spec(config.load([path]))["evaluations"].values()
+    assert formal.keys() - default.keys() == {"prompt"}
+    assert not default.keys() - formal.keys()
+    assert formal["prompt"] == "formal"
+    differing = {name for name in default if default[name] != formal[name]}
+    assert differing == {"evaluation", "prompts"}
+
+
+@pytest.mark.parametrize("key", ["title", "note"])
+def test_tables_depend_on_title_and_note_of_a_task(tmp_path, key):
+    path = Path(tmp_path, "config.yaml")
+    path.write_text("models:\n  mine: {source: ./mine}\ndata: samples\nevaluations:\n  - {task: cola}\n", "utf-8")
+    loaded = config.load([path])
+    before = summary_spec(loaded)
+    loaded.tasks["cola"][key] = "other"
+    assert summary_spec(loaded) != before
+
+
+def test_report_depends_on_the_descriptions_of_prompts(tmp_path, monkeypatch):
+    path = Path(tmp_path, "config.yaml")
+    entry = "{task: belebele, languages: [gl], protocols: [letters], prompts: [default, formal]}"
+    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {entry}\n", "utf-8")
+    loaded = config.load([path])
+    before = report_spec(loaded)
+    assert before["prompts"].keys() == {"belebele.gl.letters.0shot.formal"}
+    monkeypatch.setattr(dependencies, "description", lambda language, prompt: {"other": prompt})
+    assert report_spec(loaded) != before

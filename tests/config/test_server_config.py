@@ -86,7 +86,7 @@ def test_specs_of_a_server(tmp_path, monkeypatch):
     tiny.tokenizer("bytes").save_pretrained(tmp_path / "tok")
     loaded = config.load(write(tmp_path, big=SERVER | {"tokenizer": "./tok", "concurrency": 2}, tiny={"source": "./m"}))
     spec = specs.server_spec(loaded, "big")
-    assert (spec["source"], spec["model"], spec["concurrency"]) == (SERVER["source"], "org/name", 2)
+    assert (spec["name"], spec["model"], spec["concurrency"]) == ("big", "org/name", 2)
     assert "tokenizer.json" in spec["tokenizer_files"]
     before = dict(spec["tokenizer_files"])
     (tmp_path / "tok" / "tokenizer_config.json").write_text("{}")
@@ -132,3 +132,19 @@ def test_check_reads_what_an_earlier_run_found_out_about_a_server(tmp_path, monk
     assert f"big ({server.source}): acceptability\n" in captured.out
     assert "Not checked" not in captured.out
     assert "model big: model file or directory not found: ./tok." in captured.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("source", "http://node8:8000/v1"), ("model", "org/other"), ("tokenizer", "org/name@main"), ("revision", "v2"),
+        ("reference", "./copy"), ("api_key_env", "MY_KEY"), ("concurrency", 16), ("timeout", 60.5), ("chat", True),
+        ("max_length", 512),
+    ],
+)  # fmt: skip
+def test_each_setting_of_a_server_is_in_its_spec(tmp_path, key, value):
+    before, after = (
+        specs.server_spec(config.load(write(tmp_path, big=settings)), "big")
+        for settings in (SERVER, SERVER | {key: value})
+    )
+    assert before != after

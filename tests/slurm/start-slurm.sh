@@ -20,6 +20,8 @@ say() { echo "start-slurm: $*" >&2; }
 alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 names() { seq -f 'lab%.0f' -s "${1:- }" 1 "$NODES"; }
 all_alive() { alive "$RUN/slurmctld.pid" || return 1; for n in $(names); do alive "$RUN/slurmd-$n.pid" || return 1; done; }
+# whether a daemon has ended; one that has not written its PID file yet is starting
+any_dead() { for f in "$RUN"/slurmctld.pid "$RUN"/slurmd-*.pid; do [ -s "$f" ] && ! alive "$f" && return 0; done; return 1; }
 ready() { [ "$(timeout 10 sinfo -h -N -p gpu -o %T 2>/dev/null | grep -cE '^(idle|mixed|allocated)$')" = "$NODES" ]; }
 
 for b in munged slurmctld slurmd sbatch squeue; do
@@ -121,14 +123,14 @@ if ! alive "$RUN/munge/munged.pid"; then
          --pid-file="$RUN/munge/munged.pid" --log-file="$RUN/munge/munged.log" \
          --seed-file="$RUN/munge/munged.seed" --num-threads=2 2>>"$RUN/log/munged.start.log"
 fi
-alive "$RUN/slurmctld.pid" || slurmctld -f "$RUN/slurm.conf" >>"$RUN/log/start.log" 2>&1
+alive "$RUN/slurmctld.pid" || { rm -f "$RUN/slurmctld.pid"; slurmctld -f "$RUN/slurm.conf" >>"$RUN/log/start.log" 2>&1; }
 for n in $(names); do
   mkdir -p "$RUN/spool/$n"
-  alive "$RUN/slurmd-$n.pid" || slurmd -f "$RUN/slurm.conf" -N "$n" >>"$RUN/log/start.log" 2>&1
+  alive "$RUN/slurmd-$n.pid" || { rm -f "$RUN/slurmd-$n.pid"; slurmd -f "$RUN/slurm.conf" -N "$n" >>"$RUN/log/start.log" 2>&1; }
 done
 deadline=$(( $(date +%s) + WAIT_S ))
 until ready; do
-  if [ "$(date +%s)" -ge "$deadline" ] || ! all_alive; then
+  if [ "$(date +%s)" -ge "$deadline" ] || any_dead; then
     say "not ready (a daemon died, or ${WAIT_S}s passed)"; grep -hE 'fatal|Setting node' "$RUN"/log/*.log >&2 || true
     sinfo -Nl >&2 || true
     for log in "$RUN"/log/*.log; do echo "== $log"; tail -n 15 "$log"; done >&2

@@ -56,6 +56,18 @@ def test_no_table_or_workbook_contains_a_local_path(out):
     assert any(b"lora-gl" in content for content in contents.values()), "the name of the adapter remains"
 
 
+def test_run_without_any_value_has_all_tables(tmp_path):
+    unavailable = {"evaluations": {EVALUATION: {"unavailable": "gated"}}, "fingerprint": "f"}
+    record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
+    artifacts.write(tmp_path / "metrics.parquet", METRICS, METRICS.schema.empty_table(), record | unavailable)
+    for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
+        artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
+    spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}}
+    summary(Namespace(metrics=[tmp_path / "metrics.parquet"], out=tmp_path, spec=spec))
+    assert pd.read_csv(tmp_path / "notes.csv")["note"].tolist() == ["gated"]
+    assert {path.stem for path in tmp_path.glob("*.xlsx")} == {"leaderboard", "similarity_summary", "surprisal_summary"}
+
+
 def test_tables_have_readable_names(out):
     table = pd.read_csv(out / "wide.csv").set_index("model")
     assert table["gl / OpenBookQA / generation 5 shots / Accuracy (share)"].to_dict() == {"base": 0.5, "mine": 0.6}

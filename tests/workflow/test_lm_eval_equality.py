@@ -32,6 +32,7 @@ RUNS = [
     ("unweighted", None),
     ("mixed", 1),
 ]
+FAILING = [("malicious", 0), ("texts", 99)]  # more examples than rows
 TRUSTED = ("glued", "truth")  # their files have functions
 MALICIOUS = """
 task: malicious
@@ -88,7 +89,7 @@ def directory(tmp_path_factory, environment) -> Path:
         {"lm_eval": name}
         | ({} if shots is None else {"shots": shots})
         | ({"trust_functions": True} if name in TRUSTED else {})
-        for name, shots in [*RUNS, ("malicious", 0)]
+        for name, shots in [*RUNS, *FAILING]
     ]
     config = {
         "models": {"causal": {"source": "./causal", "dtype": "float32", "device": "cpu"}},
@@ -102,7 +103,7 @@ def directory(tmp_path_factory, environment) -> Path:
     command = [sys.executable, "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--workflow-profile", str(ROOT / "profiles" / "default")]
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=variables)
-    assert "malicious" in output_tail(run), "the only evaluation without results"
+    assert all(name in output_tail(run) for name, _ in FAILING), "the only evaluations without results"
     expected = subprocess.run(
         [str(environment), "-c", LM_EVAL], cwd=directory, input=json.dumps(RUNS), capture_output=True, text=True,
         check=False, env={key: value for key, value in variables.items() if key != "PYTHONPATH"},
@@ -177,6 +178,14 @@ def test_untrusted_template_cannot_reach_python_and_the_notes_name_its_task(dire
     notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8")
     assert "malicious" in notes
     assert "unsafe" in notes
+
+
+def test_evaluation_with_too_many_examples_leaves_those_with_fewer_unaffected(directory):
+    rows = artifacts.read(directory / "results" / "summary" / "results.parquet", RESULTS).to_pylist()
+    assert {row["shots"] for row in rows if row["task"] == "texts"} == {0, 3}
+    notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8")
+    assert "texts.und.lm_eval.99shot" in notes
+    assert "Sample larger than population" in notes
 
 
 def expected_results(directory: Path) -> list:

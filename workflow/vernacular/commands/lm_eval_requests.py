@@ -64,12 +64,20 @@ class _Evaluations(Batch):
         items = self._items(spec)
         metadata = {"task": spec["task"], "unavailable": reason}
         metadata |= {"fingerprint": artifacts.input_fingerprint(metadata)}
-        artifacts.write(items, ITEMS, [], metadata)
+        if not _has_rows(items):  # otherwise, an evaluation with another number of shots shares them
+            artifacts.write(items, ITEMS, [], metadata)
         artifacts.write(path, REQUESTS, [], {**_metadata(spec, metadata), "unavailable": reason})
         return f"lm-eval-requests: {path.stem}: unavailable ({reason})"
 
     def _items(self, spec: dict) -> Path:
         return self.args.items_dir / f"{spec['items']}.parquet"
+
+
+def _has_rows(path: Path) -> bool:
+    try:
+        return "unavailable" not in artifacts.metadata(path)
+    except ArtifactError:
+        return False
 
 
 def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) -> dict:

@@ -201,7 +201,6 @@ def report_spec(config: Config) -> dict:
     spec = {
         **summary_spec(config),
         "pairs": config.comparisons,
-        "tasks": task_labels(config),
         "templates": template_hash,
     }
     described = {

@@ -50,12 +50,17 @@ class ArtifactError(UserError):
     """File of this workflow that is missing, damaged, of another kind, or inconsistent with its metadata."""
 
 
-def suggest(word: str, allowed) -> str:
-    """Return a hint for a message: ' Did you mean "gl"?' for the closest allowed value, else the first 12 of them."""
+def suggest(word: str, allowed, otherwise: str | None = None) -> str:
+    """Return a hint for a message: ' Did you mean "gl"?' for the closest allowed value, else the first 12 of them.
+
+    `otherwise` is a sentence that replaces the list, if the values are too many.
+    """
     names = sorted(map(str, allowed))
     matches = difflib.get_close_matches(str(word), names, n=1)
     if matches:
         return f' Did you mean "{matches[0]}"?'
+    if otherwise:
+        return f" {otherwise}"
     listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
     return f" Allowed: {listed}." if names else ""
 

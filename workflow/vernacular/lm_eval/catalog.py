@@ -32,7 +32,8 @@ class Catalog:
             ConfigError: The name is unknown, its groups are malformed, or a file of one's own needs trust.
         """
         if name not in self.registry:
-            raise ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{suggest(name, self.registry)}')
+            hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
+            raise ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
         try:
             found = units(name, self.registry)
         except ValueError as error:

@@ -6,6 +6,7 @@ A mean is one question. The leaderboard holds it in place of the values of the s
 
 import math
 
+import numpy as np
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
@@ -59,7 +60,7 @@ def as_questions(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
         for run in row["evaluations"]
     }
     kept = [key not in single for key in zip(long["model"], long["evaluation"], strict=True)]
-    return long[kept].reset_index(drop=True)
+    return long[np.array(kept, dtype=bool)].reset_index(drop=True)
 
 
 def prompt_notes(prompt_rows: list[dict]) -> list[dict]:
