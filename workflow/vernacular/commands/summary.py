@@ -38,7 +38,6 @@ def summary(args) -> str:
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
-    checkpoints = args.spec.get("checkpoints", {})
     results = add_positions(with_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
