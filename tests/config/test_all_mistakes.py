@@ -118,3 +118,24 @@ def test_output_is_a_directory_of_its_own(directory):
         assert expected in line
     (line,) = messages(path, overrides={"output": "mine", "store": "mine/summary"})
     assert line.startswith("--config: store: expected mine/store or a directory outside of mine/")
+
+
+def test_options_of_the_order_test(directory):
+    """They need all items, and one of them the other; a protocol without them reports them by name."""
+    entries = [
+        "{task: flores, languages: [gl], order_permutations: 5, limit: 10}",
+        "{task: flores, languages: [gl], order_shards: 5}",
+        "{task: cola, languages: [gl], order_permutations: 5}",
+        "{task: openbookqa, languages: [gl], protocols: [options], min_k_plus_plus: true}",
+    ]
+    text = "models: {one: {source: ./one}}\ndata: samples\nevaluations:\n" + "".join(f"  - {e}\n" for e in entries)
+    lines = messages(write(text))
+    assert [line.partition(": evaluations")[2] for line in lines] == [
+        "[0].order_permutations: needs all items in their published order; remove limit.",
+        "[1].order_shards: no effect without order_permutations; set it, or remove order_shards.",
+        "[2].order_permutations: not supported by acceptability, only by text; remove it.",
+        "[3].min_k_plus_plus: not supported by options, only by acceptability and minimal_pair and text; remove it.",
+    ]
+    valid = load([write(text.replace(", limit: 10", "").split("  - {task: flores, languages: [gl], order_shards")[0])])
+    [evaluation] = valid.evaluations.values()
+    assert dict(evaluation.options) == {"order_permutations": 5}

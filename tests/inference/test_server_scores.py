@@ -70,6 +70,17 @@ def test_extras_are_null_and_reported(models):
     assert metadata["engine"]["fallback"] == ["entropy, rank: not returned by the server"]
 
 
+def test_min_k_plus_plus_is_rejected_by_name(models):
+    requests = pa.Table.from_pylist(
+        build_requests([item(context="Ela canta.")], "text", "text", min_k_plus_plus=True), schema=REQUESTS.schema
+    )
+    table, metadata = score(models[1], requests)
+    assert metadata["engine"]["fallback"] == ["min_k_plus_plus: not returned by the server"]
+    [row] = table.to_pylist()
+    assert row["logprobs"]
+    assert (row["logprob_mean"], row["logprob_sd"]) == (None, None)
+
+
 def test_letters_of_a_question_are_one_request_if_labels_are_returned(models, form):
     remote, requests = models[1], requests_of("letters")
     _, metadata = score(remote, requests)

@@ -18,12 +18,12 @@ QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}
 PROTOCOL_ITEMS = {
     "options": ("passage", QUESTION, {}),
     "letters": ("passage", QUESTION, {"option_rotations": 4}),
-    "minimal_pair": ("pair", {"context": "Se chove,", "choices": CHOICES}, {}),
+    "minimal_pair": ("pair", {"context": "Se chove,", "choices": CHOICES}, {"min_k_plus_plus": True}),
     "cloze": ("cloze", {"context": "Ana __ ben.", "choices": CHOICES}, {"score_unfilled_gap": True}),
     "target_word": ("target_word", {"context": "Ana [MASK] ben.", "choices": CHOICES}, {}),
-    "acceptability": ("sentence", {"context": "Ana canta."}, {}),
+    "acceptability": ("sentence", {"context": "Ana canta."}, {"min_k_plus_plus": True}),
     "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
-    "text": ("text", {"context": "Ana canta."}, {}),
+    "text": ("text", {"context": "Ana canta."}, {"min_k_plus_plus": True, "order_permutations": 2}),
 }
 HEADLINES = {
     "acceptability": {"auc", "difsur"},
@@ -97,8 +97,10 @@ for protocol_name, prefixes in BITS.items():
     UNITS[protocol_name] = UNITS.get(protocol_name, {}) | dict.fromkeys(names, "bits")
 UNITS["text"] |= dict.fromkeys(("word_perplexity", "byte_perplexity", "token_perplexity"), "score")
 for protocol_name in ("acceptability", "minimal_pair", "text"):
-    UNITS[protocol_name] |= {"min_20": "nats"}
-    UNDIRECTED[protocol_name] = UNDIRECTED.get(protocol_name, set()) | {"min_20"}
+    UNITS[protocol_name] |= {"min_20": "nats", "min_20_plus_plus": "score"}
+    UNDIRECTED[protocol_name] = UNDIRECTED.get(protocol_name, set()) | {"min_20", "min_20_plus_plus"}
+UNITS["text"] |= {"order_difference": "nats", "order_t": "score", "order_p": "score"}
+UNDIRECTED["text"] |= {"order_difference", "order_t", "order_p"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
@@ -131,6 +133,8 @@ def rows_of(protocol, skill):
             "entropy": [2.0],
             "topk_entropy": [1.0],
             "is_greedy": [mean > -7] * 2,
+            "logprob_mean": [-2.0, -2.0],
+            "logprob_sd": [1.0, 1.0],
         }
         missing = request["role"] == "word" and n == 0 and skill < 0
         scores.append(score(request, [None] if missing else [mean, rng.uniform(-2, -1)], **fields_of_score))

@@ -133,6 +133,8 @@ class Score(TypedDict):
     topk_entropy: list[float] | None
     rank: list[int] | None
     word_end_logprobs: list[float] | None
+    logprob_mean: list[float | None] | None
+    logprob_sd: list[float | None] | None
     n_prompt_tokens: int
     rendered: str | None
     flags: str | None

@@ -59,7 +59,7 @@ def compare_sides(
             labels = sorted({label for label in items.categories[shared] if label})
             subsets |= {name: shared & (items.categories == name) for name in labels}
         for category, mask in subsets.items():
-            subset_metrics = [metric for metric in metrics if metric.headline or not category]
+            subset_metrics = [m for m in metrics if not m.of_dataset and (m.headline or not category)]
             rows += _compare_subset(items, sides, group, subset_metrics, mask, category, seed, resamples)
     return [row | metadata for row in rows]
 

@@ -38,6 +38,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     for option in OPTIONS.keys() & entry.keys():
         if not set(supporting := protocols_with(option)) & set(protocols):
             report(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
+    _check_options(entry, protocols, limit, report)
     evaluations: dict[Evaluation, None] = {}
     for language, protocol, style, n_shots in itertools.product(languages, protocols, styles, shots):
         few_shot = PROTOCOLS[protocol].few_shot
@@ -63,6 +64,17 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if not any(style in PROTOCOLS[protocol].styles for protocol in protocols):
             report("styles", f'style "{style}" is not supported by {" or ".join(protocols)}.')
     return list(evaluations)
+
+
+def _check_options(entry: dict, protocols: list[str], limit: int | None, report) -> None:
+    """Report options that have no effect without another one, or need all items of the dataset."""
+    for declaration in (PROTOCOLS[protocol] for protocol in protocols):
+        for option, required in declaration.dependent_options.items():
+            if option in entry and required not in entry:
+                report(option, f"no effect without {required}; set it, or remove {option}.")
+        for option in declaration.options_of_all_items:
+            if option in entry and smaller_limit(entry["limit"], limit) is not None:
+                report(option, "needs all items in their published order; remove limit.")
 
 
 def smaller_limit(*limits: int | None) -> int | None:

@@ -35,6 +35,9 @@ SCORES = Kind(
                 "word_end_logprobs",
                 pa.list_(pa.float32()),
             ),  # ln P(a word ends here), before each token and after the last; nats
+            # mean and standard deviation of ln p under the next-token distribution, nats; null unless requested
+            ("logprob_mean", pa.list_(pa.float32())),
+            ("logprob_sd", pa.list_(pa.float32())),
             ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
             ("rendered", pa.string()),  # the text sent, if a chat template was applied; null otherwise
             # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "

@@ -37,6 +37,7 @@ def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categorie
         _value(metric, group, seed=seed, has_tie_keys=has_tie_keys) | {"category": category}
         for category, group in groups.items()
         for metric in displayed
+        if not (category and metric.of_dataset)
     ]
 
 
@@ -65,7 +66,7 @@ def _value(metric: Metric, rows: list[dict], *, seed: int, has_tie_keys: bool) -
 
 
 def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: int) -> tuple[float, float]:
-    if not len(arrays[0]):
+    if metric.of_dataset or not len(arrays[0]):
         return float("nan"), float("nan")
     if metric.proportion:
         return clustered_wilson(arrays[0], clusters)

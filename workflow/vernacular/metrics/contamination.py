@@ -4,6 +4,9 @@ Min-K% is the mean log-probability of the least probable tokens of a text (Shi e
 from the training data has fewer surprising tokens. It is a weak signal: on WikiMIA (32 words, Pythia-2.8b), its AUROC
 is 0.617, that of the mean log-probability 0.614, and datasets that separate members by date are separated as well by
 their words alone (SoK, arXiv 2406.17975). Only the probability of an entire text qualifies, without a prompt before it.
+
+Min-K%++ (Zhang et al. 2024, arXiv 2404.02936) is the mean of the lowest z-scores of the tokens, z = (ln p - μ) / σ,
+with mean μ and standard deviation σ of ln p under the model's distribution of the next token (AUROC there: 0.640).
 """
 
 import heapq
@@ -11,10 +14,12 @@ import math
 from collections.abc import Sequence
 
 from vernacular.metrics.metric import Metric
+from vernacular.metrics.order import DIFFERENCE
 from vernacular.metrics.spans import Span
+from vernacular.types import Score
 
 SHARE = 0.2  # of the tokens
-NAME = "min_20"
+NAME, NAME_PLUS_PLUS = "min_20", "min_20_plus_plus"
 
 MIN_K = Metric(
     NAME,
@@ -24,6 +29,18 @@ MIN_K = Metric(
     about="Min-20%: mean log-probability of the least probable fifth of a text's tokens (Shi et al. 2023); "
     "a weak signal of contamination, no verdict",
 )
+
+MIN_K_PLUS_PLUS = Metric(
+    NAME_PLUS_PLUS,
+    "score",
+    None,
+    "surprisal",
+    about="Min-20%++: mean of the lowest fifth of the z-scores of a text's tokens, by mean and standard deviation of "
+    "the log-probability under the distribution of the next token (Zhang et al. 2024); a weak signal of contamination, "
+    "no verdict",
+)
+SIGNALS = [MIN_K, MIN_K_PLUS_PLUS]  # of a text
+_NAMES = {NAME, NAME_PLUS_PLUS, DIFFERENCE}
 
 
 def min_k(logprobs: Sequence[float], share: float = SHARE) -> float | None:
@@ -40,12 +57,33 @@ def min_k(logprobs: Sequence[float], share: float = SHARE) -> float | None:
 
 
 def signals(span: Span | None) -> dict[str, float]:
-    """Return {"min_20": …} of an entire text; {} if it was not scored, or a log-probability is infinite."""
+    """Return {"min_20": …} of an entire text; {} if it was not scored, or a log-probability is infinite.
+
+    "min_20_plus_plus" is added where the evaluation has asked for the statistics that it needs.
+    """
     if span is None or span.loglik is None or not math.isfinite(span.loglik):
         return {}
-    return {NAME: min_k(span.logprobs)}
+    values = {NAME: min_k(span.logprobs)}
+    if (scores := z_scores(span.score)) is not None:
+        values[NAME_PLUS_PLUS] = min_k(scores)
+    return values
+
+
+def z_scores(score: Score) -> list[float] | None:
+    """Return (ln p - μ) / σ of each scored token; None if μ and σ are not stored, or a σ is 0 (all tokens are equal).
+
+    >>> z_scores({"logprobs": [None, math.log(0.7)], "logprob_mean": [None, -0.940448], "logprob_sd": [None, 0.891728]})
+    [0.654653...]
+    """
+    if score.get("logprob_mean") is None or score.get("logprob_sd") is None:
+        return None
+    columns = (score[name] for name in ("logprobs", "logprob_mean", "logprob_sd"))
+    tokens = [values for values in zip(*columns, strict=True) if None not in values]
+    if any(deviation == 0 for _, _, deviation in tokens):
+        return None
+    return [(logprob - mean) / deviation for logprob, mean, deviation in tokens]
 
 
 def without_signals(values: dict[str, float]) -> dict[str, float]:
     """Return per-item values without signals, for masked models: pseudo-log-likelihoods do not show memorization."""
-    return {name: value for name, value in values.items() if name != NAME}
+    return {name: value for name, value in values.items() if name not in _NAMES}

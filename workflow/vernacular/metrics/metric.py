@@ -27,6 +27,7 @@ class Metric:
     corpus: Callable[..., np.ndarray] | None = None
     needs: tuple[str, ...] = ()
     vectorized: bool = False
+    of_dataset: bool = False  # a test of the dataset's texts: no interval, no categories, no comparison of models
     about: str = ""  # one-line description, with the source of the formula
 
 
@@ -38,6 +39,10 @@ _TITLES = {
     "asd_normalized": "Average surprisal difference, normalized",
     "brier": "Brier score",
     "min_20": "Min-20%",
+    "min_20_plus_plus": "Min-20%++",
+    "order_difference": "Published order, difference",
+    "order_t": "Published order, t",
+    "order_p": "Published order, p",
     "ece": "Calibration error (ECE)",
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",

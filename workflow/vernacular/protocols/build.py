@@ -52,6 +52,8 @@ def build(
     )
     evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
     rows = [row for item in evaluated for row in module.requests(item, setting)]
+    if hasattr(module, "dataset_requests"):
+        rows += module.dataset_requests(evaluated, setting)
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, setting)
 
 

@@ -20,6 +20,8 @@ class Protocol:
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
+        options_of_all_items: Options that need the entire dataset, and therefore no limit.
+        dependent_options: Options without effect unless another one is set.
         tool: The tool whose own code builds the requests and computes the metrics, in its environment; None: no other.
         signature_options: Options on which all values depend, with defaults; in the signature, with the BOS policy.
         majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
@@ -37,6 +39,8 @@ class Protocol:
     styles: tuple[str, ...] = ("default",)
     tool_styles: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
+    options_of_all_items: tuple[str, ...] = ()
+    dependent_options: Mapping[str, str] = field(default_factory=dict)
     tool: str | None = None
     signature_options: Mapping[str, object] = field(default_factory=dict)
     majority: str | None = None
@@ -54,4 +58,7 @@ FIRST_TOKEN = (
     "Simil-Eval add none, so that many models do not score the first token (bos: never). Sums and decisions depend on "
     "it: see docs/reproduce.md."
 )
+MIN_K_PLUS_PLUS = {
+    "min_k_plus_plus": bool
+}  # causal models: Zhang et al. 2024, from statistics that are not stored else
 PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

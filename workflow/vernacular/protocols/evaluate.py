@@ -11,6 +11,7 @@ from vernacular.types import Item, Request
 
 _MODULES = import_modules("vernacular/protocols/*/metrics.py")
 PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
+_ORDER = "order_"  # options of the canonical-order test, on which its metrics alone depend
 
 
 def evaluate(
@@ -71,6 +72,7 @@ def signature_conditions(protocol: str, options: dict, bos_policy: str | None) -
     """
     defaults = PROTOCOLS[protocol].signature_options
     values = {name: options.get(name, default) for name, default in defaults.items()}
+    values |= {name: value for name, value in options.items() if defaults and name.startswith(_ORDER)}
     return values | ({"bos": bos_policy} if values and bos_policy else {})
 
 
@@ -85,7 +87,9 @@ def signature(
     """
     encoder = next((text for name, text in signatures.items() if metric.startswith(f"{name}_")), None)
     parts = [metric, *(f"{key}:{metadata[key]}" for key in ("protocol", "shots", "seed", "style"))]
-    parts += [f"{name}:{value}" for name, value in (conditions or {}).items()]
+    for name, value in (conditions or {}).items():
+        if metric.startswith(_ORDER) or not name.startswith(_ORDER):
+            parts.append(f"{name}:{value}")
     if "bits_per_" in metric:
         parts.append("length:span")  # bytes and characters of the scored span, its leading space included
     return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])

@@ -127,6 +127,11 @@ def pll_extra(setting: Setting, default: str = "original") -> list[str]:
     return [f"pll:{setting.options.get('pll_variant', default)}"]
 
 
+def moments_extra(setting: Setting) -> list[str]:
+    """Return the statistic that Min-K%++ of an entire text needs, where the evaluation asks for it."""
+    return ["logprob_moments"] if setting.options.get("min_k_plus_plus") else []
+
+
 def _row(item: Item, role: str, **content) -> dict:
     names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "messages", "few_shot_examples", "stop",
              "max_new_tokens", "longest_target", "decoding")  # fmt: skip

@@ -41,7 +41,7 @@ REQUESTS = Kind(
             ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
             ("span_end", pa.int32()),
             # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
-            # "window:512", "score_bos", "truncate_left"
+            # "window:512", "score_bos", "truncate_left", "logprob_moments", "causal_only"
             ("extras", pa.list_(pa.string())),
             (
                 "messages",

@@ -1,4 +1,4 @@
-"""Outputs from hidden states: log-probability, greedy mark, rank, entropies, and the probability that a word ends.
+"""Outputs from hidden states: log-probability, greedy mark, rank, entropies, moments, and whether a word ends.
 
 Only the rows that predict a target go through the output head, in chunks of about 50 MB of logits, which are reduced in
 float32. The logits are computed by the model's own `forward`, with the body's output substituted: final soft-capping,
@@ -20,7 +20,16 @@ TOP_K = 100  # number of most probable tokens in topk_entropy
 # float32 logits at a time. CPU: 256 rows of a 50k vocabulary, the fastest. GPU: enough rows for an efficient product
 _CHUNK_BYTES = {"cpu": 50 * 2**20}
 
-EXTRAS = ("entropy", "rank", "word_end_logprobs")
+_BLOCK_COLUMNS = 4096  # vocabulary entries whose moments are summed at a time
+_NEGLIGIBLE = -150.0  # nats below the most probable token: exp is 0 in float32
+
+EXTRAS = {  # statistics that a request may ask for, with the outputs that they add
+    "entropy": ("entropy", "topk_entropy"),
+    "logprob_moments": ("logprob_mean", "logprob_sd"),
+    "rank": ("rank",),
+    "word_end_logprobs": ("word_end_logprobs",),
+}
+CAUSAL_EXTRAS = {"logprob_moments", "word_end_logprobs"}  # not defined for masked models
 
 
 @dataclass
@@ -35,6 +44,8 @@ class TokenScores:
     rank: np.ndarray | None = None  # int32, 1 + number of more probable tokens
     entropy: np.ndarray | None = None  # float32, nats
     topk_entropy: np.ndarray | None = None  # float32, nats, of the TOP_K most probable tokens, renormalized
+    logprob_mean: np.ndarray | None = None  # float32, nats, of ln p under the distribution: minus its entropy
+    logprob_sd: np.ndarray | None = None  # float32, nats, standard deviation of ln p under the distribution
     word_end_logprobs: np.ndarray | None = None  # float32, ln P(next token begins a word or ends the text)
 
     def to_lists(self) -> dict[str, list | None]:
@@ -118,6 +129,9 @@ class Head:
             top_logits = logits.topk(min(TOP_K, logits.shape[-1]), -1).values
             scores["topk_entropy"] = _entropy(top_logits)[indices]
             scores["entropy"] = _entropy(logits)[indices]
+        if "logprob_moments" in self.extras:
+            means, deviations = logprob_moments(logits, max_logits)
+            scores |= {"logprob_mean": means[indices], "logprob_sd": deviations[indices]}
         log_normalizer = logits.sub_(max_logits[:, None]).exp_().sum(-1).log_().add_(max_logits)  # log-sum-exp in place
         scores["logprobs"] = target_logits - log_normalizer[indices]
         if self.starts_word is not None:
@@ -171,6 +185,30 @@ def _replace_output(body: torch.nn.Module, output):
 def _entropy(logits: torch.Tensor) -> torch.Tensor:
     """Return the entropy of each row in nats, [n]; NaN where a logit is NaN."""
     return torch.distributions.Categorical(logits=logits, validate_args=False).entropy()
+
+
+def logprob_moments(logits: torch.Tensor, max_logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mean and standard deviation of ln p under the distribution p of each row, nats, ([n], [n]).
+
+    With x = logit - maximum and S_k the sum of x^k exp(x), the mean is S_1 / S_0 - ln S_0 and the variance
+    S_2 / S_0 - (S_1 / S_0)². The sums are added up over blocks of columns, so that no second array [n, vocabulary] is
+    needed; x is 0 where most of the probability is, so that little is lost in the difference.
+
+    >>> logits = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]]).log()
+    >>> [[round(value, 6) for value in moments.tolist()] for moments in logprob_moments(logits, logits.amax(-1))]
+    [[-0.940448, -1.386294], [0.891728, 0.0]]
+    """
+    dtype = torch.float32 if logits.device.type == "mps" else torch.float64
+    sums = torch.zeros(3, len(logits), dtype=dtype, device=logits.device)
+    for block in logits.split(_BLOCK_COLUMNS, dim=-1):
+        x = (block - max_logits[:, None]).clamp_(min=_NEGLIGIBLE)  # -inf times 0 would be NaN
+        weights = x.exp()
+        for power in range(3):
+            sums[power] += weights.sum(-1)
+            weights.mul_(x)
+    total, mean = sums[0], sums[1] / sums[0]
+    variance = (sums[2] / total - mean**2).clamp(min=0)
+    return (mean - total.log()).to(logits.dtype), variance.sqrt().to(logits.dtype)
 
 
 def _to_numpy(chunks: list[dict[str, torch.Tensor]]) -> dict[str, np.ndarray]:

@@ -115,10 +115,11 @@ def score_masked(
     )
     variants = sorted({variant(request) for request in requests})
     check = {"plain": {"agrees": True, "difference": difference}}
+    without_moments = any("logprob_moments" in request.extras for request in requests)
     return counters, {
         "strategy_requested": None,
         "strategy": "plain",
-        "fallback": [],
+        "fallback": ["min_k_plus_plus: not defined for masked models"] if without_moments else [],
         "self_check": check,
         "pll": variants,
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.scoring.head import TokenScores
+from vernacular.inference.scoring.head import EXTRAS, TokenScores
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.trie import ranges
 
@@ -19,7 +19,7 @@ class Outputs:
         self.sizes = np.array(sizes, np.int64)
         self.starts = np.cumsum(self.sizes) - self.sizes
         self.requests = np.repeat(np.arange(len(sizes)), self.sizes)  # number of each slot's request
-        names = ["logprobs", "is_greedy", *sorted(extras), *(["topk_entropy"] if "entropy" in extras else [])]
+        names = ["logprobs", "is_greedy", *(name for extra in sorted(extras) for name in EXTRAS[extra])]
         self.values = {name: np.zeros(len(self.requests), _TYPES.get(name, np.float32)) for name in names}
         self.done = np.zeros(len(self.requests), np.bool_)
 
@@ -62,6 +62,8 @@ def score_columns(
         "topk_entropy": lists.outputs("topk_entropy", pa.float32(), extra="entropy"),
         "rank": lists.outputs("rank", pa.int32(), extra="rank"),
         "word_end_logprobs": lists.outputs("word_end_logprobs", pa.float32(), extra="word_end_logprobs", n_more=1),
+        "logprob_mean": lists.outputs("logprob_mean", pa.float32(), extra="logprob_moments"),
+        "logprob_sd": lists.outputs("logprob_sd", pa.float32(), extra="logprob_moments"),
         "n_prompt_tokens": pa.array([r.first for r in requests], pa.int32(), mask=numbers < 0),
         "rendered": pa.array([request.rendered for request in requests], pa.string()),
         "flags": pa.array([request.flag for request in requests], pa.string()),

@@ -121,6 +121,8 @@ def _begin(loaded: LoadedModel, row: Request) -> tuple[PreparedRequest, str, int
     request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered, flags=[])
     if is_empty or start >= end:
         request.flags.append("empty")
+    elif loaded.kind == "masked" and "causal_only" in request.extras:
+        request.flags.append("not applicable: requires a causal model")
     return request, text, start, end
 
 

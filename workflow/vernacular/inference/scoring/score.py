@@ -21,7 +21,7 @@ from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows
 from vernacular.inference.scoring.chunks import distinct_rows, merge_chunks, split_into_chunks
 from vernacular.inference.scoring.execute import Counters, build_path, score_causal
-from vernacular.inference.scoring.head import EXTRAS
+from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
@@ -154,7 +154,7 @@ class Scoring:
             for request in prepared:
                 request.ids = request.span  # the paths have the others
         else:
-            extras -= {"word_end_logprobs"}
+            extras -= CAUSAL_EXTRAS
         outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
         return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, trie)

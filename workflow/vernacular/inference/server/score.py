@@ -24,7 +24,13 @@ from vernacular.inference.server.label_texts import NOT_LISTED, score_label_text
 from vernacular.inference.server.served import ServedModel
 from vernacular.inference.server.text_labels import TextLabels
 
-EXTRAS = {"entropy", "rank", "word_end_logprobs"}  # need the distribution over all tokens, which no server returns
+# statistics that need the distribution over all tokens, which no server returns, and their names for users
+EXTRAS = {
+    "entropy": "entropy",
+    "logprob_moments": "min_k_plus_plus",
+    "rank": "rank",
+    "word_end_logprobs": "word_end_logprobs",
+}
 _SEVERAL_TOKENS = "error: not answerable: the label has several tokens"
 
 
@@ -98,7 +104,8 @@ class Scoring:
             flag.split(":")[0] for row in rows.values() for flag in (row["flags"] or "").split("; ") if flag
         )
         n_missing = sum(NOT_LISTED in (row["flags"] or "") for row in rows.values())
-        extras = {extra for row in iter_rows(requests.select(["extras"])) for extra in row["extras"] or []} & EXTRAS
+        requested = {extra for row in iter_rows(requests.select(["extras"])) for extra in row["extras"] or []}
+        extras = {name for extra, name in EXTRAS.items() if extra in requested}
         metadata = {
             "model": served.metadata(),
             "engine": {

@@ -5,7 +5,7 @@ Surprisals are in nats per sentence, token, character and byte, because the two 
 
 from vernacular.core.fingerprint import fingerprint
 from vernacular.metrics.bits import bits_metrics, sizes
-from vernacular.metrics.contamination import MIN_K, signals
+from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import extra, items_with_spans, result
@@ -34,7 +34,7 @@ def _metrics() -> list[Metric]:
                    needs=(value, "label", "fold"), vectorized=True,
                    about=f"Matthews correlation at the best threshold of surprisal{unit}, ten-fold cross-validated"),
         ]  # fmt: skip
-    return [*metrics, *bits_metrics(""), MIN_K]
+    return [*metrics, *bits_metrics(""), *SIGNALS]
 
 
 METRICS = _metrics()

@@ -1,6 +1,6 @@
 """acceptability (CoLA): a request for the surprisal of each sentence."""
 
-from vernacular.protocols.request_rows import Setting, pll_extra, score_request, skipped_request
+from vernacular.protocols.request_rows import Setting, moments_extra, pll_extra, score_request, skipped_request
 from vernacular.types import Item, Request
 
 
@@ -8,4 +8,4 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     """Return one request, role "sentence"; the span is the complete sentence."""
     if not item["context"].strip():
         return [skipped_request(item, "empty sentence")]
-    return [score_request(item, "sentence", "", item["context"], extras=pll_extra(setting))]
+    return [score_request(item, "sentence", "", item["context"], extras=[*pll_extra(setting), *moments_extra(setting)])]

@@ -1,9 +1,9 @@
 """minimal_pair: which of two texts is more probable."""
 
-from vernacular.protocols.declaration import FIRST_TOKEN, PLL, Protocol
+from vernacular.protocols.declaration import FIRST_TOKEN, MIN_K_PLUS_PLUS, PLL, Protocol
 
 PROTOCOL = Protocol(
-    options=PLL,
+    options={**PLL, **MIN_K_PLUS_PLUS},
     note=FIRST_TOKEN,
     external="options",
     by_length=True,

@@ -5,7 +5,7 @@
 
 from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, sizes
 from vernacular.metrics.choice import choose_option, correct_options
-from vernacular.metrics.contamination import MIN_K, signals
+from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span, accuracy_by_unit, items_with_spans, logliks, result
@@ -29,7 +29,7 @@ METRICS = [
            needs=("surprisal_good_bare", "surprisal_bad_bare"), vectorized=True,
            about="difsur without the context (Simil-Eval's metric of Global PIQA)"),
     *bits_metrics("", "answer_"),
-    MIN_K,
+    *SIGNALS,
 ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from vernacular.protocols.request_rows import (
     Setting,
     continue_with,
     has_alternatives,
+    moments_extra,
     pll_extra,
     score_request,
     skipped_request,
@@ -22,7 +23,8 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     rows = []
     for i, choice in enumerate(item["choices"]):
         left, span = continue_with(context, choice, setting.language)
-        rows.append(score_request(item, f"choice:{i}", left, span, extras=pll_extra(setting)))
+        extras = [*pll_extra(setting), *moments_extra(setting)]  # of an entire text
+        rows.append(score_request(item, f"choice:{i}", left, span, extras=pll_extra(setting) if context else extras))
         if context:
-            rows.append(score_request(item, f"bare:{i}", "", choice, extras=pll_extra(setting)))
+            rows.append(score_request(item, f"bare:{i}", "", choice, extras=extras))
     return rows

@@ -17,8 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from vernacular.metrics.bits import bits_metrics, ratio, sizes
-from vernacular.metrics.contamination import MIN_K, signals
+from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.metric import Metric
+from vernacular.metrics.order import DIFFERENCE, ORDER_METRICS, ROLE, order_difference, order_flag
 from vernacular.metrics.spans import items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
 
@@ -56,19 +57,22 @@ def _metrics() -> list[Metric]:
     return metrics
 
 
-METRICS = [*_metrics(), MIN_K]
+METRICS = [*_metrics(), *SIGNALS, *ORDER_METRICS]
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per text: bits, and the lengths by which they are divided."""
+    """Return a row per text: bits, the lengths by which they are divided; of a shard's first text, the order test."""
     rows = []
     for item, spans in items_with_spans(items, requests, scores):
+        orders = {role: spans.pop(role) for role in [*spans] if role.startswith(f"{ROLE}:")}  # of a shard
         span = spans.get("text")
         values = sizes(span, "")
         if values:
             values["surprisal_byte"] = -span.loglik / values["bytes"]
             values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)} | signals(span)
+        values[DIFFERENCE] = order_difference(orders)
         is_composed = unicodedata.is_normalized("NFC", item["context"])
-        flag = None if is_composed else "not NFC: characters and bytes are those of decomposed text"
+        flags = [None if is_composed else "not NFC: characters and bytes are those of decomposed text"]
+        flag = "; ".join(filter(None, [*flags, order_flag(orders)])) or None
         rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
     return rows

@@ -1,7 +1,18 @@
-"""text: a request for the log-probability of an entire text, read in windows if it is longer than the context."""
+"""text: a request for the log-probability of an entire text, read in windows if it is longer than the context.
 
-from vernacular.protocols.request_rows import Setting, pll_extra, score_request, skipped_request
+For the canonical-order test (`metrics/order.py`), the texts of a shard are joined by empty lines, in published order
+and in shuffled ones: in addition, (order_permutations + 1) times the tokens of the dataset. Equal orders: one request.
+"""
+
+from itertools import pairwise
+
+from vernacular.core.errors import DataError
+from vernacular.core.fingerprint import fingerprint
+from vernacular.protocols.request_rows import Setting, moments_extra, pll_extra, score_request, skipped_request
 from vernacular.types import Item, Request
+
+_SHARDS, _MIN_TEXTS = 50, 4  # default number of shards, of at least this many texts
+_SEPARATOR = "\n\n"
 
 
 def requests(item: Item, setting: Setting) -> list[Request]:
@@ -9,8 +20,45 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     text = item["context"]
     if not text.strip():
         return [skipped_request(item, "empty text")]
-    extras = ["rolling", *pll_extra(setting)]
-    extras += [f"{name}:{setting.options[name]}" for name in ("overlap", "window") if name in setting.options]
-    if setting.style == "lm_eval":
-        extras.append("score_bos")
+    extras = [*_extras(setting, pll_extra(setting)), *moments_extra(setting)]
     return [score_request(item, "text", "", text, extras=extras)]
+
+
+def dataset_requests(items: list[Item], setting: Setting) -> list[Request]:
+    """Return the requests of the canonical-order test, if the evaluation asks for it.
+
+    The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item. Raises DataError
+    if there are too few texts.
+    """
+    n_permutations = setting.options.get("order_permutations", 0)
+    if not n_permutations:
+        return []
+    ordered = sorted((item for item in items if item["context"].strip()), key=lambda item: item["source_row"])
+    extras = _extras(setting, ["causal_only"])
+    rows = []
+    for shard in _shards(ordered, setting.options.get("order_shards")):
+        for number in range(n_permutations + 1):
+            order = _shuffle(shard, number) if number else shard
+            text = _SEPARATOR.join(item["context"].strip() for item in order)
+            rows.append(score_request(shard[0], f"order:{number}", "", text, extras=extras))
+    return rows
+
+
+def _shards(items: list[Item], n_shards: int | None) -> list[list[Item]]:
+    """Return runs of consecutive items, whose numbers of items differ by at most one."""
+    n = max(2, min(_SHARDS, len(items) // _MIN_TEXTS)) if n_shards is None else n_shards
+    if len(items) < 2 * n:
+        raise DataError(f"order_permutations: expected at least {2 * n} texts for {n} shards, got {len(items)}.")
+    edges = [len(items) * k // n for k in range(n + 1)]
+    return [items[low:high] for low, high in pairwise(edges)]
+
+
+def _shuffle(items: list[Item], number: int) -> list[Item]:
+    """Return a random order that depends on the items and `number` only; it may be the published one."""
+    return sorted(items, key=lambda item: fingerprint([number, item["item_id"]]))
+
+
+def _extras(setting: Setting, statistics: list[str]) -> list[str]:
+    extras = ["rolling", *statistics]
+    extras += [f"{name}:{setting.options[name]}" for name in ("overlap", "window") if name in setting.options]
+    return [*extras, *(["score_bos"] if setting.style == "lm_eval" else [])]
