@@ -5,8 +5,7 @@ from collections.abc import Callable
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TOP_WRAPPED, metric_title, put_text
-from vernacular.summary.lists import _Column as Column
-from vernacular.summary.lists import _write as write_rows
+from vernacular.summary.rows import Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 
 _SETTING = [

@@ -1,9 +1,5 @@
 """Worksheets with a row per comparison, or per model and scope; each comparison also as a sentence."""
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple
-
 from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
@@ -12,20 +8,12 @@ from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary.cells import (
     BOLD,
-    TOP,
-    TOP_CENTERED,
-    TOP_WRAPPED,
-    Styles,
-    comment,
     format_difference,
     format_value,
     metric_title,
-    number_format,
-    print_landscape,
-    put_number,
     put_text,
-    style_header,
 )
+from vernacular.summary.rows import Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 
@@ -79,57 +67,49 @@ def _finite_float(value) -> float | None:
     return float(value) if is_finite(value) else None
 
 
-class _Column(NamedTuple):
-    title: str
-    key: str | Callable[[dict], object]  # column of the row, or a function of the row
-    width: int
-    description: str = ""  # comment of the header
-    cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
-
-
 _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
 _COMPARISONS = [
-    _Column("baseline", "baseline", 24),
-    _Column("candidate", "candidate", 24),
-    _Column("task", "task", 20),
-    _Column("language", "language", 10),
-    _Column("protocol", "protocol", 14),
-    _Column("shots", "shots", 7, cell_format="0"),
-    _Column("seed", "seed", 7, cell_format="0"),
-    _Column("style", "style", 12),
-    _Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
-    _Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
-    _Column("interpretation", describe_comparison, 80),
-    _Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
-    _Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
-    _Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
-    _Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    _Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    _Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
-    _Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
-    _Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
-    _Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
-    _Column("items", "n", 8, "items with a value for both models", "0"),
-    _Column("only candidate correct", "candidate_only_correct", 10, cell_format="0"),
-    _Column("only baseline correct", "baseline_only_correct", 10, cell_format="0"),
-    _Column("both correct", "both_correct", 8, cell_format="0"),
-    _Column("both incorrect", "both_incorrect", 8, cell_format="0"),
-    _Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
-    _Column(
+    Column("baseline", "baseline", 24),
+    Column("candidate", "candidate", 24),
+    Column("task", "task", 20),
+    Column("language", "language", 10),
+    Column("protocol", "protocol", 14),
+    Column("shots", "shots", 7, cell_format="0"),
+    Column("seed", "seed", 7, cell_format="0"),
+    Column("style", "style", 12),
+    Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
+    Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
+    Column("interpretation", describe_comparison, 80),
+    Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
+    Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
+    Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
+    Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
+    Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
+    Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
+    Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
+    Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
+    Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
+    Column("items", "n", 8, "items with a value for both models", "0"),
+    Column("only candidate correct", "candidate_only_correct", 10, cell_format="0"),
+    Column("only baseline correct", "baseline_only_correct", 10, cell_format="0"),
+    Column("both correct", "both_correct", 8, cell_format="0"),
+    Column("both incorrect", "both_incorrect", 8, cell_format="0"),
+    Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
+    Column(
         "minimum detectable difference",
         "minimum_detectable_difference",
         12,
         "detectable with this number of items at a power of 0.8",
         "unit",
     ),
-    _Column("test", "test", 26),
+    Column("test", "test", 26),
 ]
 
 _OVERALL = [
-    _Column("scope", "scope", 10, "a language, or all languages"),
-    _Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
-    _Column("model", "model", 34),
-    _Column(
+    Column("scope", "scope", 10, "a language, or all languages"),
+    Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
+    Column("model", "model", 34),
+    Column(
         "mean above chance",
         "mean",
         12,
@@ -137,17 +117,17 @@ _OVERALL = [
         "chance, 100 % is all correct",
         "0.0%",
     ),
-    _Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
-    _Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
-    _Column(
+    Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    Column(
         "win rate",
         "win_rate",
         10,
         "share of (other model, evaluation) pairs that the model leads; a tie counts half",
         "0.0%",
     ),
-    _Column("evaluations", "n_evaluations", 12, "number of evaluations in the mean", "0"),
-    _Column("excluded", "n_excluded", 10, "evaluations not available for every model, or without a chance level", "0"),
+    Column("evaluations", "n_evaluations", 12, "number of evaluations in the mean", "0"),
+    Column("excluded", "n_excluded", 10, "evaluations not available for every model, or without a chance level", "0"),
 ]
 
 
@@ -159,7 +139,7 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
         return
     has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
     columns = [column for column in _COMPARISONS if has_prompts or column.title != "prompt"]
-    _write(sheet, columns, rows, frozen=3)
+    write_rows(sheet, columns, rows, frozen=3)
     for row_number, row in enumerate(rows, 2):
         if row["significant"]:
             for title in ("difference", "interpretation"):
@@ -178,54 +158,9 @@ def write_overall(sheet: Worksheet, overall: list[dict]) -> None:
         return row["scope"] != "all", row["scope"], rank, -(row["mean"] or 0.0), row["model"].casefold()
 
     rows = sorted(overall, key=sort_key)
-    _write(sheet, _OVERALL, rows, frozen=4)
+    write_rows(sheet, _OVERALL, rows, frozen=4)
     mean_column = get_column_letter(1 + [column.key for column in _OVERALL].index("mean"))
     scale = ColorScaleRule(
         start_type="num", start_value=0, start_color="FFFFFF", end_type="num", end_value=1, end_color="9ECAE1"
     )
     sheet.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(rows) + 1}", scale)
-
-
-def _write(sheet: Worksheet, columns: list[_Column], rows: list[dict], frozen: int) -> None:
-    set_style = Styles()
-    for index, column in enumerate(columns, 1):
-        header = style_header(put_text(sheet, 1, index, column.title))
-        if column.description:
-            header.comment = comment(column.description, lines=3)
-        column_letter = get_column_letter(index)
-        sheet.column_dimensions[column_letter].width = column.width
-        values = [column.key(row) if callable(column.key) else row[column.key] for row in rows]
-        sheet.column_dimensions[column_letter].hidden = all(value is None for value in values)
-        for row_number, (value, row) in enumerate(zip(values, rows, strict=True), 2):
-            if value is None:
-                continue
-            if isinstance(value, str):
-                set_style(
-                    put_text(sheet, row_number, index, value), alignment=TOP_WRAPPED if column.width > 40 else TOP
-                )
-                lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
-                if lines > 1:  # LibreOffice does not adjust the height automatically
-                    sheet.row_dimensions[row_number].height = 15 * lines
-                continue
-            is_integer = isinstance(value, int)
-            cell = put_number(sheet, row_number, index, value if is_integer else float(value))
-            set_style(
-                cell, number_format=_format(column.cell_format, row), alignment=TOP_CENTERED if is_integer else TOP
-            )
-    sheet.row_dimensions[1].height = 45
-    sheet.freeze_panes = sheet.cell(2, frozen)
-    sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
-    sheet.print_title_rows = "1:1"
-    print_landscape(sheet)
-
-
-def _format(cell_format: str | None, row: dict) -> str:
-    if cell_format == "unit":
-        return number_format(row["unit"])
-    if cell_format == "difference":
-        base_format = number_format(row["unit"])
-        return f"+{base_format};-{base_format};{base_format}"
-    return cell_format or "General"
-
-
-Column, write_rows = _Column, _write  # for the lists of other modules

@@ -7,7 +7,7 @@ from openpyxl import Workbook
 
 from vernacular.core.artifacts import replacing
 from vernacular.summary.cells import put_text
-from vernacular.summary.lists import Column, write_rows
+from vernacular.summary.rows import Column, write_rows
 
 _INTERVAL = "95 % interval: bootstrap of the common items"
 _COLUMNS = [

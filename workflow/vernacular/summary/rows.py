@@ -1,0 +1,72 @@
+"""Worksheets with one row per record: titles, widths, comments and formats of the columns."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from openpyxl.utils import get_column_letter
+from openpyxl.worksheet.worksheet import Worksheet
+
+from vernacular.summary.cells import (
+    TOP,
+    TOP_CENTERED,
+    TOP_WRAPPED,
+    Styles,
+    comment,
+    number_format,
+    print_landscape,
+    put_number,
+    put_text,
+    style_header,
+)
+
+
+class Column(NamedTuple):
+    title: str
+    key: str | Callable[[dict], object]  # column of the row, or a function of the row
+    width: int
+    description: str = ""  # comment of the header
+    cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
+
+
+def write_rows(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:
+    """Write a header and a row per record; columns without any value are hidden, those before `frozen` do not scroll."""
+    set_style = Styles()
+    for index, column in enumerate(columns, 1):
+        header = style_header(put_text(sheet, 1, index, column.title))
+        if column.description:
+            header.comment = comment(column.description, lines=3)
+        column_letter = get_column_letter(index)
+        sheet.column_dimensions[column_letter].width = column.width
+        values = [column.key(row) if callable(column.key) else row[column.key] for row in rows]
+        sheet.column_dimensions[column_letter].hidden = all(value is None for value in values)
+        for row_number, (value, row) in enumerate(zip(values, rows, strict=True), 2):
+            if value is None:
+                continue
+            if isinstance(value, str):
+                set_style(
+                    put_text(sheet, row_number, index, value), alignment=TOP_WRAPPED if column.width > 40 else TOP
+                )
+                lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
+                if lines > 1:  # LibreOffice does not adjust the height automatically
+                    sheet.row_dimensions[row_number].height = 15 * lines
+                continue
+            is_integer = isinstance(value, int)
+            cell = put_number(sheet, row_number, index, value if is_integer else float(value))
+            set_style(
+                cell, number_format=_format(column.cell_format, row), alignment=TOP_CENTERED if is_integer else TOP
+            )
+    sheet.row_dimensions[1].height = 45
+    sheet.freeze_panes = sheet.cell(2, frozen)
+    sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
+    sheet.print_title_rows = "1:1"
+    print_landscape(sheet)
+
+
+def _format(cell_format: str | None, row: dict) -> str:
+    if cell_format == "unit":
+        return number_format(row["unit"])
+    if cell_format == "difference":
+        base_format = number_format(row["unit"])
+        return f"+{base_format};-{base_format};{base_format}"
+    return cell_format or "General"
