@@ -135,6 +135,24 @@ def test_deleted_checkpoint_with_results_remains_and_its_key_does_not_change():
     assert next(iter(load(models).models)) == "mine.step1000"
 
 
+def test_deleted_checkpoint_is_found_where_a_module_writes():
+    """With a prefix, records and results are below it; those of another workflow in the directory do not count."""
+    models = {"mine": {"series": "./out/checkpoint-*"}}
+
+    def names(place) -> list[str]:
+        Path("config.yaml").write_text(yaml.safe_dump({"models": models, **REST}))
+        return list(config.load(["config.yaml"], place=place).models)
+
+    record("mine.step500", "./out/checkpoint-500")
+    shutil.rmtree("out/checkpoint-500")
+    Path("pre").mkdir()
+    assert "mine.step500" not in names(lambda directory: f"pre/{directory}")
+    for directory in ("resources", "results"):
+        shutil.move(directory, f"pre/{directory}")
+    assert names(lambda directory: f"pre/{directory}")[0] == "mine.step500"
+    assert "mine.step500" not in names(lambda directory: directory)
+
+
 def test_deleted_model_outside_a_series_is_not_kept():
     record("mine", "./out/checkpoint-500")
     shutil.rmtree("out/checkpoint-500")

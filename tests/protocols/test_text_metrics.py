@@ -80,6 +80,17 @@ def test_masked_models_have_other_names():
     assert values["pseudo_bits_per_byte"]["value"] == pytest.approx(8 / math.log(2) / 10), "the space counts"
 
 
+def test_two_tokenizations_of_equal_log_likelihood_differ_in_token_perplexity_only():
+    text = item(context="O corazón")
+    requests = build_requests([text], "text", "text")
+    coarse, fine = (
+        values_of([text], [score(requests[0], logprobs, offsets=offsets)], requests)[1]
+        for logprobs, offsets in (([-8.0], [[0, 9]]), ([-2.0, -6.0], [[0, 1], [1, 9]]))
+    )
+    equal = {name for name in coarse if coarse[name]["value"] == pytest.approx(fine[name]["value"], rel=1e-12)}
+    assert coarse.keys() - equal == {"token_perplexity", "min_20"}
+
+
 def test_windows_and_overlap_are_part_of_the_request():
     [request] = build_requests([item(context="a b")], "text", "text", overlap=4, window=16)
     assert request["extras"] == ["rolling", "pll:original", "overlap:4", "window:16"]

@@ -80,7 +80,7 @@ def test_later_evaluation_of_a_deleted_checkpoint_is_a_gap_and_no_failure(worksp
     assert run.returncode == 0, output_tail(run)
     notes = workspace.notes().query("model == 'mine.step2'")
     assert notes["kind"].tolist() == ["not applicable"]
-    assert notes["note"].tolist() == ["the checkpoint was deleted before this evaluation was added"]
+    assert notes["note"].tolist() == ["the checkpoint was deleted before this evaluation"]
     results = workspace.results().query("category == ''")
     assert set(results.query("model == 'mine.step2'")["evaluation"]) == {EVALUATION}
     points = artifacts.metadata(workspace.directory / "results" / "summary" / "curves.parquet")

@@ -9,7 +9,7 @@ from vernacular.checkpoints.inputs import is_path
 from vernacular.types import ModelRecord
 
 DELETED = "of a deleted checkpoint"  # how an inference job completed an evaluation
-REASON = "the checkpoint was deleted before this evaluation was added"
+REASON = "the checkpoint was deleted before this evaluation"
 
 
 def is_deleted(record: ModelRecord) -> bool:

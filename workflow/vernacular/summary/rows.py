@@ -30,7 +30,7 @@ class Column(NamedTuple):
 
 
 def write_rows(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:
-    """Write a header and a row per record; columns without any value are hidden, those before `frozen` do not scroll."""
+    """Write a header and a row per record; columns without any value are hidden, those before `frozen` stay."""
     set_style = Styles()
     for index, column in enumerate(columns, 1):
         header = style_header(put_text(sheet, 1, index, column.title))
