@@ -8,10 +8,13 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from support import tiny
 from support.hub_server import environment
-from vernacular.checkpoints.deleted import DELETED, is_deleted
+from support.stage_run import Run
+from vernacular import cli
+from vernacular.checkpoints.deleted import DELETED, REASON, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
 from vernacular.config.unavailable import clear_unavailable
@@ -125,3 +128,34 @@ def test_revisions_lists_branches_of_the_hub(hub, tmp_path, monkeypatch):
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     assert run.returncode == 1
     assert "org/nothing: revisions cannot be listed (HTTP 404)" in run.stderr
+
+
+@pytest.mark.parametrize("recorded_before", [False, True])
+def test_checkpoint_that_is_deleted_before_its_first_evaluation_does_not_stop_others(
+    tmp_path, monkeypatch, capsys, recorded_before
+):
+    """Between planning and its record, or between its record and its inference job."""
+    monkeypatch.chdir(tmp_path)
+    for step in (5, 9):
+        tiny.save("llama", Path(f"out/checkpoint-{step}"))
+    Path("config.yaml").write_text(CONFIG.format(series='mine: {series: "./out/checkpoint-*", dtype: float32}'))
+    run = Run(config.load(["config.yaml"]))
+    specs = {name: run.model(name) for name in run.config.models}  # planned
+    assert run("items") == run("requests") == 0
+    if not recorded_before:
+        shutil.rmtree("out/checkpoint-5")
+    for name, arguments in specs.items():
+        assert cli.main(["model", *arguments]) == 0, name
+    if recorded_before:
+        shutil.rmtree("out/checkpoint-5")
+    for name in run.config.models:
+        for command in ("infer", "collect", "metrics"):
+            assert run(command, name) == 0
+    for command in ("curves", "summary"):
+        assert run(command) == 0
+    notes = pd.read_csv("results/summary/notes.csv").query("models == 'mine.step5'")
+    expected = REASON if recorded_before else "model mine.step5: directory not found: ./out/checkpoint-5"
+    assert [note.partition(". ")[0].rstrip(".") for note in notes["note"]] == [expected]
+    points = pd.read_csv("results/summary/curves.csv").query("category.isna() and metric == 'auc'")
+    assert points["value"].isna().tolist() == [True, False]
+    assert points["note"].fillna("").tolist() == [notes["note"].item(), ""]
