@@ -72,8 +72,9 @@ def signals(span: Span | None) -> dict[str, float]:
 def z_scores(score: Score) -> list[float] | None:
     """Return (ln p - μ) / σ of each scored token; None if μ and σ are not stored, or a σ is 0 (all tokens are equal).
 
-    >>> z_scores({"logprobs": [None, math.log(0.7)], "logprob_mean": [None, -0.940448], "logprob_sd": [None, 0.891728]})
-    [0.654653...]
+    >>> score = {"logprobs": [None, math.log(0.7)], "logprob_mean": [None, -0.940448], "logprob_sd": [None, 0.891728]}
+    >>> [round(value, 5) for value in z_scores(score)]
+    [0.65465]
     """
     if score.get("logprob_mean") is None or score.get("logprob_sd") is None:
         return None
