@@ -35,9 +35,11 @@ def write_results(model: str, share: float | None) -> None:
     if share is not None:
         correct = np.random.default_rng(0).permutation(N) < share * N
         gold = np.arange(N) % 2
+        predicted = np.where(correct, gold, 1 - gold)
+        columns = zip(correct.tolist(), gold.tolist(), predicted.tolist(), strict=True)
         rows = [
-            row(f"i{i}", acc=float(correct[i]), gold=float(gold[i]), predicted=float(gold[i] == correct[i]))
-            for i in range(N)
+            row(f"i{i}") | {"metrics": {"acc": float(c), "gold": float(g), "predicted": float(p)}}
+            for i, (c, g, p) in enumerate(columns)
         ]
         note = {"metrics": DEFINITIONS}
     artifacts.write(

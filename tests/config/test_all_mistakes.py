@@ -124,7 +124,7 @@ def test_options_of_the_order_test(directory):
     """They need all items, and one of them the other; a protocol without them reports them by name."""
     entries = [
         "{task: flores, languages: [gl], order_permutations: 5, limit: 10}",
-        "{task: flores, languages: [gl], order_shards: 5}",
+        "{task: flores, languages: [en], order_shards: 5}",
         "{task: cola, languages: [gl], order_permutations: 5}",
         "{task: openbookqa, languages: [gl], protocols: [options], min_k_plus_plus: true}",
     ]
@@ -136,6 +136,6 @@ def test_options_of_the_order_test(directory):
         "[2].order_permutations: not supported by acceptability, only by text; remove it.",
         "[3].min_k_plus_plus: not supported by options, only by acceptability and minimal_pair and text; remove it.",
     ]
-    valid = load([write(text.replace(", limit: 10", "").split("  - {task: flores, languages: [gl], order_shards")[0])])
+    valid = load([write(text.replace(", limit: 10", "").split("  - {task: flores, languages: [en]")[0])])
     [evaluation] = valid.evaluations.values()
     assert dict(evaluation.options) == {"order_permutations": 5}

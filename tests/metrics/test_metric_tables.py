@@ -8,6 +8,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.scoring import build_requests, item, score
 from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
@@ -299,7 +300,11 @@ def perplexity_of(length):
 
 DEFINITIONS = {
     "options": {},
-    "text": {f"{length}_perplexity": perplexity_of(f"{length}s") for length in ("word", "byte", "token")},
+    "text": {
+        **{f"{length}_perplexity": perplexity_of(f"{length}s") for length in ("word", "byte", "token")},
+        "order_t": lambda v: stats.ttest_1samp(v["order_difference"], 0, alternative="greater").statistic,
+        "order_p": lambda v: stats.ttest_1samp(v["order_difference"], 0, alternative="greater").pvalue,
+    },
     "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
-from vernacular.checkpoints.inputs import identity
+from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
@@ -37,7 +37,8 @@ def model(args) -> str:
         if known and spec.get("checkpoint") and _remains(known, args.base):
             write_record(args.out, {**known, "files_key": spec.get("files")})
             return f"model: {name}: unavailable now, its results are kept ({error})"
-        return give_up(args, str(error))
+        is_deleted = spec.get("checkpoint") and is_path(source) and not Path(source).expanduser().exists()
+        return give_up(args, f"{source} was deleted before its first evaluation" if is_deleted else str(error))
     _write(args.out, {**record, "files_key": spec.get("files")})
     if adapter := record.get("adapter"):
         return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
