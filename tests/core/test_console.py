@@ -10,7 +10,7 @@ from vernacular.core.console import simplify
 
 JOB = {"jobid": 3, "rule_name": "infer", "rule_msg": "infer: evaluate tiny", "reason": "Params have changed"}
 ERROR = JOB | {"msg": None, "input": ["a"], "output": [], "log": ["logs/infer/tiny.log"], "conda_env": None}
-ERROR |= {"shellcmd": "python -m vernacular infer <<< '{}'", "aux": {}}
+ERROR |= {"shellcmd": "python workflow/stage.py infer <<< '{}'", "aux": {}}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_failure_names_rule_and_log_without_shell_command(lines):
     text = "\n".join(lines((LogEvent.JOB_ERROR, None, ERROR), (None, command_error, {})))
     assert "Error in rule infer" in text
     assert "logs/infer/tiny.log" in text
-    assert "vernacular infer" not in text
+    assert "stage.py" not in text
     assert "pipefail" not in text
 
 
