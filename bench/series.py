@@ -8,6 +8,7 @@ other items are correct, as if the model learned; inference is not measured. See
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -18,13 +19,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import yaml
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.config.curves import curves_spec
 from vernacular.core import artifacts
 from vernacular.core.records import read_record, write_record
+from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,10 @@ def main() -> None:
     arguments.directory.mkdir(parents=True)
     os.chdir(arguments.directory)
     write_tasks(arguments.evaluations, arguments.items)
-    save_model(Path("model"))
+    # in a process of its own: the memory of this one counts as that of those it starts
+    process = multiprocessing.get_context("spawn").Process(target=save_model, args=(Path("model"),))
+    process.start()
+    process.join()
     print("| checkpoints × evaluations | stage | processor seconds | peak MB | written |")
     print("|---|---|---|---|---|")
     for count in arguments.checkpoints:
@@ -127,6 +130,9 @@ def write_tasks(count: int, n_items: int) -> None:
 
 def save_model(directory: Path) -> None:
     """Write a random model with a vocabulary of bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     core = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*alphabet, "<s>"])}, merges=[]))
     core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
@@ -181,11 +187,13 @@ class Template:
     def __init__(self, model: str, cfg: config.Config):
         self.model, directory = model, Path("results", model)
         self.record = read_record(f"resources/models/{model}.json")
-        self.rows, self.metadata = {}, {}
+        self.rows, self.metadata, self.scores = {}, {}, {}
         for name in cfg.evaluations:
             path = directory / "tasks" / f"{name}.parquet"
             self.rows[name] = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
             self.metadata[name] = artifacts.metadata(path)
+            path = directory / "scores" / f"{name}.parquet"
+            self.scores[name] = artifacts.read(path, SCORES), artifacts.metadata(path)
         self.values = artifacts.read(directory / "metrics.parquet", METRICS).to_pylist()
         self.values_metadata = artifacts.metadata(directory / "metrics.parquet")
         self.tokens = artifacts.read(directory / "tokens.parquet", TOKENS)
@@ -194,8 +202,6 @@ class Template:
     def write(self, model: str, progress: float) -> None:
         """Write the results of a checkpoint after this share of the training."""
         directory, shares = Path("results", model), {}
-        if model != self.model:
-            shutil.copytree(Path("results", self.model, "scores"), directory / "scores")
         for number, (name, rows) in enumerate(self.rows.items()):
             order = np.random.default_rng(number).permutation(len(rows))  # in which the items are learned
             share = 0.5 + 0.4 * (1 - np.exp(-4 * progress)) * (number % 4) / 3 + 0.02 * np.sin(97 * progress + number)
@@ -204,6 +210,7 @@ class Template:
                 for row, c in zip(rows, (order < share * len(rows)).tolist(), strict=True)
             ]
             artifacts.write(directory / "tasks" / f"{name}.parquet", TASK_RESULTS, learned, self.metadata[name])
+            artifacts.write(directory / "scores" / f"{name}.parquet", SCORES, *self.scores[name])
             for category in ("", *CATEGORIES):
                 selected = [row["correct"] for row in learned if category in ("", row["category"])]
                 shares[name, category] = float(np.mean(selected))
