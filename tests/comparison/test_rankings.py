@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
+from vernacular.comparison.rankings import rankings
 from vernacular.comparison.schema import OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.protocols.acceptability import metrics as acceptability
@@ -36,6 +36,37 @@ def test_ranks_and_best_group():
     assert {record["best"] for record in records.values()} == {"best"}
     assert records["best"]["p_value"] is None
     assert records["weak"]["difference"] == pytest.approx(np.mean(draw_correct(0, 0.3)) - np.mean(draw_correct(0, 0.8)))
+
+
+def test_earlier_checkpoints_are_tested_against_the_best_only(monkeypatch):
+    """Their number of tests grows with the length of a series; the other models are ranked among themselves."""
+    series = {f"mine.step{step}": rows(draw_correct(0, 0.3 + step / 200)) for step in range(1, 41)}
+    earlier = [*series][:-1]
+    n_pairs = []
+
+    def counted(items, sides, pairs, *args, **kwargs):
+        n_pairs.append(len(pairs))
+        return compare_sides(items, sides, pairs, *args, **kwargs)
+
+    monkeypatch.setattr("vernacular.comparison.rankings.compare_sides", counted)
+    records, complete = rank(TABLES | series, unranked=earlier), rank(TABLES | series)
+    n_ranked = len(TABLES) + 1
+    assert n_pairs == [n_ranked * (n_ranked - 1) // 2 + len(earlier), 43 * 42 // 2]
+    assert {model for model, record in records.items() if record["rank"] is None} == {*earlier}
+    for model, record in records.items():
+        assert record | {"rank": None} == complete[model] | {"rank": None}, "the tests against the best are the same"
+    ranks = {model: record["rank"] for model, record in records.items() if model not in earlier}
+    without = rank({model: table for model, table in (TABLES | series).items() if model not in earlier})
+    assert ranks == {model: record["rank"] for model, record in without.items()}
+
+
+def test_best_model_may_be_an_earlier_checkpoint():
+    tables = TABLES | {"mine.step1": rows([True] * 200), "mine.step2": rows(draw_correct(2, 0.5))}
+    records = rank(tables, unranked=["mine.step1"])
+    assert {record["best"] for record in records.values()} == {"mine.step1"}
+    assert (records["mine.step1"]["rank"], records["mine.step1"]["in_best_group"]) == (None, True)
+    assert records["best"]["rank"] == 1
+    assert not records["best"]["in_best_group"]
 
 
 def test_existing_comparisons_give_the_same_rankings():

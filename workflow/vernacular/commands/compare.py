@@ -71,6 +71,7 @@ def compare(args) -> str:
         signatures=signatures,
         tool_metrics={name: tool_metrics(args.results, spec["models"], name) for name in evaluations},
         external_names=spec["external_results"],
+        unranked=spec.get("earlier_checkpoints", ()),
         threads=args.threads,
     )
     tasks = [args.results / model / "metrics.parquet" for model in spec["models"]]

@@ -1,116 +1,28 @@
 """All comparisons of several models: pairs, rankings per metric, and aggregates over tasks.
 
 Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent and
-processed in parallel. A column is one headline metric of one evaluation. All pairs of its models are tested on the
-items that both have, with Holm's correction over the tests of the column: over those against the best model for
-`in_best_group`, over all pairs for `rank`.
+processed in parallel. A column is one headline metric of one evaluation. Its models are ranked by paired tests
+(`rankings.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations
 
-import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.align import Items, Side, align
+from vernacular.comparison.align import align
 from vernacular.comparison.over_prompts import group_rows
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.comparison.prompt_groups import prompt_groups
 from vernacular.comparison.prompt_means import comparison_rows as mean_rows
 from vernacular.comparison.prompt_means import replaced
+from vernacular.comparison.rankings import rank_by_metric, rankings
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.statistics.paired import ALPHA, competition_ranks, holm
+from vernacular.statistics.paired import ALPHA, holm
 from vernacular.types import SETTING
-
-
-def rankings(
-    items: Items,
-    sides: dict[str, Side],
-    metrics: list[Metric],
-    metadata: dict,
-    *,
-    comparisons: Sequence[dict] = (),
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-) -> list[dict]:
-    """Return RANKINGS rows of one evaluation; none for metrics with values of fewer than two models.
-
-    `comparisons` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
-    determined by each model's own value. A model without items in common with it counts as not significantly different.
-    """
-    headline_metrics = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
-    compared_pairs = {frozenset((row["baseline"], row["candidate"])) for row in comparisons}
-    pairs = [pair for pair in combinations(sorted(sides), 2) if frozenset(pair) not in compared_pairs]
-    new_comparisons = compare_sides(
-        items, sides, pairs, headline_metrics, metadata, seed=seed, resamples=resamples, categories=False
-    )
-    all_comparisons = [row for row in [*comparisons, *new_comparisons] if not row["category"]]
-    rows = []
-    for metric in headline_metrics:
-        values = {model: value for model in sorted(sides) if (value := _model_value(sides[model], metric)) is not None}
-        if len(values) >= 2:
-            metric_rows = [row for row in all_comparisons if row["metric"] == metric.name]
-            rows += _rank_by_metric(metric, values, metric_rows)
-    return [metadata | row for row in rows]
-
-
-def _model_value(side: Side, metric: Metric) -> float | None:
-    mask = side.value_mask(metric)
-    if not mask.any():
-        return None
-    arrays = [array[mask] for array in side.inputs(metric)]
-    value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
-    return value if np.isfinite(value) else None
-
-
-def _rank_by_metric(metric: Metric, values: dict[str, float], comparisons: list[dict]) -> list[dict]:
-    models = list(values)
-    direction = 1 if metric.higher_is_better else -1
-    best = max(models, key=lambda model: direction * values[model])
-    differences: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p
-    for row in comparisons:
-        difference, p = (float("nan") if row[name] is None else row[name] for name in ("difference", "p_value"))
-        differences[row["candidate"], row["baseline"]] = difference, p
-        differences[row["baseline"], row["candidate"]] = -difference, p
-    unknown = (float("nan"), float("nan"))
-    vs_best = [differences.get((model, best), unknown) for model in models]
-    adjusted_p = holm([p for _, p in vs_best])
-    rows = []
-    for model, (difference, p), p_holm, rank in zip(
-        models, vs_best, adjusted_p, _rank_models(models, differences, direction), strict=True
-    ):
-        rows.append(
-            {
-                "model": model,
-                "metric": metric.name,
-                "best": best,
-                "difference": 0.0 if model == best else _finite_or_none(difference),
-                "p_value": _finite_or_none(p),  # null for the best model itself
-                "p_holm": _finite_or_none(p_holm),
-                "in_best_group": bool(not p_holm < ALPHA),
-                "rank": int(rank),
-            }
-        )
-    return rows
-
-
-def _rank_models(models: list[str], differences: dict, direction: int) -> np.ndarray:
-    pairs = [(i, j) for i in range(len(models)) for j in range(i)]
-    tests = [differences.get((models[i], models[j]), (float("nan"), float("nan"))) for i, j in pairs]
-    better = np.zeros((len(models), len(models)), dtype=bool)
-    for (i, j), (difference, _), p in zip(pairs, tests, holm([p for _, p in tests]), strict=True):
-        if p < ALPHA and difference:
-            winner, loser = (i, j) if direction * difference > 0 else (j, i)
-            better[winner, loser] = True
-    return competition_ranks(better)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -129,6 +41,7 @@ def compare_all(
     signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
     tool_metrics: Mapping[str, list[Metric]] | None = None,
     external_names: Iterable[str] = (),
+    unranked: Iterable[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
     threads: int = 1,
@@ -141,8 +54,9 @@ def compare_all(
         signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
         tool_metrics: evaluation -> its metrics, where not the protocol but another tool defines them
         external_names: names in `results` of external results, which are compared in pairs but not ranked
+        unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
-    external_names = set(external_names)
+    external_names, unranked = set(external_names), set(unranked)
 
     def compare_evaluation(evaluation: str):
         spec = evaluations[evaluation]
@@ -156,8 +70,9 @@ def compare_all(
         )
         ranked_sides = {model: side for model, side in sides.items() if model not in external_names}
         ranking_rows = rankings(
-            items, ranked_sides, metrics, metadata, comparisons=comparison_rows, seed=seed, resamples=resamples
-        )
+            items, ranked_sides, metrics, metadata, comparisons=comparison_rows, unranked=unranked, seed=seed,
+            resamples=resamples,
+        )  # fmt: skip
         return comparison_rows, ranking_rows, (metadata, metrics, items, ranked_sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
@@ -195,7 +110,7 @@ def _compare_groups(evaluations: Mapping, by_name: Mapping, external_names: set)
                     for row in metric_rows
                     if row["baseline"] is not None
                 ]
-                ranking_rows += [group.setting | row for row in _rank_by_metric(metric, values, pairs)]
+                ranking_rows += [group.setting | row for row in rank_by_metric(metric, values, pairs)]
         prompt_rows += rows
     return prompt_rows, ranking_rows, first_runs
 

@@ -100,11 +100,12 @@ RANKINGS = Kind(
             ("p_value", pa.float64()),  # paired test against the best; null for the best itself
             ("p_holm", pa.float64()),  # Holm over the models of this metric
             ("in_best_group", pa.bool_()),  # the best, or not significantly different from it
-            ("rank", pa.int32()),  # 1 + number of significantly better models (Holm over all pairs)
+            # 1 + number of significantly better models (Holm over all pairs); null for earlier checkpoints of a series
+            ("rank", pa.int32()),
         ]
     ),
     key=("model", "evaluation", "metric"),
-    required=("in_best_group", "rank"),
+    required=("in_best_group",),
 )
 
 # results/summary/overall.parquet: aggregates per language and overall; one headline metric represents an evaluation

@@ -13,6 +13,7 @@ from vernacular.config.curves import checkpoints_spec
 from vernacular.config.input_files import content_hash, data_files, files_key
 from vernacular.config.lm_eval import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
+from vernacular.config.series import without_earlier
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.job.work import additional_libraries, engine_version
@@ -164,7 +165,9 @@ def comparisons_spec(config: Config) -> dict:
     external_results = {
         name: {**entry, "files": _content_hashes(entry["path"])} for name, entry in config.external_results.items()
     }
+    earlier = set(config.models) - set(without_earlier(config.models, config.checkpoints))
     return {
+        **({"earlier_checkpoints": sorted(earlier)} if earlier else {}),
         "models": list(config.models),
         "pairs": config.comparisons,
         "external_results": external_results,
