@@ -1,6 +1,7 @@
 """Commands `verify` and `finish`: missing results of a run, and its summary on the terminal."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
@@ -85,9 +86,8 @@ def _comparisons(path: Path) -> list[str]:
 
 
 def _sentence(baseline: str, candidate: str, rows: list[dict]) -> str:
-    better, worse = (
-        sum(row["significant"] == "True" and row["better"] == side for row in rows) for side in ("candidate", "baseline")
-    )
+    significant = Counter(row["better"] for row in rows if row["significant"] == "True")
+    better, worse = significant["candidate"], significant["baseline"]
     clearest = min(rows, key=lambda row: float(row["p_value"]))
     values = " -> ".join(f"{float(clearest[side]):.4g}" for side in ("baseline_value", "candidate_value"))
     n_metrics = format_count(len(rows), "headline metric")
