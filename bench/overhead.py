@@ -85,12 +85,19 @@ def write_requests(name: str, n_requests: int, directory: Path, seed: int = 0) -
     return artifacts.write(directory / f"{name}.parquet", REQUESTS, table, metadata)
 
 
-def free_model(directory: str) -> LoadedModel:
-    """Return a model whose passes cost nothing."""
+def free_model(directory: str, **settings) -> LoadedModel:
+    """Return a model whose passes cost nothing; `settings` as in a config."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
-    record = {"name": "bench", "kind": "causal", "fingerprint": "bench", "directory": directory, "chat": False}
-    loaded = wrap(model, AutoTokenizer.from_pretrained(directory), record)
+    record = {
+        "name": "bench",
+        "kind": "causal",
+        "fingerprint": "bench",
+        "directory": directory,
+        "chat": False,
+        **settings,
+    }
+    loaded = wrap(model, AutoTokenizer.from_pretrained(directory), record | settings)
     loaded.device = torch.device("cpu")
     zero = torch.zeros(1, 1, 1)
 

@@ -3,10 +3,10 @@
     python bench/overlap.py --model DIRECTORY [--sets sentences,letters5] [--requests 1000] [--rates 10000,30000]
 
 Each set is computed as a job of several evaluations (requests files of their own texts), with the tokenizer of
-DIRECTORY and a model whose forward passes only sleep, at `--rates` tokens per second, and return zeros. Printed are the
-wall-clock seconds of the job, with and without overlap, over the larger of the device's seconds and the job's own
-processor seconds: 1.00 means that everything overlaps that can. The first evaluation is prepared, and the last one
-written, while no other computes, so the ratio decreases with the number of evaluations.
+DIRECTORY and a simulated device instead of a model: it takes a fixed time per token (`--rates`), works while the host
+goes on, and returns zeros. Printed are the wall-clock seconds of the job, with and without overlap of evaluations, over
+the larger of the device's seconds and the job's own processor seconds: 1.00 means that everything overlaps. The first
+evaluation is prepared, and the last one written, while no other computes, so the ratio decreases with their number.
 """
 
 import argparse
@@ -23,29 +23,41 @@ from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.scoring.head import Head
+from vernacular.inference.scoring import head
+from vernacular.inference.scoring.token_scores import PendingScores
 
 
 class Device:
-    """A device that takes a fixed time per token; counts the seconds that it worked."""
+    """A device that works through forward passes in order, at a fixed rate; outputs are waited for, as on a GPU."""
 
     def __init__(self, loaded: LoadedModel):
-        self.loaded, self.seconds_per_token, self.seconds = loaded, 0.0, 0.0
+        self.loaded, self.seconds_per_token, self.seconds, self.free_at = loaded, 0.0, 0.0, 0.0
         decoder = loaded.model.get_decoder()
-        forward = decoder.forward
+        forward, device = decoder.forward, self
 
         @functools.wraps(forward)  # the engine reads the signature
-        def timed(input_ids=None, **kwargs):
-            started = time.perf_counter()
-            time.sleep(input_ids.numel() * self.seconds_per_token)  # waits without Python's lock, as for a device
-            self.seconds += time.perf_counter() - started
+        def start(input_ids=None, **kwargs):
+            seconds = input_ids.numel() * device.seconds_per_token
+            device.free_at = max(device.free_at, time.perf_counter()) + seconds
+            device.seconds += seconds
             return forward(input_ids=input_ids, **kwargs)
 
-        decoder.forward = timed
+        class Outputs(PendingScores):
+            def __init__(self, chunks):
+                super().__init__(chunks)
+                self.ready_at = device.free_at
+
+            def result(self):
+                time.sleep(max(0.0, self.ready_at - time.perf_counter()))  # without Python's lock
+                return super().result()
+
+        decoder.forward, head.PendingScores = start, Outputs
+        LoadedModel.is_asynchronous = True
 
 
 def measure(device: Device, paths: dict[str, Path], directory: Path, *, overlaps: bool) -> tuple[float, float, float]:
     """Return (wall-clock seconds, seconds of the device, processor seconds) of a job."""
+    device.free_at = 0.0
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         units = work_units(device.loaded.record, paths)
         pipeline = Pipeline(device.loaded, units, Store(folder), StopFlag(), overlaps=overlaps)
@@ -63,11 +75,12 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--requests", type=int, default=1000, help="of each evaluation")
     parser.add_argument("--evaluations", type=int, default=12)
+    parser.add_argument("--batch-tokens", type=int, default=16384, help="of a forward pass, as on a GPU")
     parser.add_argument("--rates", default="10000,30000", help="tokens per second of the device")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    Head._reduce = zeros
-    device = Device(free_model(arguments.model))
+    head.Head._reduce = zeros
+    device = Device(free_model(arguments.model, max_batch_tokens=arguments.batch_tokens))
     print("| set | tokens per s | device s | own CPU s | wall s | without overlap | wall / larger | without |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:

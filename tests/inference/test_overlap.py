@@ -6,6 +6,7 @@ Each test makes the device wait for the event that must happen meanwhile; withou
 import threading
 
 import pytest
+import torch
 from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
@@ -13,10 +14,12 @@ from vernacular.core.background import Task
 from vernacular.core.processes import StopFlag, TimeLimitExceeded, time_limit
 from vernacular.inference.job.run import COMPUTED, run_group
 from vernacular.inference.job.store import Store, StoreError
+from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import chunks, execute
+from vernacular.inference.scoring import chunks, execute, head
 from vernacular.inference.scoring import score as score_module
 from vernacular.inference.scoring.score import score
+from vernacular.inference.scoring.token_scores import PendingScores
 from vernacular.protocols.schema import REQUESTS
 
 TIMEOUT = 120  # seconds; only a failing test waits for it
@@ -167,6 +170,69 @@ def test_error_while_writing_affects_its_evaluation_only(job, events, tmp_path):
     done, failed = run_group([record], paths, tmp_path)
     assert done == {"m": {"b": COMPUTED, "c": COMPUTED}}
     assert failed == {"m": {"a": "ZeroDivisionError: in the rows"}}
+
+
+@pytest.fixture
+def order(monkeypatch):
+    """Make the device asynchronous, and record when batches are started and when their outputs are read."""
+    order, started, result = [], head.score_batch, PendingScores.result
+    numbers = {}
+
+    def start(*args):
+        scores = started(*args)
+        numbers[id(scores)] = len(numbers), scores  # kept, so that no other has its id
+        order.append(("start", numbers[id(scores)][0]))
+        return scores
+
+    def read(scores):
+        if id(scores) in numbers:  # not a self-check
+            order.append(("read", numbers[id(scores)][0]))
+        return result(scores)
+
+    monkeypatch.setattr(LoadedModel, "is_asynchronous", True)
+    monkeypatch.setattr(execute, "score_batch", start)
+    monkeypatch.setattr(PendingScores, "result", read)
+    return order
+
+
+def test_device_has_the_next_batch_before_outputs_are_read(order):
+    loaded = tiny.load_model("llama", max_batch_tokens=64)
+    score(loaded, tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES]))
+    n_batches = order.count(("start", 0)) + max(number for _, number in order)
+    assert n_batches > 2
+    expected = [("start", 0)]
+    for number in range(1, n_batches):
+        expected += [("start", number), ("read", number - 1)]
+    assert order == [*expected, ("read", n_batches - 1)]
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_outputs_do_not_depend_on_when_they_are_read(order, monkeypatch, kind):
+    requests = tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES])
+    ahead, _ = score(tiny.load_model(kind, max_batch_tokens=64), requests)
+    assert order or kind == "bert"
+    monkeypatch.setattr(LoadedModel, "is_asynchronous", False)
+    plain, _ = score(tiny.load_model(kind, max_batch_tokens=64), requests)
+    assert ahead.equals(plain)
+
+
+def test_out_of_memory_keeps_the_batch_that_is_still_computed(order, monkeypatch):
+    requests = tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES])
+    expected, _ = score(tiny.load_model("llama", max_batch_tokens=64), requests)
+    start, calls = execute.score_batch, []
+
+    def fails_once(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return start(*args)
+
+    monkeypatch.setattr(execute, "score_batch", fails_once)
+    table, metadata = score(tiny.load_model("llama", max_batch_tokens=64), requests)
+    assert metadata["counters"]["oom_retries"] == 1
+    assert table["request_id"].equals(expected["request_id"])
+    for row, other in zip(table["logprobs"].to_pylist(), expected["logprobs"].to_pylist(), strict=True):
+        assert row == pytest.approx(other, abs=1e-4)
 
 
 def test_next_chunk_is_prepared_while_device_computes(monkeypatch):

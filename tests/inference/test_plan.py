@@ -54,7 +54,7 @@ def test_tree_row_masks_other_branches():
     assert row.tokens().tolist() == [1, 2, 3, 4, 5]
     positions, ends = tree_layout(batch.rows, 6)
     assert positions.tolist() == [[0, 1, 2, 1, 0, 0]]
-    assert attention_visibility(ends, 1)[0].int().tolist() == [
+    assert attention_visibility(torch.from_numpy(ends), 1)[0].int().tolist() == [
         [1, 1, 0, 0, 0, 0, 0],  # each attends to the cached prefix (first column), its ancestors and itself
         [1, 1, 1, 0, 0, 0, 0],
         [1, 1, 1, 1, 0, 0, 0],
@@ -256,7 +256,7 @@ def test_every_query_is_computed_once_with_its_own_path(paths, strategy, limits,
     for batch in plan(trie, strategy, limits):
         past = prefixes.get(batch.prefix, [])
         longest = max(map(len, batch.rows))
-        visibility = attention_visibility(tree_layout(batch.rows, longest)[1], len(past))
+        visibility = attention_visibility(torch.from_numpy(tree_layout(batch.rows, longest)[1]), len(past))
         row_tokens = [row.tokens().tolist() for row in batch.rows]
         if batch.computed_prefix is not None:
             prefixes[batch.computed_prefix] = past + row_tokens[0]
@@ -292,4 +292,4 @@ def test_batches_respect_budget(budget):
 def test_every_position_attends_to_something():
     batches = plan(build_trie([path(1, 2, 3), path(1, 4), path(5), path(6, 7)]), "tree", PlanLimits(12, 4, 2))
     for batch in batches:
-        assert torch.all(attention_visibility(tree_layout(batch.rows, 12)[1], 0).any(-1))
+        assert torch.all(attention_visibility(torch.from_numpy(tree_layout(batch.rows, 12)[1]), 0).any(-1))

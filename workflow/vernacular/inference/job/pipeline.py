@@ -63,7 +63,7 @@ class Pipeline:
                 on_begin(self.loaded.record["name"], unit.evaluation)
                 try:
                     with self._contained(unit):
-                        self._write(unit, self._compute(index))
+                        self._write(unit, *self._compute(index))
                 except ServerError as error:  # the other evaluations would wait for it in vain
                     self.failed |= {remaining.evaluation: str(error) for remaining in self.units[index:]}
                     break
@@ -80,21 +80,22 @@ class Pipeline:
                     self.writing[1].result()
         return self.computed, self.failed
 
-    def _compute(self, index: int) -> Evaluation:
-        """Run the model on a unit, and begin to prepare the next one."""
+    def _compute(self, index: int) -> tuple[Evaluation, Journal]:
+        """Run the model on a unit, and begin to prepare the next one; return it with its journal."""
         unit = self.units[index]
         preparing, self.preparing = self.preparing or self._prepare(index), None
         try:
             with wrap_tokenizer_panics(self.loaded.record):
                 _verify(self.loaded, self.store, unit.key)
-                self.store.check_writable(unit.key, unit.kind)
+                with self.stop.defer_signals():  # it creates a file for a moment
+                    self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
                 evaluation = preparing.result()
                 if self.overlaps and index + 1 < len(self.units):
                     self.preparing = self._prepare(index + 1)
                 evaluation.compute(journal)
                 _verify(self.loaded, self.store, unit.key)
-                return evaluation
+                return evaluation, journal
         finally:
             preparing.cancel()
 
@@ -103,7 +104,7 @@ class Pipeline:
         prepare = _evaluation_factory(self.loaded, unit)
         return Task(lambda: prepare(self.loaded, unit.requests()))
 
-    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation) -> None:
+    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation, journal: Journal) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
@@ -111,6 +112,7 @@ class Pipeline:
             version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
             metadata["engine"] = {**metadata.get("engine", {}), "version": version}
             try:
+                journal.flush()  # in case the outputs cannot be written
                 for part, rows, part_metadata in unit.outputs(table, metadata):
                     self.store.put(part.key, part.kind, rows, part_metadata)
             except StoreError as error:

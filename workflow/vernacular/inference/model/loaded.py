@@ -40,6 +40,7 @@ class LoadedModel:
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded
     checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, which runs once per load
+    strategy: str | None = None  # of the last evaluation that was scored
     template_error: str | None = None  # of a chat template that does not finish
 
     def option(self, name: str, default=None):
@@ -56,6 +57,11 @@ class LoadedModel:
     def body(self) -> torch.nn.Module:
         """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether a forward pass returns before it is computed, as on a GPU."""
+        return self.device.type == "cuda"
 
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""

@@ -8,12 +8,20 @@ import numpy as np
 
 from vernacular.core.progress import Progress
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.loaded import SMALLEST_BUDGET, LoadedModel, halve, release_memory, within_memory
+from vernacular.inference.model.loaded import (
+    SMALLEST_BUDGET,
+    LoadedModel,
+    halve,
+    release_memory,
+    token_budget,
+    within_memory,
+)
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, TokenScores, concatenate, score_batch
+from vernacular.inference.scoring.head import Head, score_batch
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
+from vernacular.inference.scoring.token_scores import PendingScores, TokenScores, concatenate
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
 log = logging.getLogger("vernacular")
@@ -60,7 +68,7 @@ def execute(
     pending: np.ndarray,
     *,
     make_plan: Callable[[np.ndarray, int], Plan],
-    score_batch: Callable[[object], TokenScores],
+    score_batch: Callable[[object], PendingScores],
     clear_cache: Callable[[], None],
     lengths: np.ndarray,
     journal: Journal,
@@ -74,7 +82,7 @@ def execute(
     Args:
         pending: Numbers of the requests.
         make_plan: Plans requests under a token budget.
-        score_batch: Runs the model on a batch.
+        score_batch: Starts the model on a batch.
         clear_cache: Frees memory after an out-of-memory error.
         lengths: Number of tokens that each request must read.
 
@@ -95,17 +103,30 @@ def execute(
             failed_slots = plan.slots[np.isin(plan.queries, batch.queries.indices)]
             failed = np.unique(outputs.requests[failed_slots])
             pending = np.setdiff1d(pending, _shrink(counters, batch, failed, lengths, outputs.request_ids))
-    finally:
-        journal.flush()
+    except BaseException:
+        journal.flush()  # after success, the caller does it, when the device has other work
+        raise
 
 
 def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch, journal: Journal, counters: Counters):
-    """Compute the batches of a plan; return the batch for which memory did not suffice, or None."""
+    """Compute the batches of a plan; return the batch for which memory did not suffice, or None.
+
+    A GPU gets the next batch before the outputs of the last one are read, so that it does not wait for the host.
+    """
     batches = [batch for batch in plan.batches if len(batch.queries)]
     computed = [np.zeros(0, np.int64)]
     results: list[TokenScores] = []
-    failed = None
+    running, failed = None, None  # running: the batch whose outputs are not read yet, and these
     with Progress("score", sum(batch.tokens for batch in batches), "token") as progress:
+
+        def read(batch, name: str, scores: PendingScores | TokenScores) -> None:
+            if isinstance(scores, PendingScores):
+                scores = scores.result()
+                journal.add(name, [scores.to_lists()])
+            computed.append(batch.queries.indices)
+            results.append(scores)
+            progress.advance(batch.tokens)
+
         for batch in batches:
             name = batch.name()
             with journal.defer_signals():
@@ -114,13 +135,18 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
                     counters.batches_resumed += 1
                 else:
                     scores = within_memory(loaded, score_batch, batch)
-                    if scores is None:
-                        failed = batch
-                        break
-                    journal.add(name, [scores.to_lists()])
-            computed.append(batch.queries.indices)
-            results.append(scores)
-            progress.advance(batch.tokens)
+                previous, running = running, None if scores is None else (batch, name, scores)
+                if previous is not None:
+                    read(*previous)
+                if running is None:
+                    failed = batch
+                    break
+                if not loaded.is_asynchronous:
+                    read(*running)
+                    running = None
+        if running is not None:
+            with journal.defer_signals():
+                read(*running)
     if results:
         indices = np.full(plan.queries.max() + 1, -1)  # of each distinct query's output
         indices[np.concatenate(computed)] = np.arange(sum(map(len, computed)))
@@ -177,6 +203,7 @@ def score_causal(
 
     `paths`: of all requests of `outputs`; `trie`: of those that are pending, if it is built already.
     """
+    loaded.strategy = strategy
     counters = Counters(budget=budget)
     body = Body(loaded, tree=strategy == "tree", full_model=full_model)
     head = Head(loaded, extras=extras, full_model=full_model)
@@ -185,7 +212,9 @@ def score_causal(
         nonlocal trie
         current = build_trie([paths[number] for number in pending]) if trie is None else trie
         trie = None  # the next plan has fewer requests
-        return Plan(plan(current, strategy, plan_limits(loaded, budget)), outputs.slots(pending), current.queries)
+        limits = plan_limits(loaded, budget)
+        batches = current.plans.pop((strategy, limits), None) or plan(current, strategy, limits)
+        return Plan(batches, outputs.slots(pending), current.queries)
 
     execute(
         loaded,
@@ -200,6 +229,14 @@ def score_causal(
     )
     counters.forwards, counters.tokens_computed = body.forwards, body.tokens
     return counters
+
+
+def plan_ahead(loaded: LoadedModel, trie: Trie) -> Trie:
+    """Plan a trie as for the last evaluation, whose strategy and budget are usually those of the next; return it."""
+    if loaded.strategy is not None:
+        limits = plan_limits(loaded, token_budget(loaded))
+        trie.plans[loaded.strategy, limits] = plan(trie, loaded.strategy, limits)
+    return trie
 
 
 def plan_limits(loaded: LoadedModel, budget: int) -> PlanLimits:

@@ -22,6 +22,7 @@ class Body:
         self.loaded, self.tree = loaded, tree
         self.model = loaded.model if full_model else loaded.body  # full_model: the "hidden states" are logits
         self.windows = layer_windows(loaded.model.config)
+        self.has_use_cache = "use_cache" in loaded.model.config.to_dict()
         self.cached: dict[CachedPrefix, list] = {}  # (keys, values) or None per layer, [1, heads, length, size]
         self.forwards = self.tokens = 0
         self.output = None  # the last output object, whose type the head reuses
@@ -63,26 +64,20 @@ class Body:
         ids = np.zeros((len(rows), longest), np.int64)
         for r, row in enumerate(rows):
             ids[r, : len(row)] = row.tokens()
-        kwargs = {"input_ids": self._to_device(torch.from_numpy(ids))}
+        kwargs = {"input_ids": to_device(ids, self.loaded.device)}
         if past_states is not None or use_cache:
             cache = _cache(past_states or [], len(rows), stores=use_cache)
             kwargs |= {"past_key_values": cache, "use_cache": True}
-        elif "use_cache" in self.loaded.model.config.to_dict():
+        elif self.has_use_cache:
             kwargs["use_cache"] = False
         if self.tree and not all(row.is_path for row in rows):
-            positions, ends = map(self._to_device, tree_layout(rows, longest))
+            positions, ends = (to_device(array, self.loaded.device) for array in tree_layout(rows, longest))
             kwargs |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
         output = self.model(**kwargs)
         self.forwards += 1
         self.tokens += ids.size
         self.output = output
         return output[0], kwargs.get("past_key_values")
-
-    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a copy on the device; a GPU copies from pinned memory while the host continues."""
-        if self.loaded.device.type == "cuda":
-            tensor = tensor.pin_memory()
-        return tensor.to(self.loaded.device, non_blocking=True)
 
     def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
         """Return additive masks [rows, 1, query, past + query]: one, or one per layer type if these differ."""
@@ -98,7 +93,13 @@ class Body:
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
 
-def tree_layout(rows: list[PackedRow], longest: int) -> tuple[torch.Tensor, torch.Tensor]:
+def to_device(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """Return a copy on the device; a GPU copies from pinned memory while the host continues."""
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def tree_layout(rows: list[PackedRow], longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (positions, ends), each [rows, longest].
 
     A position is the token's index in its own text; an end is the column where the token's subtree ends.
@@ -116,7 +117,7 @@ def tree_layout(rows: list[PackedRow], longest: int) -> tuple[torch.Tensor, torc
             if parent is not None:
                 stops[parent] = max(stops[parent], stops[index])
         ends[r, : len(row)] = np.repeat(stops, sizes)
-    return torch.from_numpy(positions), torch.from_numpy(ends)
+    return positions, ends
 
 
 def attention_visibility(ends: torch.Tensor, past: int) -> torch.Tensor:

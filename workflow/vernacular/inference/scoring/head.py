@@ -7,14 +7,14 @@ logit scaling, biases and tied heads are those of the model's implementation.
 
 import contextlib
 import copy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel
-from vernacular.inference.scoring.forward import Body
+from vernacular.inference.scoring.forward import Body, to_device
 from vernacular.inference.scoring.plan import Batch
+from vernacular.inference.scoring.token_scores import PendingScores
 
 TOP_K = 100  # number of most probable tokens in topk_entropy
 # float32 logits at a time. CPU: 256 rows of a 50k vocabulary, the fastest. GPU: enough rows for an efficient product
@@ -32,43 +32,6 @@ EXTRAS = {  # statistics that a request may ask for, with the outputs that they 
 CAUSAL_EXTRAS = {"logprob_moments", "word_end_logprobs"}  # not defined for masked models
 
 
-@dataclass
-class TokenScores:
-    """The outputs of some token queries, as parallel arrays; None if not requested.
-
-    Where only the distribution was requested, `logprobs`, `is_greedy` and `rank` have no meaning.
-    """
-
-    logprobs: np.ndarray  # float32, nats
-    is_greedy: np.ndarray  # bool: no token is more probable (true for each of several equally probable ones)
-    rank: np.ndarray | None = None  # int32, 1 + number of more probable tokens
-    entropy: np.ndarray | None = None  # float32, nats
-    topk_entropy: np.ndarray | None = None  # float32, nats, of the TOP_K most probable tokens, renormalized
-    logprob_mean: np.ndarray | None = None  # float32, nats, of ln p under the distribution: minus its entropy
-    logprob_sd: np.ndarray | None = None  # float32, nats, standard deviation of ln p under the distribution
-    word_end_logprobs: np.ndarray | None = None  # float32, ln P(next token begins a word or ends the text)
-
-    def to_lists(self) -> dict[str, list | None]:
-        """Return the arrays as lists, for a journal."""
-        return {name: None if values is None else values.tolist() for name, values in vars(self).items()}
-
-    @classmethod
-    def from_lists(cls, lists: dict[str, list | None]) -> "TokenScores":
-        """Return the inverse of `to_lists`, bit for bit."""
-        return cls(
-            **{name: None if v is None else np.array(v, _TYPES.get(name, np.float32)) for name, v in lists.items()}
-        )
-
-
-def concatenate(parts: list[TokenScores]) -> TokenScores:
-    """Return the outputs of consecutive token queries."""
-    columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
-    return TokenScores(**{name: None if c[0] is None else np.concatenate(c) for name, c in columns.items()})
-
-
-_TYPES = {"is_greedy": np.bool_, "rank": np.int32}
-
-
 class Head:
     """The model's output head, applied to selected rows."""
 
@@ -79,14 +42,13 @@ class Head:
         self.starts_word = word_start_mask(loaded) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
-    def score(self, hidden: torch.Tensor, output, rows: np.ndarray, targets: np.ndarray) -> TokenScores:
-        """Compute the outputs for `targets[i]` (-1: none) predicted by hidden[rows[i]].
+    def score(self, hidden: torch.Tensor, output, rows: np.ndarray, targets: np.ndarray) -> PendingScores:
+        """Compute the outputs for `targets[i]` (-1: none) predicted by hidden[rows[i]], without waiting for the device.
 
-        `hidden` is [n, size], `rows` ascending; `output` is what the body returned, whose type is reused. The device is
-        waited for once, at the end.
+        `hidden` is [n, size], `rows` ascending and not empty; `output` is what the body returned, whose type is reused.
         """
         unique_rows, first, indices = np.unique(rows, return_index=True, return_inverse=True)
-        selected = [torch.from_numpy(a).to(hidden.device) for a in (unique_rows, indices, np.maximum(targets, 0))]
+        selected = [to_device(a, hidden.device) for a in (unique_rows, indices, np.maximum(targets, 0))]
         edges = [*first, len(rows)]
         step = self._rows_at_once(hidden.device)
         chunks = []
@@ -95,7 +57,7 @@ class Head:
             queries = slice(edges[start], edges[stop])
             logits = self._logits(hidden[selected[0][start:stop]], output)
             chunks.append(self._reduce(logits, selected[1][queries] - start, selected[2][queries]))
-        return TokenScores(**_to_numpy(chunks))
+        return PendingScores(chunks)
 
     def _rows_at_once(self, device: torch.device) -> int:
         size = _CHUNK_BYTES.get(device.type, LOGIT_BYTES)
@@ -139,14 +101,13 @@ class Head:
         return scores
 
 
-def score_batch(body: Body, head: Head, batch: Batch) -> TokenScores:
-    """Run one forward pass; return the outputs of the batch's token queries, in their order."""
+def score_batch(body: Body, head: Head, batch: Batch) -> PendingScores:
+    """Start one forward pass; return the outputs of the batch's token queries, in their order."""
     hidden = body.hidden(batch)
-    queries = batch.queries
-    if not len(queries):
-        return TokenScores(np.zeros(0, np.float32), np.zeros(0, np.bool_))
-    rows = queries.rows * hidden.shape[1] + queries.columns
-    return head.score(hidden.flatten(0, 1), body.output, rows, queries.targets)
+    if not len(batch.queries):  # a prefix
+        return PendingScores([{"logprobs": torch.zeros(0), "is_greedy": torch.zeros(0, dtype=torch.bool)}])
+    rows = batch.queries.rows * hidden.shape[1] + batch.queries.columns
+    return head.score(hidden.flatten(0, 1), body.output, rows, batch.queries.targets)
 
 
 def word_start_mask(loaded: LoadedModel) -> torch.Tensor:
@@ -209,15 +170,3 @@ def logprob_moments(logits: torch.Tensor, max_logits: torch.Tensor) -> tuple[tor
     total, mean = sums[0], sums[1] / sums[0]
     variance = (sums[2] / total - mean**2).clamp(min=0)
     return (mean - total.log()).to(logits.dtype), variance.sqrt().to(logits.dtype)
-
-
-def _to_numpy(chunks: list[dict[str, torch.Tensor]]) -> dict[str, np.ndarray]:
-    """Return the outputs of consecutive chunks as arrays, with one transfer from the device."""
-    merged = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    packed = torch.cat([values.view(torch.uint8) for values in merged.values()]).cpu().numpy()
-    arrays, start = {}, 0
-    for name, values in merged.items():
-        stop = start + values.numel() * values.itemsize
-        arrays[name] = np.frombuffer(packed[start:stop].tobytes(), _TYPES.get(name, np.float32))
-        start = stop
-    return arrays

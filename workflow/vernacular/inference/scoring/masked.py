@@ -18,11 +18,12 @@ from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel, agreement
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.scoring.execute import Counters, Plan, execute
-from vernacular.inference.scoring.head import Head, TokenScores
+from vernacular.inference.scoring.head import Head
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import ALL_NAN, NAN_ADVICE
+from vernacular.inference.scoring.token_scores import PendingScores
 
 VARIANTS = ("original", "within_word_l2r")
 
@@ -97,7 +98,7 @@ def score_masked(
         unique_copies, queries = merge_copies([copies[number] for number in pending])
         return Plan(make_batches(unique_copies, budget), outputs.slots(pending), queries)
 
-    def score_batch(batch: MaskedBatch) -> TokenScores:
+    def score_batch(batch: MaskedBatch) -> PendingScores:
         counters.forwards += 1
         counters.tokens_computed += batch.tokens
         return score_masked_batch(loaded, head, batch)
@@ -169,8 +170,8 @@ def make_batches(copies: list[MaskedCopy], budget: int) -> list[MaskedBatch]:
 
 
 @torch.inference_mode()
-def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> TokenScores:
-    """Run one forward pass; return the outputs of the batch's token queries, in their order."""
+def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> PendingScores:
+    """Start one forward pass; return the outputs of the batch's token queries, in their order."""
     longest = max(len(copy.ids) for copy in batch.copies)
     ids = torch.full((len(batch.copies), longest), loaded.tokenizer.pad_token_id or 0)
     mask = torch.zeros(len(batch.copies), longest, dtype=torch.long)
@@ -192,7 +193,7 @@ def _self_check(loaded: LoadedModel, head: Head, copies: list[MaskedCopy]) -> fl
     if not sample:
         return None
     batch = MaskedBatch(sample)
-    scores = score_masked_batch(loaded, head, batch)
+    scores = score_masked_batch(loaded, head, batch).result()
     single_logprobs = []
     for row, position, target in zip(batch.queries.rows, batch.queries.columns, batch.queries.targets, strict=True):
         ids = torch.tensor([sample[row].ids], device=loaded.device)

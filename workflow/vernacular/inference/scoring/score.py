@@ -20,7 +20,7 @@ from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows
 from vernacular.inference.scoring.chunks import distinct_rows, merge_chunks, split_into_chunks
-from vernacular.inference.scoring.execute import Counters, build_path, score_causal
+from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
@@ -51,7 +51,8 @@ def score(
         Stopped: A stop signal was received.
     """
     scoring = Scoring(loaded, requests, strategy=strategy)
-    scoring.compute(MemoryJournal() if journal is None else journal)
+    scoring.compute(journal := MemoryJournal() if journal is None else journal)
+    journal.flush()
     return scoring.finish()
 
 
@@ -150,7 +151,7 @@ class Scoring:
         paths, trie, sizes = [], None, [len(request.span) for request in parts]
         if self.loaded.kind == "causal":
             paths = [build_path(request) for request in parts]
-            trie, sizes = build_trie(paths), [len(path.targets) for path in paths]
+            trie, sizes = plan_ahead(self.loaded, build_trie(paths)), [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids = request.span  # the paths have the others
         else:

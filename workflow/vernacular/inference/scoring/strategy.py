@@ -200,7 +200,7 @@ def _strategy_logprobs(loaded: LoadedModel, strategy: str, sample: list[Path], f
     body, head = Body(loaded, tree=strategy == "tree", full_model=full_model), Head(loaded, full_model=full_model)
     logprobs = np.zeros(len(trie.positions), np.float32)  # of each distinct token query
     for batch in plan(trie, strategy, limits):
-        logprobs[batch.queries.indices] = score_batch(body, head, batch).logprobs
+        logprobs[batch.queries.indices] = score_batch(body, head, batch).result().logprobs
     edges = np.cumsum([len(path.targets) for path in sample])[:-1]
     return [values.tolist() for values in np.split(logprobs[trie.queries], edges)]
 

@@ -51,6 +51,7 @@ class Trie:
     targets: np.ndarray  # [distinct queries]
     queries: np.ndarray  # the distinct query of each query of each path, in the order of the paths
     longest_node: int  # tokens
+    plans: dict = field(default_factory=dict)  # batches that were planned in advance, by strategy and limits
 
     @property
     def size(self) -> int:
