@@ -24,9 +24,13 @@ CASES = {
             item(f"s{n}", context=text, extra={"label": str(n % 2)})
             for n, text in enumerate(["Ela canta.", "Ela cantan."])
         ],
-        {},
+        {"min_k_plus_plus": True},
     ),
-    "minimal_pair": ("pair", [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])], {}),
+    "minimal_pair": (
+        "pair",
+        [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])],
+        {"min_k_plus_plus": True},
+    ),
     "last_word": ("continuation", [item(context="Fun á", target="estación")], {"bow_correction": True}),
     "cloze": (
         "cloze",
@@ -34,7 +38,14 @@ CASES = {
         {"score_unfilled_gap": True},
     ),
     "target_word": ("target_word", [item(context="Ela [MASK] ben.", choices=["canta", "cantan", "🙂"], gold=[0])], {}),
-    "text": ("text", [item(context="Ela canta ben. Choveu toda a noite.")], {"overlap": 2, "window": 8}),
+    "text": (
+        "text",
+        [
+            item(f"t{n}", context=text, source_row=n)
+            for n, text in enumerate(["Ela canta ben.", "Choveu.", "O gato dorme no tellado.", "Xa é noite."])
+        ],
+        {"overlap": 2, "window": 8, "min_k_plus_plus": True, "order_permutations": 2},
+    ),
 }
 
 
