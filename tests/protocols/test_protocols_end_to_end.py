@@ -42,7 +42,7 @@ CASES = {
         "text",
         [
             item(f"t{n}", context=text, source_row=n)
-            for n, text in enumerate(["Ela canta ben.", "Choveu.", "O gato dorme no tellado.", "Xa é noite."])
+            for n, text in enumerate(["Ela canta ben.", "Choveu.", "O gato dorme no tellado.", "O gato dorme."])
         ],
         {"overlap": 2, "window": 8, "min_k_plus_plus": True, "order_permutations": 2},
     ),
@@ -99,6 +99,7 @@ def test_unknown_token_sets_flag_without_changing_values(protocol):
     known = items[0] | {"choices": [choice for choice in items[0]["choices"] if choice != "🙂"]}
     field = "context" if protocol in ("acceptability", "text") else "target" if protocol == "last_word" else "choices"
     items = [known, known | {"item_id": "unknown", field: with_unknown(known[field])}]
+    options = {name: value for name, value in options.items() if name != "order_permutations"}  # needs more texts
     requests = build_requests(items, item_type, protocol, **options)
     loaded = tiny.load_model("llama", tokens="wordpiece")
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
