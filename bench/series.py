@@ -204,7 +204,8 @@ class Template:
         directory, shares = Path("results", model), {}
         for number, (name, rows) in enumerate(self.rows.items()):
             order = np.random.default_rng(number).permutation(len(rows))  # in which the items are learned
-            share = 0.5 + 0.4 * (1 - np.exp(-4 * progress)) * (number % 4) / 3 + 0.02 * np.sin(97 * progress + number)
+            noise = 0.02 * np.sin(97 * progress + number + sum(map(ord, model.partition(".")[0])))
+            share = 0.5 + 0.4 * (1 - np.exp(-4 * progress)) * (number % 4) / 3 + noise
             learned = [
                 row | {"correct": c, "metrics": row["metrics"] | {"accuracy": float(c)}, "predicted_indices": [1 - c]}
                 for row, c in zip(rows, (order < share * len(rows)).tolist(), strict=True)

@@ -24,9 +24,13 @@ CASES = {
             item(f"s{n}", context=text, extra={"label": str(n % 2)})
             for n, text in enumerate(["Ela canta.", "Ela cantan."])
         ],
-        {},
+        {"min_k_plus_plus": True},
     ),
-    "minimal_pair": ("pair", [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])], {}),
+    "minimal_pair": (
+        "pair",
+        [item(context="Se chove,", choices=["levo paraugas", "levo sol"], gold=[0])],
+        {"min_k_plus_plus": True},
+    ),
     "last_word": ("continuation", [item(context="Fun á", target="estación")], {"bow_correction": True}),
     "cloze": (
         "cloze",
@@ -34,7 +38,14 @@ CASES = {
         {"score_unfilled_gap": True},
     ),
     "target_word": ("target_word", [item(context="Ela [MASK] ben.", choices=["canta", "cantan", "🙂"], gold=[0])], {}),
-    "text": ("text", [item(context="Ela canta ben. Choveu toda a noite.")], {"overlap": 2, "window": 8}),
+    "text": (
+        "text",
+        [
+            item(f"t{n}", context=text, source_row=n)
+            for n, text in enumerate(["Ela canta ben.", "Choveu.", "O gato dorme no tellado.", "O gato dorme."])
+        ],
+        {"overlap": 2, "window": 8, "min_k_plus_plus": True, "order_permutations": 2},
+    ),
 }
 
 
@@ -88,6 +99,7 @@ def test_unknown_token_sets_flag_without_changing_values(protocol):
     known = items[0] | {"choices": [choice for choice in items[0]["choices"] if choice != "🙂"]}
     field = "context" if protocol in ("acceptability", "text") else "target" if protocol == "last_word" else "choices"
     items = [known, known | {"item_id": "unknown", field: with_unknown(known[field])}]
+    options = {name: value for name, value in options.items() if name != "order_permutations"}  # needs more texts
     requests = build_requests(items, item_type, protocol, **options)
     loaded = tiny.load_model("llama", tokens="wordpiece")
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
