@@ -54,9 +54,9 @@ def passage(rng: random.Random) -> str:
     return " ".join(sentences)
 
 
-def items(name: str, n_requests: int) -> list[dict]:
+def items(name: str, n_requests: int, seed: int) -> list[dict]:
     """Return the items of a set; two questions share a passage."""
-    rng = random.Random(f"{name} 0")
+    rng = random.Random(f"{name} {seed}")
     empty = {"question": "", "choices": [], "target": None, "cluster_id": None, "category": None, "extra": []}
     n_items = n_requests if name == "sentences" else n_requests // 4
     rows, context = [], ""
@@ -72,16 +72,17 @@ def items(name: str, n_requests: int) -> list[dict]:
     return rows
 
 
-def write_requests(name: str, n_requests: int, directory: Path) -> Path:
-    """Write the requests file of a set and return its path."""
+def write_requests(name: str, n_requests: int, directory: Path, seed: int = 0) -> Path:
+    """Write the requests file of a set, whose texts depend on `seed`, and return its path."""
     import pyarrow as pa
 
     item_type, protocol, shots = SETS[name]
     settings = {"language": "en", "protocol": protocol, "shots": shots, "seed": 0, "style": "default", "options": {}}
-    task = {"task": name, "item_type": item_type, "protocols": [protocol]}
-    rows, metadata = build(items(name, n_requests), task, **settings)
+    task = {"task": f"{name}{seed}", "item_type": item_type, "protocols": [protocol]}
+    rows, metadata = build(items(name, n_requests, seed), task, **settings)
     table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-    return artifacts.write(directory / f"{name}.parquet", REQUESTS, table, {**metadata, "fingerprint": name})
+    metadata |= {"fingerprint": f"{name} {seed}"}
+    return artifacts.write(directory / f"{name}.parquet", REQUESTS, table, metadata)
 
 
 def free_model(directory: str) -> LoadedModel:

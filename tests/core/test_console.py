@@ -18,7 +18,7 @@ ERROR = JOB | {
     "log": ["logs/infer/tiny.log"],
     "conda_env": None,
 }
-ERROR |= {"shellcmd": "python -m vernacular infer <<< '{}'", "aux": {}}
+ERROR |= {"shellcmd": "python workflow/stage.py infer <<< '{}'", "aux": {}}
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_failure_names_rule_and_log_without_shell_command(lines):
     text = "\n".join(lines((LogEvent.JOB_ERROR, None, ERROR), (None, command_error, {})))
     assert "Error in rule infer" in text
     assert "logs/infer/tiny.log" in text
-    assert "vernacular infer" not in text
+    assert "stage.py" not in text
     assert "input" not in text, "a job may have thousands of files"
     assert "pipefail" not in text
 

@@ -22,7 +22,7 @@ def test_ctrl_c_stores_outputs_prints_resume_advice_and_stops_all_processes(work
     workspace.start_locally(STATUS_FILE)
     workspace.wait_until_held()
     n_computed = len(workspace.batches())
-    assert any("vernacular infer" in command for command in session_commands(workspace.process.pid).values())
+    assert any("stage.py infer" in command for command in session_commands(workspace.process.pid).values())
     os.killpg(workspace.process.pid, signal.SIGINT)
     assert workspace.wait() == 1
     stop_time = time.time()

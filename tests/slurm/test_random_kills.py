@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from support.faults import WatchedWorkspace, is_alive, session_commands, terminate
@@ -56,9 +57,7 @@ def running_commands(workspace: WatchedWorkspace) -> dict[int, str]:
     """Return the running commands of the package, by pid."""
     arguments = {pid: command.split() for pid, command in session_commands(workspace.process.pid).items()}
     commands = {
-        pid: words[words.index("vernacular") + 1]
-        for pid, words in arguments.items()
-        if words[1:3] == ["-m", "vernacular"]
+        pid: words[2] for pid, words in arguments.items() if len(words) > 2 and Path(words[1]).name == "stage.py"
     }
     return {pid: name for pid, name in commands.items() if name != "finish"}
 

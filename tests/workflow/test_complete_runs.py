@@ -60,11 +60,12 @@ def test_first_run_writes_every_documented_artifact(workspace):
         "surprisal_summary.xlsx",
         "leaderboard.xlsx",
         "complete.txt",
+        "tokenizers.xlsx",
         "lm_eval",
         "every_eval_ever",
         *(
             f"{name}.{kind}"
-            for name in ("comparisons", "rankings", "overall", "prompts")
+            for name in ("comparisons", "rankings", "overall", "prompts", "tokenizers")
             for kind in ("parquet", "csv")
         ),
     }

@@ -102,4 +102,4 @@ def test_without_interop_its_styles_are_unknown_and_the_allowed_styles_are_liste
     workspace.config["evaluations"][-1] |= {"styles": ["default", "simil-eval"]}
     run = workspace.run("-n")
     assert run.returncode != 0
-    assert 'evaluations[2].styles[1]: unknown value "simil-eval". Allowed: default, open.' in output_tail(run)
+    assert 'evaluations[2].styles[1]: unknown value "simil-eval". Allowed: default, lm_eval, open.' in output_tail(run)

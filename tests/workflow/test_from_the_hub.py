@@ -32,7 +32,7 @@ class CommandLineMonitor(threading.Thread):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):  # the process has exited
                     line = path.read_bytes()
-                    self.commands |= {name for name in (b"model", b"items", b"infer") if b"vernacular\0" + name in line}
+                    self.commands |= {name for name in (b"model", b"items", b"infer") if b"stage.py\0" + name in line}
                     if self.text in line:
                         self.matches.add(line)
 

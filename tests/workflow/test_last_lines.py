@@ -47,7 +47,7 @@ def last_lines(workspace, command: str, crash: str) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "crash", "model", "reason"),
     [
-        ("collect", KILL, "tiny", f"{KILLED}."),
+        ("collect", KILL, "tiny", KILLED),
         ("compare", "raise ZeroDivisionError('no pair')", "all models", "ZeroDivisionError: no pair"),
         ("summary", KILL_ALL, "all models", KILLED),
     ],

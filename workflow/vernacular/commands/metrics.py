@@ -165,9 +165,8 @@ def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[dict],
     artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
     settings = {name: {key: spec[key] for key in SETTING} for name, spec in args.spec["evaluations"].items()}
     token_metadata = {"model": args.spec["model"], "tokenizer": tokenizer_identity(record), "evaluations": settings}
-    artifacts.write(
-        args.out / "tokens.parquet", TOKENS, tokens, token_metadata | {"fingerprint": metadata["fingerprint"]}
-    )
+    token_metadata |= {"fingerprint": artifacts.input_fingerprint("tokens", metadata["fingerprint"])}
+    artifacts.write(args.out / "tokens.parquet", TOKENS, tokens, token_metadata)
 
 
 def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: list[dict]) -> dict:

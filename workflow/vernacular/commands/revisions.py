@@ -9,7 +9,7 @@ from vernacular.core.records import write_record
 
 def revisions(args) -> str:
     """Write branches and tags of the repositories with `revisions: PATTERN`; planning reads them without a network."""
-    files, counts = read(args.config, None), []
+    files, counts = read(args.config, None, "--config"), []
     files.problems.raise_all()
     for name, entry in files.values["models"].items():
         if isinstance(entry.get("revisions"), str):
