@@ -69,6 +69,16 @@ def test_dry_run_lists_jobs_instead_of_the_table(lines):
     assert lines(*RECORDS[:4]) == ["infer: evaluate tiny"]
 
 
+@pytest.mark.parametrize("lines", [(RUN, True)], indirect=True)
+def test_dry_run_prints_the_reasons_of_all_jobs_without_a_reference_to_single_ones(lines):
+    reasons = (
+        "Reasons:\n    (check individual jobs above for details)\n    input files updated by another job:\n        all"
+    )
+    assert lines((None, "Building DAG of jobs...", {}), (None, reasons, {})) == [
+        *("Reasons:", "    input files updated by another job:", "        all")
+    ]
+
+
 @pytest.mark.parametrize("lines", [({Quietness.HOST, Quietness.RULES}, True)], indirect=True)
 def test_dry_run_without_rules_prints_the_table(lines):
     assert lines(*RECORDS[:4]) == ["Job stats:"]

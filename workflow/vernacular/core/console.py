@@ -26,6 +26,7 @@ _HIDDEN_MESSAGES = (
     "RuleException:\nCalledProcessError",  # contains the shell command; JOB_ERROR names the rule and its log
     "Exiting because a job execution failed.",
 )
+_MISLEADING = "    (check individual jobs above for details)\n"  # of the reasons in a dry run: not with `quiet: reason`
 _LAST = "WorkflowError:\nAt least one job did not complete successfully."
 
 
@@ -75,6 +76,8 @@ class _Formatter(DefaultFormatter):
             self.progress = f"[{record.__dict__['done']} of {record.__dict__['total']}] "
         if event == LogEvent.RUN_INFO:
             return not self.dry_run or is_quiet_about(self.quiet, "rules")
+        if self.dry_run and record.msg == "Building DAG of jobs...":
+            return False
         return event not in _HIDDEN and not str(record.msg).startswith(_HIDDEN_MESSAGES)
 
     def format_job_info(self, msg: dict) -> str:
@@ -96,4 +99,6 @@ class _Formatter(DefaultFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a message; the last one of a run that failed gives the reasons."""
-        return self.failed_jobs.summary() if str(record.msg).startswith(_LAST) else super().format(record)
+        if str(record.msg).startswith(_LAST):
+            return self.failed_jobs.summary()
+        return super().format(record).replace(_MISLEADING, "")
