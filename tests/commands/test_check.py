@@ -144,3 +144,32 @@ tasks: [tasks]
     assert old == 'model old: me/open: revision "v9" not found on the Hub.'
     assert gated.startswith("model gated: me/gated: access is gated. Accept the terms at ")
     assert none.startswith("model none: me/none: not found on the Hub, or private.")
+
+
+def test_datasets_of_the_web_are_asked_for_online_only(directory, hub):
+    """Of the sources, treebanks and plain files of the web are not asked for; a repository named by hf:// is."""
+    task = directory / "tasks" / "mine.yaml"
+    sources = {
+        "web": "{url: 'http://127.0.0.1:9/rows.jsonl'}",
+        "tree": "{treebank: 'http://127.0.0.1:9/a.conllu', pattern: subject_verb_number}",
+        "named": "{file: 'hf://datasets/me/none/rows.jsonl'}",
+    }
+    for name, source in sources.items():
+        text = task.read_text().replace("task: mine", f"task: {name}").replace("{file: rows.jsonl}", source)
+        if name == "tree":
+            text = text.replace(
+                "item_type: question\nprotocols: [letters, options]", "item_type: target_word\nprotocols: [target_word]"
+            )
+            text = text.partition("languages:")[0] + f"languages:\n  gl: {{source: {source}}}\n"
+        (directory / "tasks" / f"{name}.yaml").write_text(text)
+    config = CONFIG.replace("  - {task: mine, shots: [0, 2]}", "\n".join(f"  - {{task: {name}}}" for name in sources))
+    (directory / "config.yaml").write_text(config + "data: hub\n")
+    command = [sys.executable, "-m", "vernacular", "check"]
+    environment = hub_server.environment(hub.address, directory / "home", PYTHONPATH=str(ROOT / "workflow"))
+    offline = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (offline.returncode, offline.stderr) == (0, "")
+    assert "Not checked, because not on this disk: named.gl, tree.gl, web.gl (--online" in offline.stdout
+    online = subprocess.run([*command, "--online"], capture_output=True, text=True, env=environment)
+    assert online.returncode == 1
+    assert online.stderr.startswith("me/none: not found on the Hub, or private.")
+    assert "Not checked, because not on this disk: tree.gl, web.gl\n" in online.stdout

@@ -56,6 +56,7 @@ def test_renamed_keys_map_to_current_names_of_same_mapping(name):
         ("language: gl", "languages"),
         ("pretrained: me/one", "source"),
         ("batch_size: 8", "max_batch_tokens"),
+        ("model_args: pretrained=me/one", "source"),
     ],
 )
 def test_renamed_config_key_error_suggests_current_name(tmp_path, old, new):
@@ -96,3 +97,19 @@ def test_item_type_of_lm_eval_error_names_the_entry_that_replaces_it(tmp_path, i
     path.write_text(TASK.replace("item_type: question", f"item_type: {item_type}", 1), "utf-8")
     with pytest.raises(ConfigError, match="lm_eval: NAME"):
         load_task(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("num_fewshot: 5", "shots in an entry of evaluations"),
+        ("batch_size: 8", "max_batch_tokens of a model"),
+        ("apply_chat_template: true", "chat of a model"),
+    ],
+)
+def test_key_of_the_entire_run_in_lm_eval_error_names_its_place(tmp_path, key, place):
+    text = CONFIG.replace("MODEL", "dtype: auto").replace("EVALUATION", "limit: 5") + key
+    (tmp_path / "config.yaml").write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as error:
+        config.load([tmp_path / "config.yaml"])
+    assert str(error.value).endswith(f"unknown key. Did you mean {place}?")

@@ -7,9 +7,17 @@ from snakemake.logging import DefaultFilter, DefaultFormatter, logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
 from vernacular.core.console import simplify
+from vernacular.core.failed_jobs import FailedJobs
 
 JOB = {"jobid": 3, "rule_name": "infer", "rule_msg": "infer: evaluate tiny", "reason": "Params have changed"}
-ERROR = JOB | {"msg": None, "input": ["a"], "output": [], "log": ["logs/infer/tiny.log"], "conda_env": None}
+ERROR = JOB | {
+    "msg": None,
+    "rule_msg": None,
+    "input": ["a"],
+    "output": [],
+    "log": ["logs/infer/tiny.log"],
+    "conda_env": None,
+}
 ERROR |= {"shellcmd": "python workflow/stage.py infer <<< '{}'", "aux": {}}
 
 
@@ -28,7 +36,7 @@ def lines(request):
     logger.setLevel(logging.INFO)
 
     def log(*records: tuple) -> list[str]:
-        simplify()
+        simplify(FailedJobs())
         for event, message, fields in records:
             fields = {key: value for key, value in fields.items() if key != "msg"}
             logger.info(message, extra={"event": event, **fields})
@@ -61,6 +69,16 @@ def test_dry_run_lists_jobs_instead_of_the_table(lines):
     assert lines(*RECORDS[:4]) == ["infer: evaluate tiny"]
 
 
+@pytest.mark.parametrize("lines", [(RUN, True)], indirect=True)
+def test_dry_run_prints_the_reasons_of_all_jobs_without_a_reference_to_single_ones(lines):
+    reasons = (
+        "Reasons:\n    (check individual jobs above for details)\n    input files updated by another job:\n        all"
+    )
+    assert lines((None, "Building DAG of jobs...", {}), (None, reasons, {})) == [
+        *("Reasons:", "    input files updated by another job:", "        all")
+    ]
+
+
 @pytest.mark.parametrize("lines", [({Quietness.HOST, Quietness.RULES}, True)], indirect=True)
 def test_dry_run_without_rules_prints_the_table(lines):
     assert lines(*RECORDS[:4]) == ["Job stats:"]
@@ -80,6 +98,7 @@ def test_failure_names_rule_and_log_without_shell_command(lines):
     assert "Error in rule infer" in text
     assert "logs/infer/tiny.log" in text
     assert "stage.py" not in text
+    assert "input" not in text, "a job may have thousands of files"
     assert "pipefail" not in text
 
 
@@ -89,3 +108,13 @@ def test_other_errors_of_the_workflow_are_printed(lines):
         lines((None, "RuleException:\nKeyError in file x", {}), (None, "WorkflowError: x", {}))[1]
         == "KeyError in file x"
     )
+
+
+@pytest.mark.parametrize("lines", [(RUN, False)], indirect=True)
+def test_last_message_of_a_failed_run_is_how_to_resume(lines):
+    last = (LogEvent.ERROR, "WorkflowError:\nAt least one job did not complete successfully.", {})
+    assert lines((None, "Exiting because a job execution failed. Look above for error messages", {}), last) == [
+        "",
+        "The run was stopped before all jobs were completed.",
+        "Finished results are kept. To resume, run the same command again.",
+    ]

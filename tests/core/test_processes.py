@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from vernacular.core.logs import last_error
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -79,3 +80,21 @@ def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum)
         assert stage.wait(60) == 130
         assert stage.stderr.read() == "similarity: interrupted. Run the same command again to repeat it.\n"
     assert (tmp_path / "cleaned").exists()
+
+
+def test_killed_stage_leaves_its_reason_in_the_log(tmp_path):
+    """A hook at the start of Python kills the stage when it imports its command."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Hook:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'vernacular.commands.status':\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.meta_path.insert(0, Hook())\n"
+    )
+    command = [sys.executable, "-m", "vernacular", "verify", "--notes", "n.csv", "--out", "o.txt", "--log", "v.log"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    stage = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    reason = "its process was terminated by SIGKILL (probable cause: out of memory)."
+    assert (stage.returncode, stage.stderr) == (137, f"verify: {reason}\n")
+    assert last_error(tmp_path / "v.log") == reason

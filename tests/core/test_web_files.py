@@ -109,4 +109,6 @@ def test_busy_server_is_retried_and_missing_file_is_not(server):
 def test_unreachable_server_error_has_advice():
     with pytest.raises(DataError) as error:
         hub_snapshot.fetch("http://127.0.0.1:9/x.json", None)
-    assert_states(error.value, "http://127.0.0.1:9/x.json", "failed", "refused", "internet", "snakemake --until items")
+    assert_states(
+        error.value, "http://127.0.0.1:9/x.json", "failed", "refused", "internet", "snakemake -c1 --until items"
+    )

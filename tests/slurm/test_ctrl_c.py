@@ -27,8 +27,13 @@ def test_ctrl_c_stores_outputs_prints_resume_advice_and_stops_all_processes(work
     assert workspace.wait() == 1
     stop_time = time.time()
     assert len(workspace.batches()) <= n_computed + 2, "only the current batch is finished"
-    assert "stored; the next run resumes from there." in workspace.output()
-    assert "To resume, run the same command again." in workspace.output()
+    *_, failed, model, reason, log, advice = workspace.output().splitlines()
+    assert (failed, model) == ("These jobs failed:", "  tiny")
+    assert reason.startswith("    infer: stopped by SIGINT: ")
+    assert reason.endswith(" stored; the next run resumes from there.")
+    assert log == "      log: logs/infer/tiny.1of1.log"
+    assert advice.endswith("To resume, run the same command again.")
+    assert "<<<" not in workspace.output()
     assert "Traceback" not in workspace.output()
     workspace.wait_until(lambda: not session_commands(workspace.process.pid), "the end of all processes", seconds=120)
     assert not list((workspace.directory / ".snakemake").glob("locks/*"))

@@ -67,6 +67,7 @@ def workspace(tmp_path_factory):
 def test_killed_panicking_and_missing_inputs_affect_only_their_own_values(workspace):
     run = workspace.run()
     assert run.returncode == 1, output_tail(run)
+    check_last_lines(run.stderr)
     assert set(workspace.results()["model"]) == {"tiny"}
     assert set(workspace.results()["evaluation"]) == {SENTENCES, OPTIONS}
     notes = workspace.notes().query("kind == 'unavailable'")
@@ -80,6 +81,30 @@ def test_killed_panicking_and_missing_inputs_affect_only_their_own_values(worksp
         assert "SIGKILL (probable cause: out of memory)" in reasons["killed", evaluation]
         assert "SIGKILL (probable cause: out of memory)" in reasons["killed-loading", evaluation]
         assert "a regex too many" in reasons["panics", evaluation]
+
+
+def check_last_lines(stderr: str) -> None:
+    """Check that a run ends with its reasons by model and how to resume, without commands and specifications."""
+    *others, logs, last = stderr.partition("\nThe summary is written, but results are missing:\n")[2].splitlines()
+    assert last == "Finished results are kept. To resume, run the same command again."
+    assert logs.startswith("Logs: ")
+    assert {"logs/items/items.log", "logs/infer/killed.1of1.log", "logs/infer/panics.1of1.log"} <= set(
+        logs.removeprefix("Logs: ").split(", ")
+    )
+    reasons: dict[str, list[str]] = {}
+    for line in others:
+        if not line.startswith("    "):
+            models = reasons.setdefault(line.strip(), [])
+        else:
+            models.append(line.strip())
+    everyone = "tiny, killed, killed-loading, panics"
+    assert set(reasons) == {everyone, "killed, killed-loading", "panics"}
+    assert reasons[everyone][0].startswith(f"{LOST}: ")
+    assert "SIGKILL (probable cause: out of memory)" in reasons["killed, killed-loading"][0]
+    assert "a regex too many" in reasons["panics"][0]
+    assert "<<<" not in stderr
+    assert '{"' not in stderr
+    assert "Traceback" not in stderr
 
 
 def test_next_plan_retries_only_failed_steps(workspace):

@@ -28,7 +28,7 @@ from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.curves import curves_spec
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
-from vernacular.core.console import simplify
+from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
 
@@ -59,11 +59,13 @@ except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
 
+FAILED_JOBS = collect_failures()
 if not IS_MODULE:  # the messages of another workflow are its own
-    simplify()
+    simplify(FAILED_JOBS)
 
 # Every stage runs the package beside these rules, also in a conda environment, which does not contain it and drops
-# PYTHONPATH
+# PYTHONPATH. `exec` in the shell commands: a signal that ends a job reaches Python, not a shell that exits without it, and
+# no shell prints the command if Python is killed
 os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
 
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
@@ -204,7 +206,9 @@ onsuccess:
     shell('python "$VERNACULAR" finish {CONFIG.benchmarks:q} --results {CONFIG.results:q}/summary')
 
 
-# after Ctrl-C or a failure, also print how to resume
+# after Ctrl-C or a failure, the last message of the run gives the reasons and how to resume; a workflow that imports this
+# one keeps its own messages
 onerror:
     clear()
-    print("Finished results are kept. To resume, run the same command again.", file=sys.stderr)
+    if IS_MODULE:
+        print(FAILED_JOBS.summary(), file=sys.stderr)

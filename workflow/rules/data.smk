@@ -28,4 +28,4 @@ rule items:
     message:
         "items: read the datasets"
     shell:
-        'python "$VERNACULAR" items --spec - --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" items --spec - --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'

@@ -36,7 +36,7 @@ rule model:
     message:
         "model: fetch {wildcards.model} and record its properties"
     shell:
-        'python "$VERNACULAR" model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # probe a server and record what its model can answer
@@ -61,7 +61,7 @@ rule server:
     message:
         "server: probe the server of {wildcards.model}"
     shell:
-        'python "$VERNACULAR" server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # run all evaluations of one base and its adapters, with the base loaded once
@@ -92,7 +92,6 @@ rule infer:
         store=store,
     message:
         "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
-    # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
         " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
@@ -123,7 +122,6 @@ rule infer_server:
         store=store,
     message:
         "infer_server: evaluate {wildcards.base} behind its server, except for outputs in the store"
-    # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
         " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
@@ -155,5 +153,5 @@ rule collect:
     message:
         "collect: write the outputs of {wildcards.model}"
     shell:
-        'python "$VERNACULAR" collect --spec - --model {input.model:q} --requests {input.requests:q}'
+        'exec python "$VERNACULAR" collect --spec - --model {input.model:q} --requests {input.requests:q}'
         " --status {input.status:q} --store {params.store:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

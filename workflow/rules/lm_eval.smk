@@ -31,7 +31,7 @@ rule lm_eval_requests:
     message:
         "lm_eval_requests: write the documents and prompts of lm-eval's tasks"
     shell:
-        '{params.python:q} "$VERNACULAR" lm-eval-requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec {params.python:q} "$VERNACULAR" lm-eval-requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # let lm-eval compute the metrics of the outputs of one model
@@ -66,6 +66,6 @@ rule lm_eval_metrics:
     message:
         "lm_eval_metrics: let lm-eval compute the metrics of {wildcards.model}"
     shell:
-        '{params.python:q} "$VERNACULAR" lm-eval-metrics --spec - --items-dir {params.items_dir:q}'
+        'exec {params.python:q} "$VERNACULAR" lm-eval-metrics --spec - --items-dir {params.items_dir:q}'
         " --requests-dir {params.requests_dir:q} --results {params.results_dir:q} --out {params.out_dir:q}"
         " --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"

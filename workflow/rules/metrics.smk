@@ -25,7 +25,7 @@ rule encoder:
     message:
         "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
-        'python "$VERNACULAR" encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
 # compute the similarity of one model's generations to every option; each distinct text is embedded once
@@ -57,7 +57,6 @@ rule similarity:
         out_dir=output_parent(1),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
-    # exec: a signal that ends the job reaches Python, not a shell that exits without it
     shell:
         'exec python "$VERNACULAR" similarity --spec - --model {input.model:q}'
         " --encoders {input.encoders:q}"
@@ -100,7 +99,7 @@ rule metrics:
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
-        'python "$VERNACULAR" metrics --spec - --model {input.model:q}'
+        'exec python "$VERNACULAR" metrics --spec - --model {input.model:q}'
         " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
         " --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
 
@@ -130,5 +129,5 @@ rule export:
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
-        'python "$VERNACULAR" export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}'
+        'exec python "$VERNACULAR" export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}'
         " --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"

@@ -26,4 +26,4 @@ rule requests:
     message:
         "requests: write the prompts of all evaluations"
     shell:
-        'python "$VERNACULAR" requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'

@@ -36,7 +36,7 @@ rule compare:
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        'python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
+        'exec python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
         " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
@@ -65,7 +65,7 @@ rule curves:
     message:
         "curves: compute training curves and which tasks can be trusted"
     shell:
-        'python "$VERNACULAR" curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
@@ -99,7 +99,7 @@ rule summary:
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        'python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # compare what the tokenizers of all models make of each language
@@ -126,7 +126,7 @@ rule tokenizers:
     message:
         "tokenizers: compare the tokenizers of all models in each language"
     shell:
-        'python "$VERNACULAR" tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -177,7 +177,7 @@ rule report:
     message:
         "report: write the HTML report"
     shell:
-        'python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
+        'exec python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
         " --changes {input.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
 
 
@@ -199,4 +199,4 @@ rule verify:
     message:
         "verify: check that no results are missing from the summary"
     shell:
-        'python "$VERNACULAR" verify --notes {input.notes:q} --out {output:q} --log {log:q}'
+        'exec python "$VERNACULAR" verify --notes {input.notes:q} --out {output:q} --log {log:q}'

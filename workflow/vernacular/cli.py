@@ -12,7 +12,8 @@ import time
 
 from vernacular.arguments import parser
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, log_to
+from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
+from vernacular.core.logs import log_to
 
 log = logging.getLogger("vernacular")
 
@@ -23,9 +24,10 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     """Run a command and return its exit status.
 
     Args:
-        supervised: Run a command that contributes to the summary in a child process. If the process dies, raises an
-            unexpected error, or cannot run on this machine, files that state why replace its results, and the status is
-            0: other models and datasets continue, and rule `verify` reports the failure at the end.
+        supervised: Run a stage in a child process, so that its log states the reason if the process dies. If a stage
+            that contributes to the summary dies, raises an unexpected error, or cannot run on this machine, files that
+            state why replace its results, and the status is 0: other models and datasets continue, and rule `verify`
+            reports the failure at the end.
     """
     args = parser().parse_args(arguments)
     # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     if args.command in ("infer", "similarity"):
         # all files were downloaded before; a progress bar per weight file is not informative
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    if not (supervised and args.contained):
+    if not (supervised and args.stage):
         return _run(args)
     for _ in range(_MAX_DEATHS):
         status = processes.fork_child()
@@ -42,9 +44,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             return _run(args)
         if (reason := processes.termination_cause(status)) is None:
             return status
-        log_to(args.log)
-        if not _is_last(args):
-            print(f"{args.command}: {reason}. The next attempt runs it again.", file=sys.stderr)
+        log_to(args.log, append=True)
+        if not (args.contained and _is_last(args)):
+            _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
             return 128 - status
         record_death = getattr(_module(args.run), "record_death", None)
         if record_death is None or not record_death(args, reason):
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
 def _run(args) -> int:
     started = time.perf_counter()
     try:
-        log_to(args.log)
+        log_to(args.log, append=getattr(args, "restarted", False))
         if summary := _command(args.run)(args):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one
@@ -71,6 +73,8 @@ def _run(args) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at the end would fail again
         return 0
     except KeyboardInterrupt:
+        if args.log:
+            log.error("interrupted")
         print(f"{args.command}: interrupted. Run the same command again to repeat it.", file=sys.stderr)
         return 130
     except BaseException as error:
@@ -88,7 +92,11 @@ def _run(args) -> int:
 def _fail(args, error: UserError) -> int:
     if args.log:
         log.error(str(error))
-    print(f"{args.command}: {error}" if args.stage else error, file=sys.stderr)  # the output of stages is mixed
+    message = str(error)
+    if args.stage:  # the output of stages is mixed; a list is printed at the end of the run
+        first, *rest = message.split("\n")
+        message = f"{args.command}: {first.removesuffix(':') if len(rest) > 1 else message}"
+    print(message, file=sys.stderr)
     return 1
 
 

@@ -42,7 +42,7 @@ def add_user_commands(commands) -> None:
     show.add_argument("--model", help="also print the tokens of this model of the config")
 
     table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
-    table.add_argument("config", type=Path)
+    table.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
     for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
         table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
     table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")

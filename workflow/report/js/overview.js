@@ -122,7 +122,7 @@
     return el("div", null,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Languages and tasks" }, el("table", { class: "map" }, el("caption", { class: "visually-hidden" }, "Values by task and language"), el("thead", null, head, top), el("tbody", null, body))),
       download.buttons("languages and tasks", { CSV: () => download.csv(csv) }),
-      el("p", { class: "note" }, shown.kind === "pair" ? "Candidate minus baseline; teal is better, ochre is worse, underlined: significant." : `Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.${shown.kind === "best" && models.length > 1 ? " Underlined: significantly better than all other models." : ""} A metric without a chance level has no color.`));
+      el("p", { class: "note" }, shown.kind === "pair" ? "Candidate minus baseline; teal is better, ochre is worse, underlined: significant." : `Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.${shown.kind === "best" && models.length > 1 ? " Underlined: significantly better than all other models, corrected for their number; a comparison is corrected for the number of its metrics instead." : ""} A metric without a chance level has no color.`));
   }
 
   const withInfo = (info, cell) => (cell ? { info, cell } : null);

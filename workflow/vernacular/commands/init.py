@@ -18,7 +18,7 @@ models:
 {models}
 # mine-tuned: {{base: {first}, adapter: ./path/to/adapter}}   # a PEFT adapter, compared with its base
 
-data: hub                 # samples: a few items per task, written for trying the workflow
+data: hub                 # the real datasets; samples: a few items of some tasks, written for trying the workflow
 
 evaluations:
 {evaluations}
@@ -75,10 +75,9 @@ def _evaluations(languages: list[str]) -> list[str]:
     for task in tasks:
         codes = [code for code in languages if code in task["languages"] and _can_prompt(task, code)]
         if codes:
-            entries.append(
-                f"  - {{task: {task['task']}, languages: [{', '.join(codes)}], "
-                f"protocols: [{task['protocols'][0]}]}}   # also: {', '.join(task['protocols'][1:]) or 'none'}"
-            )
+            first, *others = task["protocols"]
+            entry = f"  - {{task: {task['task']}, languages: [{', '.join(codes)}], protocols: [{first}]}}"
+            entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
     return entries
 
 

@@ -30,9 +30,11 @@ def plan(args) -> str:
     counts = [max(2, round(items / per_cluster)) for items in args.items]
     designs = planning_table(of_value, of_difference, counts)
     prompts = list(dict.fromkeys(design.prompts for design in designs))
-    _print("standard error of a mean", args.items, prompts, [scale * design.se for design in designs])
+    unit = "points" if scale == 100 else "the unit of the metric"
+    _print(f"standard error of a mean, in {unit}", args.items, prompts, [scale * design.se for design in designs])
     differences = [scale * design.smallest_difference for design in designs]
-    _print("smallest difference found with a power of 0.8", args.items, prompts, differences)
+    title = f"smallest difference found with a power of 0.8, in {unit} (-: no test with fewer than three prompts)"
+    _print(title, args.items, prompts, differences)
     return f"plan: {format_count(len(designs), 'design')}"
 
 

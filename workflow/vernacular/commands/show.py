@@ -42,7 +42,8 @@ def show(args) -> str:
             _print_request(row, loaded)
         else:
             print(f"skipped: {reason}")
-    return f"\nshow: {format_count(len(requests), 'request')}"
+    marks = "; the text in ⟦ ⟧ is scored" if any(row["kind"] == "score" for row in requests) else ""
+    return f"\nshow: {format_count(len(requests), 'request')}{marks}"
 
 
 def _rows(config: Config, evaluation: str) -> list[Request]:

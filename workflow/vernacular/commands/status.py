@@ -20,7 +20,7 @@ def verify(args) -> str:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
     if missing:
         lines = "\n".join(_missing_lines(missing))
-        raise UserError(f"the summary is written, but results are missing. Run snakemake again to retry:\n{lines}")
+        raise UserError(f"the summary is written, but results are missing:\n{lines}")
     with replacing(args.out) as temporary:
         temporary.write_text("No results are missing from the summary.\n")
     return "verify: no results are missing from the summary"

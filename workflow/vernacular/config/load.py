@@ -188,7 +188,7 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
         if os.path.isdir(directory):
             directories.append(Path(directory))
         else:
-            files.report(("tasks", i), f"directory not found: {directory}.")
+            files.report(("tasks", i), f"directory not found: {directory}. (Tasks are chosen in evaluations.)")
     task_files = task_names(directories)
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}

@@ -20,6 +20,7 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
 from vernacular.core.problems import Problems
 from vernacular.data.load import load_items
+from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.protocols.build import build_evaluation
 
 _PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "generation_engine": {"vllm": "vllm"}}
@@ -158,9 +159,7 @@ def _check_data(config: Config, references: References, online: bool) -> None:
                 )
                 for reason, count in metadata["rows"]["dropped"].items():
                     references.notes.append(f"{name}: {format_count(count, 'row')} dropped ({reason}).")
-            elif online:
-                _check_dataset(spec)
-            else:
+            elif not online or not _check_dataset(spec):
                 references.unchecked.append(name)
         except (DataError, ConfigError) as error:
             references.problems.add(str(error))
@@ -175,22 +174,43 @@ def _check_data(config: Config, references: References, online: bool) -> None:
 
 
 def _is_on_disk(spec: dict) -> bool:
-    sources = spec["task"]["languages"][spec["language"]]["source"]
-    return bool(spec["files"]) or all("hub" not in source and "url" not in source for source in sources)
+    """Return whether a dataset is read without a network."""
+    sources = _sources(spec)
+    if spec["data"] != "samples" and any("treebank" in source and not is_local_treebank(source) for source in sources):
+        return False
+    return bool(spec["files"]) or not any("url" in source or _hub_source(source) for source in sources)
 
 
-def _check_dataset(spec: dict) -> None:
-    """Download the card of each repository of a dataset, which shows whether it exists and may be read."""
-    for source in spec["task"]["languages"][spec["language"]]["source"]:
-        if "hub" in source:
-            hub_snapshot.snapshot(
-                source["hub"],
-                source.get("revision"),
-                ["README.md", ".gitattributes"],
-                repo_type="dataset",
-                error_class=DataError,
-                missing_file_error=DataError,
-            )
+def _sources(spec: dict) -> list[dict]:
+    return spec["task"]["languages"][spec["language"]]["source"]
+
+
+def _hub_source(source: dict) -> dict | None:
+    """Return the repository on the Hub that a source names, also by hf://; None if it names another place."""
+    if not str(source.get("file", "")).startswith("hf://"):
+        return source if "hub" in source else None
+    from vernacular.data import hub  # imports `datasets`, which takes a second
+
+    return hub.from_uri(source["file"])
+
+
+def _check_dataset(spec: dict) -> bool:
+    """Download the card of each repository of a dataset, which shows whether it exists and may be read.
+
+    Returns:
+        Whether the dataset has a repository; the web is not asked.
+    """
+    repositories = [repository for source in _sources(spec) if (repository := _hub_source(source))]
+    for repository in repositories:
+        hub_snapshot.snapshot(
+            repository["hub"],
+            repository.get("revision"),
+            ["README.md", ".gitattributes"],
+            repo_type="dataset",
+            error_class=DataError,
+            missing_file_error=DataError,
+        )
+    return bool(repositories)
 
 
 def _check_lm_eval(config: Config, references: References) -> None:

@@ -1,4 +1,4 @@
-"""User errors: one class per kind, each with a message of one or two lines; and the log.
+"""User errors: one class per kind, each with a message of one or two lines.
 
 `cli.py` and the Snakefile print the message and exit with status 1. Any other exception is a bug and keeps its
 traceback, except for errors of the file system: the user can resolve a full disk, an exceeded quota, a read-only file
@@ -8,10 +8,8 @@ system, a missing permission and a failing device, and the operating system ofte
 import contextlib
 import difflib
 import errno
-import logging
 import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -200,40 +198,3 @@ def first_of(names: Sequence[str]) -> str:
     ('wte.weight', 'wte.weight, …')
     """
     return names[0] + (", …" if len(names) > 1 else "")
-
-
-def log_to(path: Path | None) -> None:
-    """Send messages and warnings to the file `path`; if None, send warnings to the terminal."""
-    logging.captureWarnings(True)
-    if path:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = _LogFile(path, mode="w", encoding="utf-8", errors="backslashreplace")
-        logging.basicConfig(handlers=[file], level=logging.INFO)
-        log_format = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    else:
-        logging.basicConfig(level=logging.WARNING)
-        log_format = "%(message)s"
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_RedactingFormatter(log_format))
-
-
-class _LogFile(logging.FileHandler):
-    """Log file that reports a full disk with one line on the terminal, not with a traceback for each message."""
-
-    has_failed = False
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        error = as_write_error(sys.exc_info()[1], self.baseFilename)
-        if error is None:
-            super().handleError(record)
-        elif not self.has_failed:
-            self.has_failed = True
-            print(error, file=sys.stderr)
-
-
-class _RedactingFormatter(logging.Formatter):
-    """Formatter that removes credentials: HTTP clients log all URLs, and the Hub redirects to URLs with a signature."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return redact_secrets(super().format(record))

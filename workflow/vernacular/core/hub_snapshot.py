@@ -80,7 +80,7 @@ def snapshot(
             if not _is_transient(error.__cause__) or attempt == _ATTEMPTS:
                 raise error_class(
                     f"{repository}: not in the local cache, and the Hub cannot be reached ({_describe_cause(error)}). "
-                    f"Fetch it on a machine with internet access: `snakemake --until {stage}`."
+                    f"Fetch it on a machine with internet access: `snakemake -c1 --until {stage}`."
                 ) from None
         except EntryNotFoundError:
             raise missing_file_error(
@@ -194,6 +194,6 @@ def _download(url: str, path: Path) -> None:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 raise DataError(
                     f"{url}: the download failed ({reason}). "
-                    "Fetch it on a machine with internet access: `snakemake --until items`."
+                    "Fetch it on a machine with internet access: `snakemake -c1 --until items`."
                 ) from None
         time.sleep(2 ** (attempt - 1))

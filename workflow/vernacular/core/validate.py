@@ -1,6 +1,7 @@
 """Validation of YAML files against their schemas; every violation is reported in one or two lines.
 
-`x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message.
+`x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message, and
+`x-elsewhere` maps keys to where they belong.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 """
@@ -120,7 +121,9 @@ def _describe(error) -> Iterator[tuple[tuple, str]]:
 
 
 def _suggest(schema: dict, name, allowed) -> str:
-    """Return a hint for an unknown key or value: the current name of an earlier one, else the closest."""
+    """Return a hint for an unknown key or value: the current name of an earlier one, its place, or the closest."""
+    if place := schema.get("x-elsewhere", {}).get(str(name)):
+        return f" Did you mean {place}?"
     return suggest(schema.get("x-renamed", {}).get(str(name), name), allowed)
 
 
