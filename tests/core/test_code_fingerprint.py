@@ -28,6 +28,7 @@ NOT_IN_KEYS = {
     "vernacular.checkpoints.names": "positions of checkpoints, which are in the keys",
     "vernacular.commands.revisions": "is run by hand",
     "vernacular.commands.join": "is run by hand",
+    "vernacular.commands.private_texts": "is used by commands that are run by hand",
     "vernacular.commands.publish": "is run by hand",
     "vernacular.commands.show": "prints",
     "vernacular.commands.snakefile": "prints",
