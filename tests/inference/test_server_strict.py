@@ -54,7 +54,7 @@ def test_what_a_strict_server_cannot_answer_is_stated(model, tmp_path):
     }
     with served.Server(model, "strict") as server:
         reasons = served.record(server, tmp_path, chat=True)["server"]["reasons"]
-    assert reasons["labels"].startswith("the server fails check 12 (labels): HTTP 400: Unsupported parameter: ")
+    assert reasons["labels"] == "the server returns no log-probabilities of the next token"
 
 
 def test_temperature_that_the_server_does_not_accept_is_noted_or_refused(model, tmp_path):

@@ -66,6 +66,8 @@ class _Probe:
     def run(self) -> dict:
         self._note(REACH, None, True, f"the model {self.server['model']} answers")
         self.loaded.completions, prompts = negotiate(self.client, self.server["model"])
+        if "text" not in prompts:  # a chat has no token IDs
+            self.loaded.tokenizer = self.server["tokenizer"] = None
         if self.loaded.tokenizer is not None:
             self._check_ids()
         spans = self._select_spans(prompts)
@@ -145,6 +147,8 @@ class _Probe:
         for form in label_forms(self.loaded, self.native):
             if spans is not None and isinstance(form, TopIds | TextLabels):
                 break  # scored as texts instead
+            if isinstance(form, TextLabels) and ("chat" if form.chat else "text") not in prompts:
+                continue
             try:
                 if isinstance(form, TextLabels):
                     prompt = [{"role": "user", "content": checks.QUESTION}] if form.chat else checks.QUESTION
