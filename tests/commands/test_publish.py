@@ -3,15 +3,14 @@
 import hashlib
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
 import jsonschema
 import openpyxl
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from support import report_prompts, report_run
+from support.published import contents
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.comparison.schema import PROMPTS
@@ -144,20 +143,6 @@ def add_flags(results: Path, flags: str) -> None:
     rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
     rows[0]["flags"] = flags
     rewrite(path, TASK_RESULTS, rows)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return all bytes of each file, those in workbooks and tables unpacked."""
-    found = {}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        found[str(path.relative_to(folder))] = path.read_bytes()
-        if path.suffix == ".xlsx":
-            with zipfile.ZipFile(path) as archive:
-                found |= {f"{path.name}/{name}": archive.read(name) for name in archive.namelist()}
-        if path.suffix == ".parquet":
-            table = pq.read_table(path, partitioning=None)
-            found[f"{path.name}/rows"] = repr((table.to_pylist(), table.schema.metadata)).encode()
-    return found
 
 
 def test_addresses_of_private_servers_are_not_published(results, tmp_path, monkeypatch):
