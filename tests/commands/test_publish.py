@@ -123,7 +123,7 @@ SERVED = {
     report_run.MODELS[1]: {"source": "https://api.example.org/v1", "served model": "large-2"},
     report_run.MODELS[2]: {"source": "http://127.0.0.1:8080/v1", "served model": "/data/models/x.gguf", "served file": "x.gguf"},
 }  # fmt: skip
-PRIVATE = ("node7", "127.0.0.1", ":8080", "/data/models", "sk-very-secret")
+PRIVATE = ("node7", "127.0.0.1", ":8080", "/data/models", "sk-very-secret-0123")
 
 
 def describe_models(results: Path, models: dict[str, dict]) -> None:
@@ -146,7 +146,7 @@ def add_flags(results: Path, flags: str) -> None:
 
 
 def test_addresses_of_private_servers_are_not_published(results, tmp_path, monkeypatch):
-    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret-0123")
     describe_models(results, SERVED)
     add_flags(results, "error: the server refused the request (HTTP 404: node 127.0.0.1 has no /data/models/y)")
     run = {"models": report_run.MODELS, "evaluations": report_run.EVALUATIONS, "changes": {}}
@@ -187,15 +187,15 @@ def test_served_models_follow_the_schema_of_every_eval_ever(results, tmp_path):
     ("file", "text", "message"),
     [
         ("notes.csv", "node7:8000", "the address http://node7:8000/v1"),
-        ("notes.csv", "sk-very-secret", "the value of the environment variable NODE_API_KEY"),
+        ("notes.csv", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
         ("notes.csv", "/data/models/x", "the path /data/models/x"),
-        ("notes.xlsx", "sk-very-secret", "the value of the environment variable NODE_API_KEY"),
+        ("notes.xlsx", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
     ],
 )
 def test_private_text_that_remains_in_a_file_stops_the_publication(
     results, tmp_path, monkeypatch, capsys, file, text, message
 ):
-    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret-0123")
     describe_models(
         results,
         {report_run.MODELS[0]: SERVED[report_run.MODELS[0]], report_run.MODELS[1]: {"source": "/data/models/x"}},

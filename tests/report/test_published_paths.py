@@ -44,6 +44,7 @@ def test_paths_below_the_working_directory_are_relative(tmp_path, monkeypatch):
         ("https://example.org/data.zip?token=abc", False),
         ("https://example.org/data.zip?split=test", True),
         ("https://example.org:port/v1", False),
+        ("file:///home/ana/x.csv", False),
     ],
 )
 def test_address_without_port_at_a_domain_of_the_internet_is_public(address, expected):

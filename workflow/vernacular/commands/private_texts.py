@@ -16,7 +16,7 @@ from vernacular.core.errors import UserError
 from vernacular.core.publication import is_public_address
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)
-_MIN_SECRET = 8  # characters; a shorter value, such as "1" or "none", is not a key
+_MIN_SECRET = 16  # characters; a shorter value, such as "disabled", is not a key
 
 
 def check_nothing_private(folder: Path, roots: list[Path], sources: list[str]) -> None:

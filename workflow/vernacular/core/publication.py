@@ -14,12 +14,12 @@ from vernacular.core.paths import without_local_paths
 _LOCAL = (".local", ".localhost", ".localdomain", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
           ".home.arpa", ".invalid", ".test")  # fmt: skip
 _SECRETS = re.compile("key|token|secret|password|signature|credential", re.IGNORECASE)
-_ADDRESS = re.compile(r"""\bhttps?://[^\s'"`,;()<>|]*[^\s'"`,;()<>|.:!?]""", re.IGNORECASE)
+_ADDRESS = re.compile(r"""\b(?:https?|file)://[^\s'"`,;()<>|]*[^\s'"`,;()<>|.:!?]""", re.IGNORECASE)
 _IP = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?(?![\w.-]*\w)")
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an HTTP address may be published.
+    """Return whether the address of a server or a file may be published.
 
     >>> [is_public_address(a) for a in ("https://api.example.org/v1", "http://node7:8000/v1", "http://10.0.0.5/v1")]
     [True, False, False]
