@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
 import openpyxl
 import pandas as pd
 import pytest
-from support import report_run
+from support import report_prompts, report_run
+from support.published import contents
 from support.workspace import ROOT
 from vernacular import cli
+from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
-from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
 SCHEMAS = next(ROOT.glob(".tools/lib/python*/site-packages/every_eval_ever/schemas"), None)
@@ -30,6 +33,14 @@ def results(tmp_path) -> Path:
 
 def publish(results: Path, folder: Path) -> int:
     return cli.main(["publish", str(results), str(folder), "--organization", "A lab"])
+
+
+def rewrite(path: Path, kind: artifacts.Kind, rows: list[dict], **changes) -> None:
+    """Replace the rows of a file, and parts of its metadata."""
+    metadata = artifacts.metadata(path, allow_moved=True)
+    del metadata["kind"]
+    path.unlink()
+    artifacts.write(path, kind, rows, metadata | changes)
 
 
 def records(folder: Path) -> dict[str, tuple[dict, list[dict]]]:
@@ -107,6 +118,100 @@ def test_path_of_this_machine_is_not_published(results, tmp_path, capsys):
     assert not list(tmp_path.glob(".published*"))
 
 
+SERVED = {
+    report_run.MODELS[0]: {"source": "http://node7:8000/v1", "served model": "org/name", "engine": "vLLM", "engine version": "0.20"},
+    report_run.MODELS[1]: {"source": "https://api.example.org/v1", "served model": "large-2"},
+    report_run.MODELS[2]: {"source": "http://127.0.0.1:8080/v1", "served model": "/data/models/x.gguf", "served file": "x.gguf"},
+}  # fmt: skip
+PRIVATE = ("node7", "127.0.0.1", ":8080", "/data/models", "sk-very-secret-0123")
+
+
+def describe_models(results: Path, models: dict[str, dict]) -> None:
+    """Store descriptions of the models, as the command `summary` does."""
+    path = results / "summary" / "results.parquet"
+    models = [{"name": name, **description} for name, description in models.items()]
+    rewrite(path, RESULTS, artifacts.read(path, RESULTS).to_pylist(), models=models)
+    for model in models:
+        artifacts.write(
+            results / model["name"] / "metrics.parquet", METRICS, [], {"fingerprint": "x", "evaluations": {}}
+        )
+
+
+def add_flags(results: Path, flags: str) -> None:
+    """Flag the first item of an evaluation."""
+    path = results / report_run.MODELS[0] / "tasks" / f"{report_run.OPTIONS}.parquet"
+    rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+    rows[0]["flags"] = flags
+    rewrite(path, TASK_RESULTS, rows)
+
+
+def test_addresses_of_private_servers_are_not_published(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret-0123")
+    describe_models(results, SERVED)
+    add_flags(results, "error: the server refused the request (HTTP 404: node 127.0.0.1 has no /data/models/y)")
+    run = {"models": report_run.MODELS, "evaluations": report_run.EVALUATIONS, "changes": {}}
+    records = [{"name": name, **model} for name, model in SERVED.items()]
+    shutil.rmtree(results / "report")
+    build(results, results / "report", records=records, **run)
+    assert publish(results, tmp_path / "published") == 0
+    files = contents(tmp_path / "published")
+    assert len(files) > 30
+    assert [(name, text) for name, content in files.items() for text in PRIVATE if text.encode() in content] == []
+    assert any(b"https://api.example.org/v1" in content for content in files.values())
+    node, platform, local = (records_of_models(tmp_path / "published")[model] for model in report_run.MODELS)
+    assert node["id"] == "org/name"
+    assert node["inference_engine"] == {"name": "vLLM", "version": "0.20"}
+    assert "inference_platform" not in node
+    assert node["additional_details"]["deployment_type"] == "self_deployed"
+    assert platform["id"] == "api.example.org/large-2"
+    assert platform["inference_platform"] == "api.example.org"
+    assert platform["additional_details"]["deployment_type"] == "externally_managed"
+    assert local["id"].startswith("local/")
+    assert local["additional_details"]["served_file"] == "x.gguf"
+
+
+def records_of_models(folder: Path) -> dict[str, dict]:
+    return {name: record["model_info"] for name, (record, _) in records(folder).items()}
+
+
+@pytest.mark.skipif(SCHEMAS is None, reason="`make tools` installs the schema of Every Eval Ever")
+def test_served_models_follow_the_schema_of_every_eval_ever(results, tmp_path):
+    describe_models(results, SERVED)
+    assert publish(results, tmp_path / "published") == 0
+    validator = jsonschema.Draft7Validator(json.loads((SCHEMAS / "eval.schema.json").read_text("utf-8")))
+    for record, _ in records(tmp_path / "published").values():
+        assert [error.message for error in validator.iter_errors(record)] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("notes.csv", "node7:8000", "the address http://node7:8000/v1"),
+        ("notes.csv", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
+        ("notes.csv", "/data/models/x", "the path /data/models/x"),
+        ("notes.xlsx", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
+    ],
+)
+def test_private_text_that_remains_in_a_file_stops_the_publication(
+    results, tmp_path, monkeypatch, capsys, file, text, message
+):
+    monkeypatch.setenv("NODE_API_KEY", "sk-very-secret-0123")
+    describe_models(
+        results,
+        {report_run.MODELS[0]: SERVED[report_run.MODELS[0]], report_run.MODELS[1]: {"source": "/data/models/x"}},
+    )
+    path = results / "summary" / file
+    if path.suffix == ".csv":
+        path.write_text(f"note\n{text} not found\n")
+    else:
+        book = openpyxl.Workbook()
+        book.active.append([text])
+        book.save(path)
+    assert publish(results, tmp_path / "published") == 1
+    assert f"tables/{file}: contains {message}. Nothing is published" in capsys.readouterr().err
+    assert not (tmp_path / "published").exists()
+
+
 @pytest.mark.parametrize("problem", ["not empty", "no summary"])
 def test_wrong_argument_is_reported(results, tmp_path, capsys, problem):
     folder = tmp_path / "published"
@@ -128,14 +233,12 @@ def publications(results, tmp_path) -> Path:
     folder.mkdir()
     assert publish(results, folder / "lab") == 0
     path = results / "summary" / "results.parquet"
-    table, metadata = artifacts.read(path, RESULTS), artifacts.metadata(path)
     rows = [
         row | ({"dataset_revision": "another"} if row["evaluation"] == report_run.SENTENCES else {})
-        for row in table.to_pylist()
+        for row in artifacts.read(path, RESULTS).to_pylist()
         if row["model"] != report_run.MODELS[2]
     ]
-    path.unlink()
-    artifacts.write(path, RESULTS, rows, {key: metadata[key] for key in ("models", "notes", "fingerprint")})
+    rewrite(path, RESULTS, rows)
     assert publish(results, folder / "university") == 0
     return folder
 
@@ -158,3 +261,74 @@ def test_publications_are_joined_into_one_leaderboard(publications, tmp_path, ca
 def test_folder_without_publications_is_reported(tmp_path, capsys):
     assert cli.main(["join", str(tmp_path), str(tmp_path / "joined")]) == 1
     assert "no publications found" in capsys.readouterr().err
+
+
+@pytest.fixture
+def wordings(tmp_path) -> Path:
+    """Two publications: one evaluates a task under three prompts, the other under the default prompt only."""
+    folder, run = tmp_path / "wordings", report_prompts.write_run(tmp_path / "run")
+    results = run.pop("results")
+    build(results, results / "report", **run)
+    folder.mkdir()
+    assert publish(results, folder / "three") == 0
+    rows = artifacts.read(results / "summary" / "results.parquet", RESULTS).to_pylist()
+    rows = [row for row in rows if row["model"] == "base" and row["prompt"] == "default"]
+    rewrite(results / "summary" / "results.parquet", RESULTS, rows)
+    rewrite(results / "summary" / "prompts.parquet", PROMPTS, [])
+    assert publish(results, folder / "one") == 0
+    return folder
+
+
+def test_means_over_prompts_and_single_prompts_are_named_in_the_joined_leaderboard(wordings, tmp_path):
+    assert cli.main(["join", str(wordings), str(tmp_path / "joined")]) == 0
+    book = openpyxl.load_workbook(tmp_path / "joined" / "leaderboard.xlsx")
+    sheet = book["gl"]
+    columns = {
+        tuple(sheet.cell(row, column).value for row in (1, 2)): column for column in range(2, sheet.max_column + 1)
+    }
+    settings = {setting for _, setting in columns if setting}
+    assert settings == {
+        "letters · 0 shots",
+        "letters · 0 shots · mean over prompts",
+        "letters · 0 shots · prompt default",
+    }
+    wide = pd.read_csv(tmp_path / "joined" / "wide.csv").set_index("model")
+    quiz = wide.filter(like="gl / quiz / ")
+    assert list(quiz.columns) == [
+        f"gl / quiz / letters 0 shots {prompt} / Accuracy (share)"
+        for prompt in ("mean over prompts", "prompt default", "prompt formal", "prompt short")
+    ]
+    assert set(quiz.loc["base (one)"].dropna().index) == {quiz.columns[1]}
+    assert quiz.loc["tuned"].notna().all()
+
+
+def test_means_over_other_prompts_are_noted(wordings, tmp_path):
+    path = wordings / "three" / "tables" / "prompts.parquet"
+    rows = artifacts.read(path, PROMPTS, allow_moved=True).to_pylist()
+    assert {tuple(row["prompts"]) for row in rows} == {("default", "formal", "short")}
+    shutil.copytree(wordings / "three", wordings / "four")
+    rewrite(
+        wordings / "four" / "tables" / "prompts.parquet", PROMPTS, [row | {"prompts": ["default", "x"]} for row in rows]
+    )
+    assert cli.main(["join", str(wordings), str(tmp_path / "joined")]) == 0
+    notes = pd.read_csv(tmp_path / "joined" / "notes.csv")
+    [note] = notes[notes["evaluation"] == report_prompts.MEAN]["note"]
+    assert (
+        note == "prompts: default, x (base (four), tuned (four)); default, formal, short (base (three), tuned (three))"
+    )
+
+
+def test_items_with_other_texts_are_noted(publications, tmp_path):
+    changed = 0
+    for path in (publications / "lab").rglob("*_samples.jsonl"):
+        lines = [json.loads(line) for line in path.open(encoding="utf-8")]
+        for line in lines:
+            if line["sample_id"] in ("i1", "i2"):
+                line["sample_hash"], changed = "another", changed + 1
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert changed
+    assert cli.main(["join", str(publications), str(tmp_path / "joined")]) == 0
+    notes = pd.read_csv(tmp_path / "joined" / "notes.csv")
+    [note] = notes[notes["evaluation"] == report_run.OPTIONS]["note"]
+    assert note.startswith("texts: 2 of ")
+    assert note.endswith("common items have another prompt or other answers (lab, university)")

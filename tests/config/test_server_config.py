@@ -13,8 +13,8 @@ SERVER = {"source": "http://node7:8000/v1", "model": "org/name"}
 EVALUATIONS = [{"task": "cola", "languages": ["gl"]}]
 
 
-def write(tmp_path, **models):
-    content = {"models": models, "data": "samples", "evaluations": EVALUATIONS}
+def write(tmp_path, *, evaluations=EVALUATIONS, **models):
+    content = {"models": models, "data": "samples", "evaluations": evaluations}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content), "utf-8")
     return [tmp_path / "config.yaml"]
 
@@ -117,6 +117,23 @@ def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, c
     assert "acceptability is not possible: log-probabilities of a text are not available" in online.out
     assert "model gone: http://127.0.0.1:9/v1: no answer" in online.err
     assert not (tmp_path / "resources").exists()
+
+
+def test_check_says_what_a_provider_without_log_probabilities_cannot_answer(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BIG_KEY", served.KEY)
+    evaluations = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "letters", "options"]}]
+    with served.Server(tiny.load_model("llama", tokens="bytes"), "strict", key=served.KEY) as server:
+        settings = {"source": server.source, "model": server.name, "api_key_env": "BIG_KEY"}
+        [path] = write(tmp_path, evaluations=evaluations, big=settings)
+        assert main(["check", str(path), "--online"]) == 0
+    out = capsys.readouterr().out
+    assert f"big ({server.source}): generation\n" in out
+    assert (
+        "options is not possible: log-probabilities of a text are not available: the server answers chats only" in out
+    )
+    assert "letters is not possible: the server answers chats only; set chat: true to score letters" in out
+    assert served.KEY not in out
 
 
 def test_check_reads_what_an_earlier_run_found_out_about_a_server(tmp_path, monkeypatch, capsys):

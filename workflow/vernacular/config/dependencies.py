@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tokenizers import tokenizer_files
+from vernacular.comparison.external.publications import published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config.curves import checkpoints_spec
 from vernacular.config.input_files import content_hash, data_files, files_key
@@ -163,7 +164,7 @@ def comparisons_spec(config: Config) -> dict:
     """Return the compared models and evaluations; external results by the content of their files."""
     names = ("items", *SETTING)
     external_results = {
-        name: {**entry, "files": _content_hashes(entry["path"])} for name, entry in config.external_results.items()
+        name: {**entry, "files": _content_hashes(**entry)} for name, entry in config.external_results.items()
     }
     earlier = set(config.models) - set(without_earlier(config.models, config.checkpoints))
     return {
@@ -175,8 +176,9 @@ def comparisons_spec(config: Config) -> dict:
     }
 
 
-def _content_hashes(path: str) -> dict[str, str]:
-    return {os.path.relpath(file, path): file_fingerprint(file) for file in result_files(Path(path))}
+def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
+    files = published_models(Path(path))[model] if model else result_files(Path(path))
+    return {os.path.relpath(file, path): file_fingerprint(file) for file in files}
 
 
 def export_spec(config: Config) -> dict:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from vernacular.comparison.external.results import result_files
 from vernacular.config.directories import DEFAULT_STORE, output_directory, store_directory
 from vernacular.config.evaluations import expand
+from vernacular.config.external_results import read_external_results
 from vernacular.config.files import Files, read
 from vernacular.config.lm_eval import LmEvalEntries, LmEvalTask
-from vernacular.config.models import check_name, expand_pairs, is_server, read_models
+from vernacular.config.models import expand_pairs, is_server, read_models
 from vernacular.config.series import Checkpoint, without_earlier
-from vernacular.core.errors import DataError, suggest
+from vernacular.core.errors import suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
@@ -42,7 +42,7 @@ class Config:
     tasks: dict[str, dict]  # the task files that are used, by task name
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
-    external_results: dict[str, dict] = field(default_factory=dict)  # external results: name -> {"path": …}
+    external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
@@ -129,7 +129,7 @@ def load(
     models, checkpoints, pairs = {}, {}, []
     if files.is_valid("models"):
         models, checkpoints = read_models(files, values, place)
-    external_results = _external_results(files, values, models)
+    external_results = read_external_results(files, values, models)
     if models and files.is_valid("comparisons"):
         entries = values.get("comparisons")
         pairs = expand_pairs(
@@ -156,29 +156,6 @@ def load(
         _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
     files.problems.raise_all()
     return config
-
-
-def _external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
-    """Return `external_results:` with expanded paths, and report missing files and names in use."""
-    models = {model.casefold() for model in (*values["models"], *models)}
-    for name, entry in values["external_results"].items():
-
-        def report(keys, message: str, name=name):
-            files.report(("external_results", name, *keys), message)
-
-        if name.casefold() in models:
-            report((), f'"{name}" is a model of this config; choose another name.')
-            continue
-        check_name(name, lambda keys, message: files.report(("external_results", *keys), message))
-        entry["path"] = os.path.expanduser(entry["path"])
-        if not os.path.exists(entry["path"]):
-            report(("path",), f"file or directory not found: {entry['path']}.")
-            continue
-        try:
-            result_files(Path(entry["path"]))
-        except DataError as error:
-            report(("path",), str(error))
-    return values["external_results"]
 
 
 def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dict[str, dict], dict[str, LmEvalTask]]:

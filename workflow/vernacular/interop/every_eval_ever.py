@@ -2,8 +2,9 @@
 
 There is one file per model, under the path required by the data store: `data/vernacular/{owner}/{model}/{uuid}.json`.
 The UUID is derived from the content, so that equal results have the same file. A model without a Hub ID is under
-`local/`, and local paths are omitted. Values that the format does not support (missing values, metrics without a better
-direction) are omitted and counted in `source_metadata`. With results per item, `{uuid}_samples.jsonl` is beside it.
+`local/`, and local paths and addresses of private servers are omitted. Values that the format does not support (missing
+values, metrics without a better direction) are omitted and counted in `source_metadata`. With results per item,
+`{uuid}_samples.jsonl` is beside it.
 
 The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the version before.
 """
@@ -15,12 +16,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pandas as pd
 
 from vernacular import __version__
 from vernacular.core.artifacts import replacing
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.interop.every_eval_ever_samples import samples
 from vernacular.interop.lm_eval_results import by_model, write_json
@@ -40,7 +43,8 @@ def every_eval_ever(
     Args:
         long: Results as returned by `grid.collect`.
         models: Dicts with "name" and, if known, "source", "revision", "architecture", "parameters", "fingerprint",
-            "base", "adapter source" and "adapter revision".
+            "base", "adapter source", "adapter revision", "engine", "engine version", and of a model behind a server
+            "served model" and "served file".
         datasets: Datasets as returned by `provenance.dataset_sources`.
         timestamp: Seconds since 1970; None: now.
     """
@@ -136,10 +140,11 @@ def _setting(row: dict) -> dict:
 def _model(row: dict, model: dict) -> dict:
     name = plain_text(row["model"])
     source = row["adapter"] or model.get("source") or ""
-    hub_match = _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
-    is_local = not hub_match or source.startswith("package:")
-    identity = f"local/{_directory_name(name)}" if is_local else f"{hub_match[1]}/{hub_match[2]}"
-    is_public = not is_local or source.startswith("package:")
+    is_served = source.startswith(("http://", "https://"))
+    hub_match = None if is_served else _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
+    is_public = bool(hub_match) or source.startswith("package:")
+    identity = f"{hub_match[1]}/{hub_match[2]}" if hub_match else f"local/{_directory_name(name)}"
+    platform = "HuggingFace" if hub_match else None
     details = {
         "deployment_type": "self_deployed",
         "model_availability": "open_weights" if is_public else "unknown",
@@ -148,12 +153,32 @@ def _model(row: dict, model: dict) -> dict:
         "base_model": row["base"],
         **{key: model.get(key) for key in ("architecture", "parameters", "fingerprint")},
     }
+    if is_served:
+        served_name = publishable(model.get("served model") or "")
+        platform = urlsplit(source).hostname if is_public_address(source) else None
+        identity = _served_identity(served_name, platform) or identity
+        details |= {"served_model": served_name or None, "served_file": model.get("served file")}
+        details["deployment_type"] = "externally_managed" if platform else "self_deployed"
+    engine = {"name": model.get("engine"), "version": model.get("engine version")}
     return {
         "name": name,
         "id": identity,
         "developer": identity.partition("/")[0],
+        **({"inference_platform": platform} if platform else {}),
+        **({"inference_engine": _as_text(engine)} if model.get("engine") else {}),
         "additional_details": _as_text(details),
     }
+
+
+def _served_identity(name: str, platform: str | None) -> str | None:
+    """Return the ID of a served model: its name if that is a Hub ID, else its name at a public platform; or None.
+
+    >>> _served_identity("org/name", None), _served_identity("large-2", "api.example.org"), _served_identity("x", None)
+    ('org/name', 'api.example.org/large-2', None)
+    """
+    if _HUB_ID.fullmatch(name):
+        return name
+    return f"{platform}/{_directory_name(name)}" if platform and name else None
 
 
 def _result(row: dict, dataset: dict) -> dict:

@@ -9,7 +9,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
+from vernacular.core.publication import publishable
 from vernacular.core.tables import is_finite
 
 
@@ -47,6 +49,16 @@ def samples(record: dict, results: Iterable[tuple[str, list[dict]]]) -> tuple[li
     return lines, omitted
 
 
+def read_hashes(folder: Path) -> dict[str, dict[str, str]]:
+    """Return {evaluation: {item: hash of its texts}} of a publication, from the lines of all of its models."""
+    hashes: dict[str, dict[str, str]] = {}
+    for path in sorted(folder.glob("data/vernacular/*/*/*_samples.jsonl")):
+        with open(path, encoding="utf-8") as lines:
+            for line in map(json.loads, lines):
+                hashes.setdefault(line["evaluation_name"], {})[line["sample_id"]] = line["sample_hash"]
+    return hashes
+
+
 def _line(record: dict, result: dict, row: dict, score: float, is_correct: bool) -> dict:
     protocol = result["generation_config"]["additional_details"]["protocol"]
     texts = {"raw": row["prompt"], "reference": [row["choices"][i] for i in row["gold"] if i < len(row["choices"])]}
@@ -73,5 +85,5 @@ def _line(record: dict, result: dict, row: dict, score: float, is_correct: bool)
             }
         ],
         "evaluation": {"score": score, "is_correct": bool(is_correct)},
-        "metadata": {key: str(value) for key, value in details.items()},
+        "metadata": {key: publishable(str(value)) for key, value in details.items()},
     }

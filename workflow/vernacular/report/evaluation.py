@@ -10,6 +10,7 @@
 from pathlib import Path
 
 from vernacular.core import artifacts
+from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS
@@ -94,7 +95,7 @@ def _write_details(out: Path, name: str, rows: list[dict], items: EvaluationItem
                 position,
                 round_all(row["option_scores"]),
                 round_all([row["metrics"].get(key) for key in metric_names]),
-                row["flags"],
+                publishable(row["flags"]),  # may quote a server
                 row["prediction"] if row["choices"] else None,
                 outputs.get(item_id),
                 tokens.get(item_id, []),

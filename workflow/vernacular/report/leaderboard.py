@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from vernacular.core.paths import without_local_paths
+from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.report.data_files import round_significant
@@ -177,7 +177,7 @@ def missing(notes: list[dict], index: ReportIndex) -> list[list]:
             index.models.number(note["model"]),
             index.evaluations.number(note["evaluation"]),
             note["kind"],
-            without_local_paths(note["note"]),
+            publishable(note["note"]),
         ]
         for note in notes
         if note["kind"] in ("unavailable", "not applicable")

@@ -1,12 +1,12 @@
 """Data file `provenance`: models, datasets, how each evaluation was run, notes, and the cost of each job.
 
-A report is published: paths of the machine that made it are shortened.
+A report is published: paths of the machine that made it, and addresses of private servers, are shortened.
 """
 
 import csv
 from pathlib import Path
 
-from vernacular.core.paths import without_local_paths
+from vernacular.core.publication import publishable
 from vernacular.report.leaderboard import ReportIndex
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
@@ -15,14 +15,10 @@ _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "f
 def models(records: list[dict]) -> list[dict]:
     """Return one row per model record: where the model comes from and its exact version."""
     return [
-        {name: _publish(record.get(name)) for name in _MODEL_KEYS}
-        | {f"adapter_{key}": _publish((record.get("adapter") or {}).get(key)) for key in ("source", "revision")}
+        {name: publishable(record.get(name)) for name in _MODEL_KEYS}
+        | {f"adapter_{key}": publishable((record.get("adapter") or {}).get(key)) for key in ("source", "revision")}
         for record in records
     ]
-
-
-def _publish(value):
-    return without_local_paths(value) if isinstance(value, str) else value
 
 
 def dataset_info(metadata: dict | None) -> dict | None:
@@ -35,7 +31,7 @@ def dataset_info(metadata: dict | None) -> dict | None:
         "task": metadata["task"],
         "language": metadata["language"],
         "limit": metadata.get("limit"),
-        "from": _publish(next((source[key] for key in location_keys if source.get(key)), source["kind"])),
+        "from": publishable(next((source[key] for key in location_keys if source.get(key)), source["kind"])),
         "kind": source["kind"],
         "config": source.get("config"),
         "split": source.get("split"),
@@ -55,13 +51,13 @@ def run_info(model: int, evaluation: int, metadata: dict) -> dict:
     info = {"model": model, "evaluation": evaluation}
     for key in ("unavailable", "not_applicable"):
         if key in metadata:
-            return info | {"reason": _publish(metadata[key])}
+            return info | {"reason": publishable(metadata[key])}
     inference = metadata.get("inference", {})
     engine, counters, model_info = (inference.get(key, {}) for key in ("engine", "counters", "model"))
     strategies = [strategy.get("used") for strategy in engine.get("strategies", [])] or [engine.get("strategy")]
     return info | {
         "strategy": ", ".join(dict.fromkeys(str(strategy) for strategy in strategies if strategy)),
-        "fallback": _publish("; ".join(map(str, engine.get("fallback", [])))),
+        "fallback": publishable("; ".join(map(str, engine.get("fallback", [])))),
         "engine": engine.get("name") or f"scorer {engine.get('version', '')}".strip(),
         "dtype": model_info.get("dtype"),
         "device": model_info.get("device"),
@@ -97,7 +93,7 @@ def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
             "model": index.models.number(note["model"]),
             "evaluation": None if note["evaluation"] is None else index.evaluations.number(note["evaluation"]),
             "kind": note["kind"],
-            "note": _publish(note["note"]),
+            "note": publishable(note["note"]),
             "count": note["count"],
         }
         for note in notes

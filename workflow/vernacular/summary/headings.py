@@ -56,7 +56,11 @@ class Headings:
 
 
 def make_headings(
-    long: pd.DataFrame, tasks: Mapping[str, Mapping], models: Mapping[str, str] | None = None
+    long: pd.DataFrame,
+    tasks: Mapping[str, Mapping],
+    models: Mapping[str, str] | None = None,
+    *,
+    default_prompt: bool = False,
 ) -> Headings:
     """Return the headings of a long table.
 
@@ -64,11 +68,13 @@ def make_headings(
         long: The table of `grid.collect`.
         tasks: {task: {"title": …, "note": …}} of the task files; both may be missing.
         models: Label of each model, from `model_labels`.
+        default_prompt: Whether the default prompt is named, too, in a task that has values under several.
     """
     names = [task for task in long["task"].unique() if not pd.isna(task)]
     full_titles = {task: title for task in names if (title := tasks.get(task, {}).get("title"))}
     notes = {task: note for task in names if (note := tasks.get(task, {}).get("note"))}
-    return Headings(_distinct_titles(names, full_titles), notes, _settings(long), models or {}, full_titles)
+    settings = _settings(long, default_prompt)
+    return Headings(_distinct_titles(names, full_titles), notes, settings, models or {}, full_titles)
 
 
 def _distinct_titles(tasks: Iterable[str], full_titles: Mapping[str, str]) -> dict[str, str]:
@@ -87,19 +93,22 @@ def _distinct_titles(tasks: Iterable[str], full_titles: Mapping[str, str]) -> di
     return headings
 
 
-def _settings(long: pd.DataFrame) -> dict[str, str]:
+def _settings(long: pd.DataFrame, default_prompt: bool) -> dict[str, str]:
     """Return the heading of each evaluation: protocol, shots, and what else distinguishes it: seed, style, prompt."""
     keys = ["task", "protocol", "shots", "style", "prompt"]
     columns = ["evaluation", "language", *keys, "seed"]
     evaluations = long[columns].drop_duplicates("evaluation").reset_index(drop=True)
+    question = evaluations.groupby(["language", *keys[:-1]], dropna=False)["prompt"]
+    has_prompts = default_prompt & (question.transform(lambda prompts: prompts.nunique(dropna=False)) > 1)
     n_seeds = evaluations.groupby(keys, dropna=False)["seed"].transform(lambda seeds: seeds.nunique(dropna=False))
     settings = {}
-    for row, has_seeds in zip(evaluations.to_dict("records"), n_seeds > 1, strict=True):
+    for row, has_seeds, is_named in zip(evaluations.to_dict("records"), n_seeds > 1, has_prompts, strict=True):
         parts = [] if pd.isna(row["protocol"]) else [row["protocol"].replace("_", " ")]
         parts += [] if pd.isna(row["shots"]) else [format_count(row["shots"], "shot")]
         parts += [f"seed {row['seed']}"] if has_seeds and not pd.isna(row["seed"]) else []
         parts += [row["style"]] if not pd.isna(row["style"]) and row["style"] != "default" else []
-        parts += [] if pd.isna(row["prompt"]) or row["prompt"] == DEFAULT_PROMPT else [_prompt_heading(row["prompt"])]
+        is_default = pd.isna(row["prompt"]) or row["prompt"] == DEFAULT_PROMPT
+        parts += [_prompt_heading(row["prompt"])] if is_named or not is_default else []
         settings[row["evaluation"]] = " · ".join(parts)
     return settings
 

@@ -1,8 +1,8 @@
 """HTTP client of a model server: bounded concurrency, retries, and counts of requests and tokens.
 
 A request is repeated after 408, 409, 429, 500, 502, 503, 504, a timeout, a dropped connection, or a response that is
-not JSON; `Retry-After` takes precedence over exponential backoff, and 429 halves the concurrency. Other statuses are
-final. The key is sent in a header and appears in no message.
+not JSON; `Retry-After` takes precedence over exponential backoff, and 429 halves the concurrency. Other statuses, and
+web pages, are final. The key is sent in a header and appears in no message.
 """
 
 import email.utils
@@ -36,6 +36,10 @@ class RefusedError(Exception):
     def __init__(self, status: int, message: str):
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
+
+
+class DeniedError(ServerError):
+    """Request that the server denied: the key is missing, wrong, or not valid for it."""
 
 
 class _AbortedError(Exception):
@@ -89,6 +93,7 @@ class Client:
         self._lock = threading.Lock()
         self._limit = AdaptiveLimit(concurrency)
         parts = urlsplit(self.source)
+        self._netloc = parts.netloc
         self._slots = Slots(f"{parts.scheme}://{parts.netloc}", concurrency)
         self._http = httpx2.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -105,16 +110,17 @@ class Client:
 
     def get(self, path: str, *, root: bool = False) -> dict | list:
         """Return the JSON of a GET request; `root`: the path is not below `/v1`. Raises what `post` raises."""
-        return self._request("GET", (self.root if root else self.source) + path, None)
+        return self._request("GET", path, None, root)
 
     def post(self, path: str, body: dict, *, root: bool = False) -> dict | list:
         """Return the JSON of a POST request, after retries.
 
         Raises:
             RefusedError: The server refused the request, or has no such endpoint.
-            ServerError: All attempts failed, or the server denied access.
+            DeniedError: The server denied access; where other servers have endpoints (`root`), this is a refusal.
+            ServerError: All attempts failed.
         """
-        return self._request("POST", (self.root if root else self.source) + path, body)
+        return self._request("POST", path, body, root)
 
     def map(self, function: Callable, items: Iterable) -> Iterator[tuple]:
         """Yield (item, function(item)) in the order of completion, with `concurrency` calls at a time.
@@ -153,7 +159,8 @@ class Client:
             self.usage.completion_tokens += completion
             self.usage.cached_tokens += cached
 
-    def _request(self, method: str, url: str, body: dict | None):
+    def _request(self, method: str, path: str, body: dict | None, root: bool):
+        url = (self.root if root else self.source) + path
         for attempt in range(1, self.attempts + 1):
             delay = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25)
             try:
@@ -164,6 +171,8 @@ class Client:
             else:
                 with self._lock:
                     self.usage.received_bytes += len(response.content)
+                if response.is_success and response.headers.get("Content-Type", "").startswith("text/html"):
+                    self._refuse(response, "a web page instead of JSON")
                 if response.is_success:
                     try:
                         content = response.json()
@@ -176,13 +185,11 @@ class Client:
                         return content
                 else:
                     problem = f"HTTP {response.status_code}: {self._message(response)}"
-                    if response.status_code in (401, 403):
+                    if response.status_code in (401, 403) and not root:
                         key = f"the key in {self._key_name}" if self._key else "api_key_env, because no key is set"
-                        raise ServerError(f"{self.source}: the server denied access ({problem}). Check {key}.")
+                        raise DeniedError(f"{self.source}: the server denied access ({problem}). Check {key}.")
                     if response.status_code not in RETRIED:
-                        with self._lock:
-                            self.usage.refused += 1
-                        raise RefusedError(response.status_code, self._message(response))
+                        self._refuse(response, self._message(response))
                     if response.status_code == 429:
                         self._limit.halve()
                     delay = _retry_after(response, delay)
@@ -196,21 +203,28 @@ class Client:
             "the server and run snakemake again."
         )
 
+    def _refuse(self, response, message: str) -> None:
+        with self._lock:
+            self.usage.refused += 1
+        raise RefusedError(response.status_code, message)
+
     def _pause(self, seconds: float) -> None:
         """Wait; raise _AbortedError as soon as another request has failed for good."""
         if self._aborted.wait(seconds):
             raise _AbortedError("another request failed")
 
     def _message(self, response) -> str:
-        """Return the server's error message on one line, without the key."""
+        """Return the server's error message on one line, without the key and the server's address."""
         try:
             content = response.json()
             content = content.get("error", content) if isinstance(content, dict) else content
             text = content.get("message", content) if isinstance(content, dict) else content
         except ValueError:
             text = response.text
-        line = " ".join(str(text).split())[:300]
-        return line.replace(self._key, "…") if self._key else line
+        line = " ".join(str(text).split())
+        for private in filter(None, (self._key, self._netloc)):
+            line = line.replace(private, "…")
+        return line[:300]
 
 
 _END = object()

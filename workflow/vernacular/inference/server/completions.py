@@ -23,6 +23,9 @@ from vernacular.inference.server.forms import (
 )
 
 _ID = "token_id:"
+LIMITS = ("max_tokens", "max_completion_tokens")  # names of the same field; some servers accept the second one only
+_SAMPLING = STANDARD.keys() | EXTENDED.keys()
+_HARMLESS = ("seed", "include_stop_str_in_output")  # without these, the same texts are probable
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,22 @@ class Completions:
 
     Args:
         fields: Sampling fields that the server accepts, with their neutral values.
+        limit: Name of the field with the largest number of tokens to generate.
     """
 
-    def __init__(self, client: Client, model: str, fields: dict | None = None):
-        self.client, self.model = client, model
+    def __init__(self, client: Client, model: str, fields: dict | None = None, limit: str = LIMITS[0]):
+        self.client, self.model, self.limit = client, model, limit
         self.fields = {**STANDARD, **EXTENDED} if fields is None else fields
 
     def complete(self, prompt: str | list, max_tokens: int, **changes) -> Completion:
         """Return the continuation of a text, of token IDs, or of chat messages; `changes` replace or add fields.
 
+        Sampling fields that the server does not accept are not sent; `unsupported` returns those that matter.
         Raises AnswerError if the response contains no text, and what `Client.post` raises.
         """
         is_chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
-        sampling = {name: value for name, value in changes.items() if name in self.fields or name not in EXTENDED}
-        body = {"model": self.model, "messages" if is_chat else "prompt": prompt, "max_tokens": max_tokens}
+        sampling = {name: value for name, value in changes.items() if name in self.fields or name not in _SAMPLING}
+        body = {"model": self.model, "messages" if is_chat else "prompt": prompt, self.limit: max_tokens}
         body |= {"stream": False, **self.fields, **sampling}
         content = self.client.post("/chat/completions" if is_chat else "/completions", body)
         choice = read(content, "choices", 0)
@@ -82,6 +87,12 @@ class Completions:
             logprobs,
             content,
         )
+
+    def unsupported(self, changes: dict) -> list[str]:
+        """Return the sampling fields in `changes` that the server does not accept and that would change the text."""
+        neutral = {**STANDARD, **EXTENDED}
+        names = [name for name in changes if name in _SAMPLING and name not in self.fields]
+        return [name for name in names if name not in _HARMLESS and changes[name] != neutral[name]]
 
 
 def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:

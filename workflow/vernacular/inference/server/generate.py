@@ -99,7 +99,7 @@ class Generation:
         reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
         return rows_to_table(rows, GENERATIONS.schema), {
             "model": served.metadata(),
-            "engine": {"name": f"server: {self.form}", "fallback": []},
+            "engine": {"name": f"server: {self.form}", "fallback": _fallback(served)},
             "tokenizer": {
                 "bos": served.option("bos", "auto"),
                 "adds_bos": served.adds_bos,
@@ -117,6 +117,12 @@ class Generation:
             },
             "journal": self.journal_notes,
         }
+
+
+def _fallback(served: ServedModel) -> list[str]:
+    """Return that the server samples with a temperature of its own, if it accepts none."""
+    accepted = served.native is not None or "temperature" in served.completions.fields
+    return [] if accepted else ["temperature: not accepted by the server, which uses its own"]
 
 
 def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, PreparedPrompt], dict[str, str | list]]:
@@ -174,6 +180,8 @@ def _answer(served: ServedModel, call: Call) -> dict:
     }
     if stops:
         fields |= {"stop": stops[:_MAX_STOPS], "include_stop_str_in_output": True}
+    if served.native is None and (names := served.completions.unsupported(fields)):
+        return {"error": f"the server does not accept {', '.join(names)}"}
     completion = complete(call.content, max(1, prompt.max_new_tokens), **fields)
     has_prefix = prompt.rendered is not None
     return {

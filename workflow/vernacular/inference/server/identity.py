@@ -4,7 +4,7 @@ import os
 
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.client import Client, DeniedError, RefusedError
 from vernacular.inference.server.forms import count, read
 
 _PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
@@ -18,8 +18,10 @@ def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, 
     """
     try:
         listed = [entry for entry in read(client.get("/models"), "data") or [] if isinstance(read(entry, "id"), str)]
-    except RefusedError:
-        listed = []
+    except (RefusedError, DeniedError) as error:
+        if model is None and isinstance(error, DeniedError):
+            raise
+        listed = []  # some keys are valid for answers only
     entry = next((e for e in listed if model in (e["id"], read(e, "root"))), None)
     if model is None and len(listed) == 1:
         entry = listed[0]

@@ -5,18 +5,17 @@ is tried in turn, and the first that passes all of its checks is used. The outco
 texts, are stored in the model's record; each later start runs the probe again and compares the answers.
 """
 
-from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks, prompt_checks
 from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.completions import Completions, TopIds
+from vernacular.inference.server.completions import TopIds
+from vernacular.inference.server.fields import CHAT, negotiate
 from vernacular.inference.server.forms import (
     BATCH,
     BYTES,
     CHECKS,
     CONSISTENT,
     ECHO,
-    EXTENDED,
     IDS,
     LENGTH,
     LETTERS,
@@ -24,7 +23,6 @@ from vernacular.inference.server.forms import (
     PLAUSIBLE,
     REACH,
     REPETITION,
-    STANDARD,
     STOP,
     TOKENIZER,
     AnswerError,
@@ -35,9 +33,6 @@ from vernacular.inference.server.llama_cpp import LlamaCpp
 from vernacular.inference.server.served import ServedModel, label_forms, span_forms, wrap_server
 from vernacular.inference.server.text_labels import TextLabels
 from vernacular.inference.server.tokenizer import ServerTokenizer
-
-_CHAT = [{"role": "user", "content": checks.PROMPT}]
-_FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # tried until one is accepted
 
 
 def probe(record: dict, client: Client, tokenizer, known: dict | None = None) -> dict:
@@ -70,15 +65,18 @@ class _Probe:
 
     def run(self) -> dict:
         self._note(REACH, None, True, f"the model {self.server['model']} answers")
-        prompts = self._negotiate_fields()
+        self.loaded.completions, prompts = negotiate(self.client, self.server["model"])
+        if "text" not in prompts:  # a chat has no token IDs
+            self.loaded.tokenizer = self.server["tokenizer"] = None
         if self.loaded.tokenizer is not None:
             self._check_ids()
-        spans = self._select_spans()
+        spans = self._select_spans(prompts)
         labels = self._select_labels(spans, prompts)
         forms = {"generation": self._select_generation(prompts, spans), "chat": "chat" in prompts}
         forms |= {"spans": spans.name if spans else None, "labels": labels.name if labels else None}
         return self.server | {
             "fields": self.loaded.completions.fields,
+            "limit": self.loaded.completions.limit,
             "forms": forms,
             "reasons": self.reasons,
             "checks": self.checks,
@@ -93,21 +91,6 @@ class _Probe:
             return None
         self.server["tokenizer"] = "server"
         return tokenizer
-
-    def _negotiate_fields(self) -> set[str]:
-        """Find the sampling fields that the server accepts; return the kinds of prompts that it does."""
-        prompts, refusals = set(), []
-        for fields in _FIELD_SETS:
-            self.loaded.completions = Completions(self.client, self.server["model"], fields)
-            for name, prompt in (("text", checks.PROMPT), ("chat", _CHAT)):
-                try:
-                    self.loaded.completions.complete(prompt, 1)
-                    prompts.add(name)
-                except (RefusedError, AnswerError) as error:
-                    refusals.append(str(error))
-            if prompts:
-                return prompts
-        raise ModelError(f"{self.client.source}: the server generates no text ({refusals[0]}).")
 
     def _check_ids(self) -> None:
         """Check the tokenizer and the use of token IDs; without them, only text remains."""
@@ -125,7 +108,7 @@ class _Probe:
         self.server["whole_token"] = checks.ids_of(loaded, "the")[-1]
         self.native = LlamaCpp(self.client, loaded.n_embeddings, self.server["whole_token"])
 
-    def _select_spans(self):
+    def _select_spans(self, prompts: set[str]):
         """Return the first form of log-probabilities that passes all checks; None if there is none."""
         loaded = self.loaded
         best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
@@ -154,7 +137,8 @@ class _Probe:
                 return form
         if best[1]:
             self.reasons.setdefault("spans", best[1])
-        default = "no tokenizer is known; set tokenizer" if loaded.tokenizer is None else "the server returns none"
+        none, unknown = "the server returns none", "no tokenizer is known; set tokenizer"
+        default = none if loaded.tokenizer else "the server answers chats only" if prompts == {"chat"} else unknown
         self.reasons.setdefault("spans", f"log-probabilities of a text are not available: {default}")
         return None
 
@@ -163,6 +147,8 @@ class _Probe:
         for form in label_forms(self.loaded, self.native):
             if spans is not None and isinstance(form, TopIds | TextLabels):
                 break  # scored as texts instead
+            if isinstance(form, TextLabels) and ("chat" if form.chat else "text") not in prompts:
+                continue
             try:
                 if isinstance(form, TextLabels):
                     prompt = [{"role": "user", "content": checks.QUESTION}] if form.chat else checks.QUESTION
@@ -185,13 +171,13 @@ class _Probe:
     def _select_generation(self, prompts: set[str], spans) -> str | None:
         """Return how texts are generated: "native" or "ids" (token IDs), "text", or "chat"."""
         form, complete = "text" if "text" in prompts else "chat", self.loaded.completions.complete
-        prompt = checks.PROMPT if form == "text" else _CHAT
+        prompt = checks.PROMPT if form == "text" else CHAT
         if self.loaded.tokenizer is not None and form == "text":
             native = spans is not None and spans is self.native
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
             complete = self.native.complete if native else complete
         try:
-            self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt))
+            self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt, stops=form != "chat"))
         except (AnswerError, RefusedError) as error:
             self._fail(STOP, form, error, "generation")
             return None

@@ -114,7 +114,7 @@ def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedMo
         tokenizer = ServerTokenizer(client)
     served = wrap_server(record, client, tokenizer)
     server = record["server"]
-    served.completions = Completions(client, server["model"], server["fields"])
+    served.completions = Completions(client, server["model"], server["fields"], server["limit"])
     forms = server["forms"]
     native = None if tokenizer is None else LlamaCpp(client, served.n_embeddings, server["whole_token"])
     served.native = native if forms["generation"] == "native" else None

@@ -1,0 +1,55 @@
+"""Checks of `external_results:` that the schema cannot express."""
+
+import os
+from pathlib import Path
+
+from vernacular.comparison.external.publications import check_model, is_publication, published_models
+from vernacular.comparison.external.results import result_files
+from vernacular.config.files import Files
+from vernacular.config.models import check_name
+from vernacular.core.errors import DataError
+
+
+def read_external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
+    """Return `external_results:` with expanded paths, and report missing files and names in use.
+
+    A publication of several models, of which none is named, becomes an entry `name-model` for each of them.
+    """
+    taken = {model.casefold() for model in (*values["models"], *models)}
+    entries: dict[str, dict] = {}
+    for name, entry in values["external_results"].items():
+
+        def report(keys, message: str, name=name):
+            files.report(("external_results", name, *keys), message)
+
+        if name.casefold() in taken:
+            report((), f'"{name}" is a model of this config; choose another name.')
+            continue
+        check_name(name, lambda keys, message: files.report(("external_results", *keys), message))
+        entry["path"] = os.path.expanduser(entry["path"])
+        if not os.path.exists(entry["path"]):
+            report(("path",), f"file or directory not found: {entry['path']}.")
+            continue
+        try:
+            expanded = _expand(name, entry, report)
+        except DataError as error:
+            report(("path",), str(error))
+            continue
+        for side in expanded.keys() & (taken | entries.keys()):
+            report((), f'the publication has several models, and the name "{side}" is in use; choose another name.')
+        entries |= expanded
+    return entries
+
+
+def _expand(name: str, entry: dict, report) -> dict[str, dict]:
+    """Return the entries that one entry of the config stands for. Raises DataError if its files are not valid."""
+    path, model = Path(entry["path"]), entry.get("model")
+    if message := check_model(path, model):
+        report(("model",), message)
+        return {}
+    if not is_publication(path):
+        result_files(path)
+        return {name: entry}
+    models = [model] if model is not None else list(published_models(path))
+    names = [name] if len(models) == 1 else [f"{name}-{each}" for each in models]
+    return {side: {"path": entry["path"], "model": each} for side, each in zip(names, models, strict=True)}
