@@ -64,3 +64,19 @@ def masked(model, tokenizer, text: str, start: int = 0, end: int | None = None, 
         logprobs.append(logits[ids[i]].item())
         greedy.append(bool(logits[ids[i]] >= logits.max() - 1e-6))
     return Scored(tokens, logprobs, greedy)
+
+
+@torch.inference_mode()
+def corrected_word(model, tokenizer, context: str, word: str) -> float:
+    """Return ln p(word | context, a word begins), which ends with the start of another word or of nothing, in nats.
+
+    Pimentel and Meister (2024): the log-likelihood of the word's tokens, plus the log-probability that a word begins
+    after it, minus that before it. Tokens that begin with whitespace begin a word; EOS ends the text.
+    """
+    begins = [token.startswith(tuple("ĠĊĉč▁")) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
+    begins = torch.tensor([i for i, begin in enumerate(begins) if begin or i == tokenizer.eos_token_id])
+    ids, n_context = tokenizer(context + word)["input_ids"], len(tokenizer(context)["input_ids"])
+    logprobs = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    loglik = sum(logprobs[i - 1, ids[i]].item() for i in range(n_context, len(ids)))
+    before, after = logprobs[n_context - 1, begins].logsumexp(-1), logprobs[-1, begins].logsumexp(-1)
+    return loglik + after.item() - before.item()
