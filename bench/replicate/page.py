@@ -23,12 +23,13 @@ PROTOCOLS = (
     "letters",
     "generation",
 )
+DEFINITIONS = "definitions"  # formulas of papers, which no tool has written
 RESTATED = {  # tool: what was read, and why it is not installed
     "Simil-Eval": "commit 0f473ac; on no package index",
     "PalmX": "run_evaluation.py, commit 0fe6ef8; on no package index",
     "Serbian cloze": "Cloze_task_onBase.py, commit 595965d; on no package index",
     "Grew-TSE": "commit b89e17d; the package 0.1.3 cannot be imported without GREW's OCaml program",
-    "definitions": "cosine, MoverScore and BERTScore; Pimentel and Meister (2024); Kauf and Ivanova (2023)",
+    DEFINITIONS: "cosine, MoverScore and BERTScore; Pimentel and Meister (2024); Kauf and Ivanova (2023)",
 }
 
 
@@ -58,7 +59,9 @@ def page(
 def _summary(comparisons: list[Comparison]) -> list[str]:
     compared = [c for c in comparisons if c.reference["value"] is not None]
     numbers, decisions = [c for c in compared if not c.is_decision], [c for c in compared if c.is_decision]
-    of = {name: len({c.reference[name] for c in compared}) for name in ("evaluation", "language", "tool")}
+    of = {
+        name: len({c.reference[name] for c in compared} - {DEFINITIONS}) for name in ("evaluation", "language", "tool")
+    }
     unexplained = sum(not c.equal and c.reason is None for c in comparisons)
     return [
         f"{len(compared):,} values of {of['tool']} tools are compared, in {of['evaluation']} evaluations and "

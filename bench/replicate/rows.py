@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import yaml
+from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS
@@ -44,7 +45,10 @@ def write(run: Path, path: Path) -> dict:
         record = json.loads((run / "resources" / "models" / f"{name}.json").read_text("utf-8"))
         models[name] = {"directory": record["directory"], "kind": record["kind"], "bos": setting.get("bos", "auto")}
     [encoder] = (run / "resources" / "encoders").glob("*.json")
-    paths = sorted((run / "results" / "requests").glob("*.parquet"))
+    # not all files: those of an earlier config may still be there
+    paths = [
+        run / "results" / "requests" / f"{name}.parquet" for name in sorted(load([run / "config.yaml"]).evaluations)
+    ]
     rows = {
         "models": models,
         "encoder": _encoder(json.loads(encoder.read_text("utf-8"))),

@@ -81,7 +81,7 @@ def test_page_counts_values_and_lists_differences(run):
     rows = [published.Replicated(row, None, None, "not run") for row in published.read()]
     text = page.page(comparisons, VERSIONS, EFFECTS, rows)
     assert text == page.page(list(reversed(comparisons)), VERSIONS, EFFECTS, rows), "independent of the order of values"
-    assert "4 values of 1 tools are compared" in text
+    assert "4 values of 1 tools are compared, in 1 evaluations and 1 languages." in text
     assert "| `acceptability` | minicons | gl | 2 | 5e-05 | 5e-05 | 1 of 2 | 1 |" in text
     assert "| cola.gl.acceptability.0shot | i | m | minicons | chosen | 0 | [1] | unknown |" in text
     assert "Differences without a known reason: 1." in text

@@ -1,5 +1,6 @@
 """Published values: the table is complete, its configs are valid, and differences are measured in standard errors."""
 
+import doctest
 import json
 import math
 
@@ -50,6 +51,10 @@ def test_config_of_a_group_has_its_models_and_evaluations(group, tmp_path, monke
 def test_standard_error_is_that_of_lm_eval():
     pythia = next(row for row in of("pythia") if row.evaluations == ("lm_eval:sciq",))
     assert published.standard_error([pythia.value], pythia.n) == pytest.approx(pythia.stderr, abs=1e-4)
+
+
+def test_examples():
+    assert doctest.testmod(published).failed == 0
 
 
 def test_mean_of_two_sets_is_compared():
