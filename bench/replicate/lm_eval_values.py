@@ -96,7 +96,7 @@ PROTOCOLS |= {"target_word": target_word, "text": text}
 def main(directory: Path) -> None:
     logging.disable(logging.WARNING)
     rows = json.loads((directory / "rows.json").read_text("utf-8"))
-    with Writer(directory / "lm_eval.jsonl", "lm-eval") as writer:
+    with Writer(directory / "lm_eval_values.jsonl", "lm-eval") as writer:
         model = HarnessModel("smollm2", rows["models"]["smollm2"]["directory"])
         for evaluation in rows["evaluations"]:
             if evaluation["protocol"] in PROTOCOLS:

@@ -162,7 +162,7 @@ CAUSAL = BOTH | {"options": options, "letters": options, "last_word": last_word}
 
 def main(directory: Path) -> None:
     rows = json.loads((directory / "rows.json").read_text("utf-8"))
-    with Writer(directory / "minicons.jsonl", "minicons") as writer:
+    with Writer(directory / "minicons_values.jsonl", "minicons") as writer:
         for name, model in rows["models"].items():
             scorer, protocols = (Causal, CAUSAL) if model["kind"] == "causal" else (Masked, BOTH)
             scorer = scorer(name, model)

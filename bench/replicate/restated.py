@@ -5,6 +5,7 @@ Runs in the environment of the workflow, on one thread.
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import torch
@@ -158,4 +159,8 @@ def main(directory: Path) -> None:
                 target_word_within_word(writer, "bert", *models["bert"], evaluation)
             if protocol == "generation":
                 generation(writer, "smollm2", rows, evaluation)
-            print(evaluation["id"], len(writer.lines), flush=True)
+            print(evaluation["id"], len(writer.lines), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
