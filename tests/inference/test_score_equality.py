@@ -3,7 +3,7 @@
 import functools
 
 import pytest
-import torch
+from oracles import surprisal
 from support import tiny
 from vernacular.inference.scoring.score import score
 
@@ -47,17 +47,11 @@ def expected(arch):
     return [reference_scores(loaded, "".join(prefix) + text, start, end) for *prefix, text, start, end in mixed()]
 
 
-@torch.inference_mode()
 def reference_scores(loaded, text, start, end):
-    tokenizer = loaded.tokenizer
-    encoding = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids, offsets, special = encoding["input_ids"], encoding["offset_mapping"], encoding["special_tokens_mask"]
-    span = [i for i, (a, b) in enumerate(offsets) if not special[i] and a < end and b > start]
-    if not loaded.adds_bos and start == 0 and tokenizer.bos_token_id is not None:
-        ids, span = [tokenizer.bos_token_id, *ids], [i + 1 for i in span]
-    logits = loaded.model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
-    logprobs = [logits[i - 1, ids[i]].item() for i in span]
-    return logprobs, [bool(logits[i - 1, ids[i]] >= logits[i - 1].max() - 1e-6) for i in span]
+    reads_bos = not loaded.adds_bos and start == 0
+    bos = loaded.tokenizer.bos_token_id if reads_bos else None
+    scored = surprisal.causal(loaded.model, loaded.tokenizer, text, start, end, bos=bos)
+    return scored.logprobs, scored.is_greedy
 
 
 def assert_scores_match(arch, table):

@@ -1,7 +1,7 @@
 """Pseudo-log-likelihoods compared with transformers on single masked copies."""
 
 import pytest
-import torch
+from oracles import surprisal
 from support import tiny
 from vernacular.core.errors import ModelError
 from vernacular.inference.scoring.score import score
@@ -14,24 +14,6 @@ def build_requests(variant):
     return tiny.score_requests(texts, extras=[f"pll:{variant}"])
 
 
-@torch.inference_mode()
-def reference_logprobs(loaded, text, start, end, variant):
-    encoding = loaded.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids, words = encoding["input_ids"], encoding.word_ids()
-    logprobs = []
-    for i, (a, b) in enumerate(encoding["offset_mapping"]):
-        if encoding["special_tokens_mask"][i] or a >= end or b <= start:
-            continue
-        masked = list(ids)
-        masked[i] = loaded.tokenizer.mask_token_id
-        for j in range(i + 1, len(ids)):
-            if variant == "within_word_l2r" and words[j] == words[i]:
-                masked[j] = loaded.tokenizer.mask_token_id
-        logits = loaded.model(input_ids=torch.tensor([masked])).logits[0, i].double().log_softmax(-1)
-        logprobs.append(logits[ids[i]].item())
-    return logprobs
-
-
 @pytest.mark.parametrize("variant", ["original", "within_word_l2r"])
 @pytest.mark.parametrize("arch", ["bert", "roberta", "deberta"])
 @pytest.mark.parametrize("budget", [16, 512])
@@ -40,7 +22,8 @@ def test_pll_matches_single_copy_scores(arch, variant, budget):
     request_table = build_requests(variant)
     table, metadata = score(loaded, request_table)
     for request, row in zip(request_table.to_pylist(), table.to_pylist(), strict=True):
-        expected = reference_logprobs(loaded, request["text"], request["span_start"], request["span_end"], variant)
+        span = request["span_start"], request["span_end"]
+        expected = surprisal.masked(loaded.model, loaded.tokenizer, request["text"], *span, variant=variant).logprobs
         assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
         assert sum(row["logprobs"]) == pytest.approx(sum(expected), abs=1e-4)
     assert metadata["engine"]["pll"] == [variant]

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from oracles import similarity
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -38,14 +39,7 @@ def with_tokenizer(model_dir, destination, **settings):
 
 
 def simil_eval(tokenizer, model, pairs) -> list[float]:
-    """Return Simil-Eval's cosines (utils/metrics.py): one text at a time, mean over all positions including BOS."""
-
-    def embed(text):
-        with torch.no_grad():
-            ids = tokenizer(text, return_tensors="pt", truncation=True)["input_ids"]
-            return model(ids).last_hidden_state[0].double().mean(0)
-
-    return [torch.cosine_similarity(embed(first), embed(second), dim=0).item() for first, second in pairs]
+    return [similarity.cosine(tokenizer, model, first, second) for first, second in pairs]
 
 
 def expected_cosines(model_dir, pairs=PAIRS) -> list[float]:

@@ -1,12 +1,11 @@
 """MoverScore of Simil-Eval: tokens and weights, and values computed from its definition."""
 
-import string
 from types import SimpleNamespace
 
 import numpy as np
-import ot
 import pytest
 import torch
+from oracles import similarity
 from support import similarity_encoders as tiny
 from transformers import AutoModel, AutoTokenizer
 from vernacular.core.errors import ConfigError, ModelError
@@ -38,28 +37,6 @@ def compute_similarities(metric, encoder_dir):
     return np.array([row["similarities"] for row in rows], dtype=float), metadata
 
 
-def sentence_score(tokenizer, model, hypothesis, reference):
-    """Return Simil-Eval's MoverScore of one pair by definition (moverscore_v2.py, unigrams, weights 1)."""
-    clouds = []
-    for text in (reference, hypothesis):
-        tokens = ["[CLS]", *tokenizer.tokenize(text), "[SEP]"]
-        ids = [tokenizer.convert_tokens_to_ids(token) for token in tokens]
-        ids = [tokenizer.unk_token_id if i is None else i for i in ids]
-        with torch.no_grad():
-            vectors = model(torch.tensor([ids])).last_hidden_state[0].clone()
-        weights = np.array([0.0 if "##" in t or t in set(string.punctuation) else 1.0 for t in tokens])
-        vectors[weights == 0] = 0
-        clouds.append((vectors, weights))
-    raw = torch.cat([vectors for vectors, _ in clouds])
-    raw = raw / (torch.norm(raw, dim=-1, keepdim=True) + 1e-30)
-    distances = torch.cdist(raw.double(), raw.double()).numpy()
-    sizes = [len(weights) for _, weights in clouds]
-    reference_weights = np.concatenate([clouds[0][1], np.zeros(sizes[1])])
-    hypothesis_weights = np.concatenate([np.zeros(sizes[0]), clouds[1][1]])
-    masses = (reference_weights / reference_weights.sum(), hypothesis_weights / hypothesis_weights.sum())
-    return 1 / (1 + ot.emd2(*masses, distances))
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_moverscore_matches_simil_eval(encoder_dirs, family):
     scores, metadata = compute_similarities({"metric": "moverscore", "variant": "simil-eval"}, encoder_dirs[family])
@@ -71,7 +48,7 @@ def test_moverscore_matches_simil_eval(encoder_dirs, family):
         tokenizer.backend_tokenizer.normalizer = type(tokenizer.backend_tokenizer.normalizer)(lowercase=True)
     for i, answer in enumerate(ANSWERS):
         for j, option in enumerate(OPTIONS):
-            expected = sentence_score(tokenizer, model, option, answer)
+            expected = similarity.moverscore_simil_eval(tokenizer, model, option, answer)
             assert scores[i, j] == pytest.approx(expected, abs=1e-6)
     assert "variant:simil-eval" in metadata["signatures"]["moverscore"]
 

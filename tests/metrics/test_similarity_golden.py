@@ -2,13 +2,12 @@
 
 import copy
 import math
-import string
 
 import bert_score
 import numpy as np
-import ot
 import pytest
 import torch
+from oracles import similarity
 from peft import PeftModel
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, util
@@ -76,32 +75,11 @@ def test_moverscore_matches_direct_earth_movers_distance(encoder_dirs, family, i
         AutoModel.from_pretrained(encoder_dirs[family]),
     )
     documents = [set(tokenizer(option)["input_ids"]) for option in OPTIONS] * len(OUTPUTS)
-
-    def weight(token):
-        n_documents = sum(token in document for document in documents)
-        return math.log((len(documents) + 1) / (n_documents + 1)) if idf else 1.0
-
-    def cloud(text):
-        encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
-        with torch.no_grad():
-            states = model(encoded["input_ids"]).last_hidden_state[0].double().numpy()
-        indices, words = [], set()
-        for i, (word, (start, end)) in enumerate(
-            zip(encoded.word_ids(0), encoded["offset_mapping"][0].tolist(), strict=True)
-        ):
-            surface = text[start:end]
-            if word is not None and word not in words and surface.strip(string.punctuation + " "):
-                words.add(word)
-                indices.append(i)
-        masses = np.array([weight(token) for token in encoded["input_ids"][0, indices].tolist()])
-        return states[indices] / np.linalg.norm(states[indices], axis=1, keepdims=True), masses / masses.sum()
-
+    weights = {"weight": similarity.idf(documents)} if idf else {}
     for i, output in enumerate(OUTPUTS):
         for j, option in enumerate(OPTIONS):
-            (points_1, mass_1), (points_2, mass_2) = cloud(output), cloud(option)
-            distances = np.linalg.norm(points_1[:, None] - points_2[None], axis=2)
-            cost = ot.emd2(mass_1, mass_2, distances)
-            assert similarity_matrix[i, j] == pytest.approx(1 / (1 + cost), abs=1e-6)
+            expected = similarity.moverscore(tokenizer, model, output, option, **weights)
+            assert similarity_matrix[i, j] == pytest.approx(expected, abs=1e-6)
 
 
 def test_moverscore_of_simple_vectors():
