@@ -34,7 +34,8 @@ RUNS = [
     ("mixed", 1),
 ]
 PROMPTS = [(f"asked_prompt_{number}", 0) for number in range(1, 5)]  # the entry `asked`; the last has other rows
-FAILING = [("malicious", 0), ("texts", 99)]  # more examples than rows
+FAILING = [("malicious", 0), ("texts", 99), ("absent", 0)]  # 99: more examples than rows
+ABSENT = "task: absent\ndataset_path: nowhere/absent\noutput_type: multiple_choice\ntest_split: test\ndoc_to_text: q\n"
 TRUSTED = ("glued", "truth")  # their files have functions
 MALICIOUS = """
 task: malicious
@@ -87,6 +88,7 @@ def directory(tmp_path_factory, environment) -> Path:
     tiny.save("llama", directory / "causal")
     lm_eval_cases.write(directory / "tasks", directory)
     (directory / "tasks" / "malicious.yaml").write_text(MALICIOUS)
+    (directory / "tasks" / "absent.yaml").write_text(ABSENT)
     entries = [
         {"lm_eval": name}
         | ({} if shots is None else {"shots": shots})
@@ -181,6 +183,12 @@ def test_untrusted_template_cannot_reach_python_and_the_notes_name_its_task(dire
     notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8")
     assert "malicious" in notes
     assert "unsafe" in notes
+
+
+def test_dataset_that_is_not_available_offline_is_one_sentence_in_the_notes(directory):
+    notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8").splitlines()
+    (line,) = (line for line in notes if "absent.und.lm_eval.0shot" in line)
+    assert "its dataset is unavailable" in line
 
 
 def test_evaluation_with_too_many_examples_leaves_those_with_fewer_unaffected(directory):
