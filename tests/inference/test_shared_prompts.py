@@ -6,17 +6,12 @@ from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
-from vernacular.core.paths import WORKFLOW
-from vernacular.data.load import load_items
-from vernacular.data.tasks import load_task
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.shared import SharedUnit, share
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring import score as score_module
-from vernacular.protocols.build import build
-from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.schema import REQUESTS
 
 PASSAGES = [" ".join(tiny.LINES[i : i + 4]) for i in range(4)]
@@ -88,26 +83,6 @@ def test_a_passage_before_the_wordings_is_computed_once(together_and_alone):
     )
     assert together < 0.9 * alone
     assert together < 0.6 * alone  # these passages are longer than their questions
-
-
-def test_prompts_of_belebele_cost_less_than_a_run_each(job, tmp_path):
-    record, _ = job
-    task = load_task(WORKFLOW / "tasks" / "belebele.yaml")
-    items, _ = load_items(task, "gl", source="samples")
-    paths = {}
-    for name in covering("gl", task["item_type"], letters=True):
-        setting = {"language": "gl", "protocol": "letters", "shots": 0, "seed": 0, "style": "default", "options": {}}
-        rows, metadata = build(items, task, **setting, prompt=name)
-        metadata |= {"request_kind": "score", "fingerprint": name}
-        paths[name] = artifacts.write(tmp_path / f"{name}.parquet", REQUESTS, rows, metadata)
-    assert len(paths) == 5
-    run_group([record], {"default": paths["default"]}, tmp_path / "one")
-    run_group([record], paths, tmp_path / "all")
-    one, together = (
-        sum(metadata["counters"]["tokens_computed"] for _, metadata in outputs(tmp_path / name, record, found).values())
-        for name, found in (("one", {"default": paths["default"]}), ("all", paths))
-    )
-    assert together < 0.9 * 5 * one
 
 
 def test_metadata_are_those_of_each_evaluation(together_and_alone):
