@@ -5,72 +5,17 @@ that is the working directory. The texts are the project's samples (`workflow/sa
 samples have texts of another one. The values of a model on them mean nothing: only two tools are compared.
 """
 
-import csv
 import json
 from pathlib import Path
 
-SAMPLES = Path(__file__).parent.parent / "workflow" / "samples"
+from lm_eval_samples import SAMPLES, arithmetic, exam, questions, sample, sentences, stories
+
 NLI = ("entailment", "neutral", "contradiction")
 CATEGORIES = ("Business", "Humanities", "Medical", "Other", "STEM", "Social Sciences")
 SUBJECTS = (
     *("biology", "business", "chemistry", "computer science", "economics", "engineering", "health"),
     *("history", "law", "math", "other", "philosophy", "physics", "psychology"),
 )
-
-
-def sample(path: str) -> list[dict]:
-    """Return the rows of a sample file."""
-    file = SAMPLES / path
-    with file.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines, delimiter="\t")) if file.suffix == ".tsv" else [*map(json.loads, lines)]
-
-
-def questions(language: str) -> list[dict]:
-    """Return questions with `stem`, `options` and `gold`, an index."""
-    rows = sample(f"openbookqa/{language}/test.jsonl") + sample(f"openbookqa/{language}/validation.jsonl")
-    return [
-        {
-            "stem": row["question_stem"],
-            "options": row["choices"]["text"],
-            "gold": row["choices"]["label"].index(row["answerKey"]),
-        }
-        for row in rows
-    ]
-
-
-def sentences(language: str) -> list[tuple[str, int]]:
-    """Return sentences and whether each is acceptable (1 or 0)."""
-    rows = sample(f"cola/{language}/" + ("test.tsv" if language == "gl" else "validation.jsonl"))
-    return [
-        (row.get("sentence") or row["Sentence"], int(row["label"] if "label" in row else row["Label"])) for row in rows
-    ]
-
-
-def stories(language: str) -> list[dict]:
-    return sample(f"xstorycloze/{language}/" + ("test.tsv" if language == "gl" else "eval.tsv"))
-
-
-def exam(language: str, n: int = 24) -> list[dict]:
-    """Return questions in the columns of MMLU and its relatives."""
-    return [
-        {
-            "subject": "nature",
-            "question": row["stem"],
-            "choices": row["options"],
-            "answer": row["gold"],
-            "letter": "ABCD"[row["gold"]],
-        }
-        for row in questions(language)[:n]
-    ]
-
-
-def arithmetic(n: int, text: str) -> list[dict]:
-    """Return word problems; `text` has places for two numbers."""
-    return [
-        {"question": text.format(i + 3, 2 * i + 1), "answer": f"{i + 3} + {2 * i + 1} = {3 * i + 4}\n#### {3 * i + 4}",
-         "answer_number": 3 * i + 4}
-        for i in range(n)
-    ]  # fmt: skip
 
 
 def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[dict]]]]:
@@ -107,6 +52,11 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
     add("proxectonos/xnli_gl", test=rows)
     rows = [{"premise": a, "hypothesis": b, "label": i} for (a, b), i in zip(pairs, labels, strict=True)]
     add("HiTZ/xnli-eu", "eu", train=rows[:8], validation=rows[8:14], test=rows[14:])
+    for repository, config in (("facebook/xnli", "es"), ("xnli", "es"), ("projecte-aina/xnli-ca", "default")):
+        add(repository, config, train=rows[:8], validation=rows[8:])
+    add("gplsi/xnli_va", test=rows)
+    similar = [{"premise": a, "hypothesis": b, "entailment_judgment": i % 2} for i, (a, b) in enumerate(pairs)]
+    add("nilc-nlp/assin", train=similar[:8], validation=similar[8:12], test=similar[12:])
     add("masakhane/afrixnli", "yor", validation=rows[:10], test=rows[10:])
 
     for repository, source in (("proxectonos/truthfulqa_gl", gl), ("truthfulqa/truthful_qa", en)):
@@ -122,10 +72,10 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
     add("masakhane/afrimgsm", "yor", test=[{**row, "answer": None} for row in rows])
 
     lines = [
-        dict(zip(("glg", "spa"), texts, strict=True))
-        for texts in zip(*([q["stem"] for q in source] for source in (gl, es)), strict=True)
+        dict(zip(("glg", "spa", "por"), texts, strict=True))
+        for texts in zip(*([q["stem"] for q in source] for source in (gl, es, pt)), strict=True)
     ]
-    rows = [{"sentence_glg_Latn": line["glg"], "sentence_spa_Latn": line["spa"]} for line in lines]
+    rows = [{f"sentence_{language}_Latn": text for language, text in line.items()} for line in lines]
     add("facebook/flores", "all", dev=rows[:8], devtest=rows[8:])
     add(
         "gplsi/ES-VA_translation_test",
@@ -151,6 +101,9 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
         for row in sample("belebele/gl/train.jsonl")
     ]
     add("google/xquad", "xquad.es", validation=rows)
+    listed = [{**row, "answers": [{"text": row["answers"]["text"][0]}]} for row in rows]
+    add("projecte-aina/xquad-ca", test=listed)
+    add("facebook/belebele", "por_Latn", test=sample("belebele/gl/train.jsonl"))
     rows = [
         {"story": row["context"], "questions": [row["question"]], "answers": {"input_text": row["answers"]["text"]}}
         for row in rows
@@ -181,6 +134,7 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
         for i, row in enumerate(en)
     ]
     add("baber/piqa", train=rows[8:], validation=rows[:8])
+    add("HiTZ/PIQA-eu", validation=rows)
     rows = [
         {
             "sentence": f"{row['stem'].rstrip('?')}: _ it is.",
@@ -206,7 +160,13 @@ def datasets(arabic_subjects: list[str]) -> dict[str, dict[str, dict[str, list[d
         {"passage": row["stem"], "question": f"is it {row['options'][0]}", "label": i % 2} for i, row in enumerate(en)
     ]
     add("aps/super_glue", "boolq", train=rows[8:], validation=rows[:8])
-    for repository, config, source in (("aps/super_glue", "copa", en), ("cambridgeltl/xcopa", "it", pt)):
+    for repository, config, source in (
+        ("aps/super_glue", "copa", en),
+        ("cambridgeltl/xcopa", "it", pt),
+        ("projecte-aina/COPA-ca", "default", ca),
+        ("BSC-LT/COPA-es", "default", es),
+        ("HiTZ/XCOPA-eu", "default", es),
+    ):
         rows = [_alternatives(row, i) for i, row in enumerate(source)]
         add(repository, config, train=rows[8:], validation=rows[8:16], test=rows[:8])
     add(

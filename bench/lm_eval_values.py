@@ -26,6 +26,8 @@ BOTH = (  # with 0 and 5 examples
     *("afrixnli_yor_prompt_1", "afrixnli_yor_prompt_2", "afrimmlu_direct_yor_prompt_1", "afrimgsm_yor_prompt_1"),
     *("arabicmmlu", "global_mmlu_es", "lambada_openai", "arc_challenge", "hellaswag", "piqa", "winogrande", "boolq"),
     *("copa", "xcopa_it", "openbookqa"),
+    *("xnli_es", "xnli_es_spanish_bench", "xnli_ca", "xnli_va", "xquad_ca", "copa_ca", "copa_es"),
+    *("assin_paraphrase", "belebele_por_Latn", "portuguese_bench_flores_pt-gl", "xcopa_eu", "piqa_eu"),
 )
 AS_STATED = (  # with the number of the task file
     *("truthfulqa_gl", "truthfulqa_mc1", "truthfulqa_mc2", "multiblimp_glg", "blimp_causative", "phrases_es-va"),

@@ -3,10 +3,11 @@
     python bench/whole_run.py --model DIRECTORY --lm-eval .bench/bin/lm_eval [--threads 1] [--reps 3]
 
 Both tools read the same lm-eval task files and rows: `pairs` are minimal pairs as in BLiMP, `shots5` are five-shot
-questions with the texts of four options, `zero4` are questions about a passage with the texts of four options, and
-`written` are five-shot prompts whose answer is generated. Each run starts a new process in an empty directory and loads
-the model. The tools take turns, and the ratio of their times is computed per turn. CPU time includes all child
-processes. The values of both tools must be equal.
+questions with the texts of four options and the same examples for all (lm-eval's sampler `first_n`), `drawn5` the same
+with examples drawn for each question (its default sampler), `zero4` are questions about a passage with the texts of
+four options, and `written` are five-shot prompts whose answer is generated. Each run starts a new process in an empty
+directory and loads the model. The tools take turns, and the ratio of their times is computed per turn. CPU time
+includes all child processes. The values of both tools must be equal.
 """
 
 import argparse
@@ -25,8 +26,9 @@ import yaml
 from score import words
 
 ROOT = Path(__file__).parent.parent
-N_SHOTS = {"pairs": 0, "shots5": 5, "zero4": 0, "written": 5}
-N_ROWS = {"pairs": 1.0, "shots5": 0.2, "zero4": 0.2, "written": 0.2}  # per --items
+N_SHOTS = {"pairs": 0, "shots5": 5, "drawn5": 5, "zero4": 0, "written": 5}
+N_ROWS = {"pairs": 1.0, "shots5": 0.2, "drawn5": 0.2, "zero4": 0.2, "written": 0.2}  # per --items
+N_EXAMPLES = {"drawn5": 40}  # rows from which examples are drawn, if more than five
 
 
 def rows(name: str, split: str, count: int) -> list[dict]:
@@ -72,7 +74,8 @@ def task_file(name: str, directory: Path) -> dict:
     if name == "zero4":
         text = "{{passage}}\nQuestion: {{question}}?\nAnswer:"
         return content | {"doc_to_text": text, "doc_to_target": "{{answer}}", "doc_to_choice": "{{choices}}"}
-    content |= {"fewshot_split": "train", "fewshot_config": {"sampler": "first_n"}, "doc_to_target": "{{answer}}"}
+    content |= {"fewshot_split": "train", "doc_to_target": "{{answer}}"}
+    content |= {} if name == "drawn5" else {"fewshot_config": {"sampler": "first_n"}}
     if name == "written":
         return content | {
             "output_type": "generate_until",
@@ -88,7 +91,7 @@ def task_file(name: str, directory: Path) -> dict:
 
 def prepare(name: str, count: int, directory: Path) -> None:
     """Write the rows and the lm-eval task file of a set."""
-    for split, n_rows in (("test", count), ("train", 5)):
+    for split, n_rows in (("test", count), ("train", N_EXAMPLES.get(name, 5))):
         lines = [json.dumps(row) for row in rows(name, split, n_rows)]
         (directory / f"{name}.{split}.jsonl").write_text("\n".join(lines) + "\n")
     (directory / "tasks").mkdir(exist_ok=True)

@@ -1,5 +1,7 @@
 """The command `plan`: assumed components, components of an earlier run, and errors."""
 
+import math
+
 import pytest
 from support.messages import assert_states
 from vernacular import cli
@@ -43,6 +45,14 @@ def test_plan_uses_the_mean_components_of_a_run(run_directory, capsys):
     assert float(errors[800][3]) == pytest.approx(100 * (0.05 / 400 + 0.0009 / 5) ** 0.5, abs=0.006)
 
 
+def test_plan_states_the_items_that_a_standard_error_needs(run_directory, capsys):
+    assert cli.main(["plan", "--results", str(run_directory), "--items", "200", "--se", "2"]) == 0
+    lines = capsys.readouterr().out.partition("items for a standard error of 2\n")[2].splitlines()
+    needed = {line.split()[0]: line.split("  ")[-1] for line in lines[:5]}
+    assert needed["1"] == "no number is enough"  # prompts alone differ by 3 points
+    assert int(needed["5"].replace(",", "")) == 2 * math.ceil(0.05 / (0.02**2 - 0.0009 / 5))  # two items per cluster
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -51,6 +61,7 @@ def test_plan_uses_the_mean_components_of_a_run(run_directory, capsys):
             ("prompts.parquet", '"t.gl.letters.0shot"', '"t.gl.letters.0shot.all"'),
         ),
         (["--metric", "f1"], ("prompts.parquet", '"f1"', "not found")),
+        (["--se", "0"], ("--se", "above 0")),
     ],
 )
 def test_plan_errors_name_the_file(run_directory, capsys, arguments, parts):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.compare import compare_all
-from vernacular.comparison.prompt_groups import prompt_groups
+from vernacular.comparison.prompt_groups import by_documents, prompt_groups
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.statistics.crossed import clustered_variance
@@ -13,7 +13,7 @@ from vernacular.statistics.over_prompts import mean_over_prompts
 from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]
-SPEC = {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}
+SPEC = {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl", "dataset": "t.gl"}
 
 
 def specs(prompts, seeds=(0,), *, paired=False):
@@ -64,6 +64,17 @@ def test_groups_are_evaluations_that_differ_in_prompt_and_seed_only():
     (crossed,) = prompt_groups(specs(NAMES, seeds=(0, 1, 2)))
     assert [len(row) for row in crossed.runs] == [3] * 5
     assert prompt_groups(specs(NAMES[:1], seeds=(0, 1))) == []
+
+
+def test_prompts_of_other_documents_are_not_part_of_a_group():
+    ids = specs(NAMES)
+    documents = dict.fromkeys(ids, "a") | {next(iter(ids)): None}  # of the first, nothing is known
+    assert by_documents(ids, documents) == (ids, [])
+    *_, last = ids
+    separate, (note,) = by_documents(ids, documents | {last: "b"})
+    (group,) = prompt_groups(separate)
+    assert group.prompts == tuple(NAMES[:-1])
+    assert (note["evaluation"], note["kind"], note["model"]) == (last, "prompts", None)
 
 
 def test_value_is_the_mean_over_prompts_with_the_interval_of_the_statistics():

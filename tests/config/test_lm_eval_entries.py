@@ -24,6 +24,9 @@ INDEX = {
         "fixed": {"file": "b.yaml", "config": CHOICE | {"num_fewshot": 0}, "reason": None},
         "pictures": {"file": "c.yaml", "config": CHOICE, "reason": "needs images"},
         "flores": {"file": "d.yaml", "config": {"num_fewshot": 5}, "reason": None},
+        **{f"qa_yor_prompt_{number}": {"file": "q.yaml", "config": CHOICE, "reason": None} for number in (1, 2, 3)},
+        "half_p1": {"file": "h.yaml", "config": CHOICE, "reason": None},
+        "half_p2": {"file": "h.yaml", "config": {}, "reason": None},
     },
     "groups": {"bench": {"file": "g.yaml", "config": {"task": ["galcola", "flores", "pictures"]}}},
     "tags": {},
@@ -72,6 +75,33 @@ def test_shots_and_seeds_are_those_of_lm_eval(config, entry, expected):
     assert list(config(entry).evaluations) == expected
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"prompts": "all"}, ["0shot.p1", "0shot.p2", "0shot.p3"]),
+        ({"prompts": ["p3", "p1"]}, ["0shot.p1", "0shot.p3"]),
+        ({"prompts": "p2", "shots": 5, "seeds": 2}, ["5shot.seed2.p2"]),
+        ({"prompts": ["p1", "p3"], "shots": 5, "seeds": "paired"}, ["5shot.p1", "5shot.seed2.p3"]),
+        ({"prompts": "all", "seeds": "paired"}, ["0shot.p1", "0shot.p2", "0shot.p3"]),
+    ],
+)
+def test_prompts_of_lm_eval_are_prompts_of_one_task(config, entry, expected):
+    loaded = config({"lm_eval": "qa_yor", "languages": "yo"} | entry)
+    assert list(loaded.evaluations) == [f"qa_yor.yo.lm_eval.{name}" for name in expected]
+    evaluation = list(loaded.evaluations.values())[-1]
+    assert evaluation.items == f"qa_yor.yo.lm_eval.{evaluation.prompt}", "texts of the prompt are in the items"
+    assert evaluation.dataset == "qa_yor.yo.lm_eval"
+    spec = list(dependencies.lm_eval_spec(loaded)["evaluations"].values())[-1]
+    assert spec["unit"] == f"qa_yor_prompt_{evaluation.prompt[1:]}"
+    assert dependencies.report_spec(loaded)["prompts"][evaluation.id] == {"differs": f"{spec['unit']} of lm-eval"}
+
+
+def test_one_prompt_alone_is_a_task_of_its_own(config):
+    assert list(config({"lm_eval": "qa_yor_prompt_2"}).evaluations) == ["qa_yor_prompt_2.und.lm_eval.0shot"]
+    (spec,) = dependencies.lm_eval_spec(config({"lm_eval": "qa_yor_prompt_2"}))["evaluations"].values()
+    assert "prompt" not in spec
+
+
 def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config):
     loaded = config({"lm_eval": "galcola", "languages": "gl"}, {"task": "cola", "languages": ["gl"], "data": "samples"})
     assert set(dependencies.items_spec(loaded)["items"]) == {"cola.gl"}
@@ -89,6 +119,12 @@ def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config)
             'evaluations[0].lm_eval: the key "protocols" is not supported',
         ),
         ({"lm_eval": "galcola", "languages": ["gl", "ca"]}, "expected one code"),
+        ({"lm_eval": "qa_yor"}, 'qa_yor" has several prompts in lm_eval; set prompts'),
+        ({"lm_eval": "galcola", "prompts": "all"}, "galcola has one prompt in lm_eval; remove prompts"),
+        ({"lm_eval": "qa_yor", "prompts": ["p1", "p4"]}, 'prompt "p4" not found in qa_yor. Allowed: p1, p2, p3.'),
+        ({"lm_eval": "qa_xx", "prompts": "all"}, '"qa_xx" is not a task, group or tag of lm_eval.'),
+        ({"lm_eval": "galcola", "seeds": "paired"}, "paired needs several prompts"),
+        ({"lm_eval": "half", "prompts": "all"}, "half: some prompts score texts and others generate"),
         ({"task": "cola", "data": "samples", "trust_functions": True}, "only supported with lm_eval"),
     ],
 )

@@ -45,6 +45,10 @@ def test_other_names_are_expanded_to_their_members(name, expected):
     assert names(name) == expected
 
 
+def test_groups_can_be_expanded_to_all_tasks():
+    assert [unit.name for unit in units("mixed", REGISTRY, combine=False)] == ["a", "b", "text"]
+
+
 def test_overrides_of_groups_reach_their_tasks():
     registry = REGISTRY | {"outer": group("list", {"task": "a", "num_fewshot": 3}, aggregate=False, dataset_name="gl")}
     first, second = units("outer", registry)

@@ -287,6 +287,19 @@ TASKS: dict[str, tuple[str, dict[str, list[dict]]]] = {
         """,
         {},
     ),
+    # four prompts of a task, the last with other rows
+    **{f"asked_prompt_{number}": (
+        rf"""
+        include: _letters_template_yaml
+        task: asked_prompt_{number}
+        tag: asked_tasks
+        dataset_kwargs: {{data_files: {{test: {"asked_prompt_4" if number == 4 else "letters"}.test.jsonl}}}}
+        test_split: test
+        doc_to_text: "{wording} {{{{question.strip()}}}}\nA: {{{{answer1}}}}\nB: {{{{answer2}}}}\nC: {{{{answer3}}}}\nD: {{{{answer4}}}}\n{cue}"
+        """,
+        {"test": [{"question": q, **{f"answer{n + 1}": o for n, o in enumerate(options)}, "right": str("ABCD".index(a) + 1)}
+                  for q, options, a in QUIZ[:5]]} if number == 4 else {},
+    ) for number, (wording, cue) in enumerate([("Q:", "Answer:"), ("Escolle.", "Letra:"), ("Di:", "É a"), ("P:", "R:")], 1)},
 }  # fmt: skip
 
 SUPPORT_FILES = {

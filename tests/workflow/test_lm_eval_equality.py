@@ -14,6 +14,7 @@ import pytest
 import yaml
 from support import lm_eval_cases, tiny
 from support.workspace import ROOT, output_tail
+from vernacular.comparison.schema import PROMPTS as PROMPTS_TABLE
 from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval.catalog import FORMAT, index_path
@@ -32,7 +33,9 @@ RUNS = [
     ("unweighted", None),
     ("mixed", 1),
 ]
-FAILING = [("malicious", 0), ("texts", 99)]  # more examples than rows
+PROMPTS = [(f"asked_prompt_{number}", 0) for number in range(1, 5)]  # the entry `asked`; the last has other rows
+FAILING = [("malicious", 0), ("texts", 99), ("absent", 0)]  # 99: more examples than rows
+ABSENT = "task: absent\ndataset_path: nowhere/absent\noutput_type: multiple_choice\ntest_split: test\ndoc_to_text: q\n"
 TRUSTED = ("glued", "truth")  # their files have functions
 MALICIOUS = """
 task: malicious
@@ -85,12 +88,14 @@ def directory(tmp_path_factory, environment) -> Path:
     tiny.save("llama", directory / "causal")
     lm_eval_cases.write(directory / "tasks", directory)
     (directory / "tasks" / "malicious.yaml").write_text(MALICIOUS)
+    (directory / "tasks" / "absent.yaml").write_text(ABSENT)
     entries = [
         {"lm_eval": name}
         | ({} if shots is None else {"shots": shots})
         | ({"trust_functions": True} if name in TRUSTED else {})
         for name, shots in [*RUNS, *FAILING]
     ]
+    entries.append({"lm_eval": "asked_tasks", "prompts": "all", "shots": 0})
     config = {
         "models": {"causal": {"source": "./causal", "dtype": "float32", "device": "cpu"}},
         "lm_eval": {"python": str(environment), "tasks": ["tasks"]},
@@ -105,7 +110,7 @@ def directory(tmp_path_factory, environment) -> Path:
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=variables)
     assert all(name in output_tail(run) for name, _ in FAILING), "the only evaluations without results"
     expected = subprocess.run(
-        [str(environment), "-c", LM_EVAL], cwd=directory, input=json.dumps(RUNS), capture_output=True, text=True,
+        [str(environment), "-c", LM_EVAL], cwd=directory, input=json.dumps(RUNS + PROMPTS), capture_output=True, text=True,
         check=False, env={key: value for key, value in variables.items() if key != "PYTHONPATH"},
     )  # fmt: skip
     assert expected.returncode == 0, expected.stderr[-3000:]
@@ -180,6 +185,12 @@ def test_untrusted_template_cannot_reach_python_and_the_notes_name_its_task(dire
     assert "unsafe" in notes
 
 
+def test_dataset_that_is_not_available_offline_is_one_sentence_in_the_notes(directory):
+    notes = (directory / "results" / "summary" / "notes.csv").read_text("utf-8").splitlines()
+    (line,) = (line for line in notes if "absent.und.lm_eval.0shot" in line)
+    assert "its dataset is unavailable" in line
+
+
 def test_evaluation_with_too_many_examples_leaves_those_with_fewer_unaffected(directory):
     rows = artifacts.read(directory / "results" / "summary" / "results.parquet", RESULTS).to_pylist()
     assert {row["shots"] for row in rows if row["task"] == "texts"} == {0, 3}
@@ -188,5 +199,32 @@ def test_evaluation_with_too_many_examples_leaves_those_with_fewer_unaffected(di
     assert "Sample larger than population" in notes
 
 
-def expected_results(directory: Path) -> list:
-    return json.loads((directory / "expected.json").read_text("utf-8"))
+def test_tasks_whose_names_differ_in_the_prompt_are_prompts_of_one_evaluation(directory):
+    summary = directory / "results" / "summary"
+    rows = artifacts.read(summary / "results.parquet", RESULTS).to_pylist()
+    own = {row["prompt"]: row for row in rows if row["task"] == "asked" and row["metric"] == "acc"}
+    assert own.keys() == {"p1", "p2", "p3", "p4", "all"}
+    expected = {
+        f"p{name[-1]}": results[name]["acc,none"] for name, _, results, _, _ in expected_results(directory, PROMPTS)
+    }
+    assert {name: row["value"] for name, row in own.items() if name != "all"} == pytest.approx(expected)
+    assert own["all"]["value"] == pytest.approx(sum(expected[f"p{number}"] for number in (1, 2, 3)) / 3)
+    assert own["all"]["n"] == len(lm_eval_cases.QUIZ)
+    assert own["all"]["evaluation"] == "asked.und.lm_eval.0shot.all"
+    prompts = artifacts.read(summary / "prompts.parquet", PROMPTS_TABLE).to_pylist()
+    assert {tuple(row["prompts"]) for row in prompts} == {("p1", "p2", "p3")}
+    assert {row["question"] for row in prompts} == {"prompts like these"}
+    notes = (summary / "notes.csv").read_text("utf-8").splitlines()
+    assert any("documents differ" in line and "asked.und.lm_eval.0shot.p4" in line for line in notes)
+    content = (directory / "results" / "report" / "data" / "prompts.js").read_text("utf-8")
+    (group,) = json.loads(content.partition(",")[2].rpartition(")")[0])["groups"]
+    texts = [prompt["text"] for prompt in group["prompts"]]
+    assert [text.split()[0] for text in texts] == ["Q:", "Escolle.", "Di:"]
+    assert len({text.splitlines()[1] for text in texts}) == 1, "the same item"
+    assert group["prompts"][1]["differs"] == "asked_prompt_2 of lm-eval"
+
+
+def expected_results(directory: Path, runs: list = RUNS) -> list:
+    names = {name for name, _ in runs}
+    found = json.loads((directory / "expected.json").read_text("utf-8"))
+    return [run for run in found if run[0] in names]

@@ -79,6 +79,13 @@ class Evaluation:
     @property
     def items(self) -> str:
         """The stem of the items file: `openbookqa.gl`, or `openbookqa.gl.limit50` if the items are limited."""
+        if self.data != "lm_eval" or self.prompt == DEFAULT_PROMPT:
+            return self.dataset
+        return f"{self.dataset}.{self.prompt}"  # whose items contain texts of the prompt
+
+    @property
+    def dataset(self) -> str:
+        """The data of the items, which all prompts share."""
         tool = ".lm_eval" if self.data == "lm_eval" else ""  # which may have a task of the same name
         return f"{self.task}.{self.language}{tool}" + (f".limit{self.limit}" if self.limit else "")
 

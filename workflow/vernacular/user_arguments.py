@@ -78,6 +78,7 @@ def add_user_commands(commands) -> None:
     plan.add_argument("--items", type=int, nargs="+", default=[100, 200, 500, 1000, 2000], help="default: 100 … 2000")
     plan.add_argument("--items-per-cluster", type=float, default=1, help="items per passage; default: 1")
     plan.add_argument("--sd-prompts", type=float, default=2, help="assumed, in points of accuracy; default: 2")
+    plan.add_argument("--se", type=float, help="wanted standard error, in points (or the metric's unit): items needed")
     plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
     plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
     plan.add_argument("--metric", help="default: the first headline metric")

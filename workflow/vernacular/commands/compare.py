@@ -8,11 +8,12 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular.commands.common import items_in
-from vernacular.commands.tool_metrics import tool_metrics
+from vernacular.commands.tool_metrics import tool_documents, tool_metrics
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication, published_signatures
+from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -67,10 +68,12 @@ def compare(args) -> str:
         notes += external_notes
         if entry.get("model"):
             signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
+    documents = {name: tool_documents(args.results, spec["models"], name) for name in evaluations}
+    grouped, document_notes = by_documents(evaluations, documents)
     comparison = compare_all(
         pairs,
         results,
-        evaluations,
+        grouped,
         signatures=signatures,
         tool_metrics={name: tool_metrics(args.results, spec["models"], name) for name in evaluations},
         external_names=spec["external_results"],
@@ -78,7 +81,11 @@ def compare(args) -> str:
         threads=args.threads,
     )
     tasks = [args.results / model / "metrics.parquet" for model in spec["models"]]
-    metadata = {"fingerprint": artifacts.input_fingerprint(spec, *tasks), "notes": notes}
+    metadata = {
+        "fingerprint": artifacts.input_fingerprint(spec, *tasks),
+        "notes": notes,
+        "prompt_notes": document_notes,
+    }
     for kind, rows in (
         (COMPARISONS, comparison.comparisons),
         (RANKINGS, comparison.rankings),

@@ -12,6 +12,7 @@ from vernacular.lm_eval.instances import build
 from vernacular.lm_eval.loading import LoadedUnit, Loader
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.protocols.schema import REQUESTS, request_size
+from vernacular.types import DEFAULT_PROMPT
 
 _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "task")
 
@@ -115,7 +116,9 @@ def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) ->
 
 
 def _metadata(spec: dict, source: dict) -> dict:
-    metadata = {key: spec[key] for key in _SETTING} | {"items": source, "options": {}, "causal_only": True}
+    metadata = {key: spec[key] for key in _SETTING}
+    metadata |= {"prompt": spec["prompt"]} if spec.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else {}
+    metadata |= {"items": source, "options": {}, "causal_only": True}
     metadata |= {"request_kind": "generate" if spec["generates"] else "score", "few_shot_examples": [], "held_out": []}
     return metadata | {"prefix": "", "prompts": None, "skipped": {}, "fingerprint": _fingerprint(spec)}
 

@@ -7,7 +7,7 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.statistics.crossed import Components
-from vernacular.statistics.planning import accuracy_components, planning_table
+from vernacular.statistics.planning import accuracy_components, clusters_needed, planning_table
 
 
 def plan(args) -> str:
@@ -35,6 +35,8 @@ def plan(args) -> str:
     differences = [scale * design.smallest_difference for design in designs]
     title = f"smallest difference found with a power of 0.8, in {unit} (-: no test with fewer than three prompts)"
     _print(title, args.items, prompts, differences)
+    if args.se is not None:
+        _print_needed(of_value, prompts, args.se, scale, per_cluster)
     return f"plan: {format_count(len(designs), 'design')}"
 
 
@@ -71,6 +73,17 @@ def mean_components(rows: list[dict]) -> Components:
     names = {(0,): "variance_items", (1,): "variance_prompts", (0, 1): "variance_items_prompts"}
     variances = {effect: sum(row[name] for row in rows) / len(rows) for effect, name in names.items()}
     return Components((rows[0]["n_clusters"], rows[0]["n_prompts"]), variances)
+
+
+def _print_needed(of_value: Components, prompts: list[int], se: float, scale: float, per_cluster: float) -> None:
+    """Print the number of items that gives a standard error, for each number of prompts."""
+    if not se > 0:
+        raise UserError(f"--se: expected a number above 0, got {se:g}.")
+    print(f"\nitems for a standard error of {se:g}")
+    for count in prompts:
+        clusters = clusters_needed(of_value, count, se / scale)
+        needed = f"{math.ceil(clusters * per_cluster):,}" if math.isfinite(clusters) else "no number is enough"
+        print(f"{f'{count} prompts' if count > 1 else '1 prompt':>11}  {needed}")
 
 
 def _print(title: str, items: list[int], prompts: list[int], values: list[float]) -> None:

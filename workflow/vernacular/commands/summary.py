@@ -42,8 +42,9 @@ def summary(args) -> str:
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
-    notes += _external_result_notes(artifacts.metadata(tables["comparisons"]).get("notes", []))
-    notes = publishable(notes + prompt_notes(prompts))
+    compared = artifacts.metadata(tables["comparisons"])
+    notes += _external_result_notes(compared.get("notes", []))
+    notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}

@@ -8,6 +8,7 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.lm_eval.catalog import load_catalog
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
+from vernacular.lm_eval.prompts import prompt_names
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
 
@@ -58,7 +59,7 @@ def _in_language(name: str, task: dict, language: str) -> tuple[str, ...] | None
 
 
 def _lm_eval(name: str, python: str | None) -> str:
-    """Print the tasks of lm-eval whose name matches, or those of a group or tag; return the counts of reasons."""
+    """Print the tasks of lm-eval whose name matches, of a group or tag, or the prompts of a task; count the reasons."""
     catalog = load_catalog(python)
     entry = catalog.registry.get(name)
     if entry and entry.kind != "task":
@@ -66,7 +67,8 @@ def _lm_eval(name: str, python: str | None) -> str:
         found = {leaf.name: (leaf.config, leaf.reason) for leaf in leaves.values()}
     else:
         tasks = {task: entry for task, entry in catalog.registry.items() if entry.kind == "task"}
-        found = {task: (tasks[task].config, tasks[task].reason) for task in sorted(tasks) if fnmatch(task, name or "*")}
+        names = [task for task in sorted(tasks) if fnmatch(task, name or "*")] + prompt_names(name, catalog.registry)
+        found = {task: (tasks[task].config, tasks[task].reason) for task in names}
     if not found:
         raise UserError(f'no task of lm_eval matches "{name}".{suggest(name, catalog.registry)}')
     rows = [

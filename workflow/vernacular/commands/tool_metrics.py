@@ -1,4 +1,4 @@
-"""Metrics that another tool has defined for an evaluation, as the results per item state them."""
+"""What another tool has defined for an evaluation, as the results per item state it: metrics, and documents."""
 
 from pathlib import Path
 
@@ -12,3 +12,12 @@ def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Me
     paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
     definitions = next((found for path in paths if (found := artifacts.metadata(path).get("metrics"))), [])
     return [to_metric(definition) for definition in definitions]
+
+
+def tool_documents(directory: Path, models: list[str], evaluation: str) -> str | None:
+    """Return a hash of the documents that another tool has read for an evaluation; None without, or if unavailable."""
+    for model in models:
+        source = artifacts.metadata(directory / model / "tasks" / f"{evaluation}.parquet").get("dataset", {})
+        if "tasks" in source.get("source", {}):
+            return source["source"]["sha256"]
+    return None

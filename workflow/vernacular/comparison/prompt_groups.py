@@ -14,7 +14,7 @@ from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
-_SHARED = [name for name in (*SETTING, "items") if name not in ("prompt", "seed")]
+_SHARED = [name for name in (*SETTING, "dataset") if name not in ("prompt", "seed")]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PromptGroup:
 
 
 def prompt_groups(evaluations: Mapping[str, dict]) -> list[PromptGroup]:
-    """Return the groups with at least two prompts among evaluations (ID -> SETTING, and "items").
+    """Return the groups with at least two prompts among evaluations (ID -> SETTING, and "dataset").
 
     Of prompts with different numbers of seeds, each has as many runs as the one with the fewest.
     """
@@ -61,6 +61,28 @@ def prompt_groups(evaluations: Mapping[str, dict]) -> list[PromptGroup]:
         }
         groups.append(PromptGroup(setting, runs, tuple(prompts)))
     return groups
+
+
+def by_documents(
+    evaluations: Mapping[str, dict], documents: Mapping[str, str | None]
+) -> tuple[dict[str, dict], list[dict]]:
+    """Return evaluations whose "dataset" differs where their documents do, and a note for each that leaves its group.
+
+    Tasks of another tool whose names differ in the prompt may differ in their rows too; items are then no pairs.
+
+    Args:
+        documents: hash of an evaluation's documents; None: those of the other prompts
+    """
+    first: dict[tuple, str] = {}
+    found, notes = {}, []
+    for name, spec in evaluations.items():
+        digest = documents.get(name)
+        if digest and digest != first.setdefault(tuple(spec.get(key) for key in _SHARED), digest):
+            spec = spec | {"dataset": f"{spec['dataset']} {digest}"}
+            text = "its documents differ from those of the first prompt: not part of the mean over prompts"
+            notes.append({"model": None, "evaluation": name, "kind": "prompts", "note": text, "count": None})
+        found[name] = spec
+    return found, notes
 
 
 def _group_id(spec: dict) -> str:

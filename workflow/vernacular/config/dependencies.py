@@ -162,7 +162,7 @@ def metrics_spec(config: Config, name: str) -> dict:
 
 def comparisons_spec(config: Config) -> dict:
     """Return the compared models and evaluations; external results by the content of their files."""
-    names = ("items", *SETTING)
+    names = ("items", "dataset", *SETTING)
     external_results = {
         name: {**entry, "files": _content_hashes(**entry)} for name, entry in config.external_results.items()
     }
@@ -209,9 +209,15 @@ def report_spec(config: Config) -> dict:
         "templates": template_hash,
     }
     described = {
-        e.id: description(e.language, e.prompt) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
+        e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
     }
     return spec | ({"prompts": described} if described else {})
+
+
+def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
+    if evaluation.id in config.lm_eval:
+        return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
+    return description(evaluation.language, evaluation.prompt)
 
 
 def task_labels(config: Config) -> dict[str, dict]:

@@ -2,20 +2,22 @@
 
 import functools
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.config.evaluations import smaller_limit
 from vernacular.config.files import Files
 from vernacular.config.prompts import PAIRED
-from vernacular.core.errors import ConfigError
+from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import data_files, missing_files
-from vernacular.types import Evaluation
+from vernacular.lm_eval.prompts import PromptUnit
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
-_SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions"}
+_SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions", "prompts"}
 _DEFAULTS = {"styles": "default"}  # filled in by the schema
 UNDETERMINED = "und"  # ISO 639: language of an entry that states none
 
@@ -30,6 +32,7 @@ class LmEvalTask:
     unit: Unit
     num_fewshot: int | None  # None: as the task file says
     trust_functions: bool
+    by_prompt: bool = False  # whether groups are expanded to tasks, whose names are those of prompts
 
     def differs_from(self, other: "LmEvalTask") -> bool:
         """Return whether two tasks would be the same evaluation, but with other results."""
@@ -69,7 +72,7 @@ class LmEvalEntries:
             return None
 
     def add(self, entry: dict, evaluations: dict[str, Evaluation], *, has_shots: bool, report) -> None:
-        """Add one evaluation per unit, number of shots and seed of an entry.
+        """Add one evaluation per unit, prompt, number of shots and seed of an entry.
 
         Args:
             entry: With the defaults of the schema.
@@ -80,16 +83,13 @@ class LmEvalEntries:
         for key, value in entry.items():
             if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
                 report("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
-        if entry["seeds"] == PAIRED:
-            report("seeds", "paired is not supported with lm_eval; use a number or a list.")
-            return
         language = _language(entry["languages"], report)
-        for unit in self._units(entry, report):
+        for task_name, prompt, unit, seeds in self._units(entry, report):
             for requested in _as_list(entry["shots"]) if has_shots else [None]:
-                for seed in _as_list(entry["seeds"]):
+                for seed in seeds:
                     shots = shots_of(unit, requested)
                     evaluation = Evaluation(
-                        task=file_name(unit.name),
+                        task=file_name(task_name),
                         language=language,
                         protocol="lm_eval_generation" if unit.generates else "lm_eval",
                         shots=shots,
@@ -97,30 +97,65 @@ class LmEvalEntries:
                         style="default",
                         data="lm_eval",
                         limit=smaller_limit(entry["limit"], self.limit),
+                        prompt=prompt,
                     )
-                    trust = entry.get("trust_functions", False)
-                    task = LmEvalTask(self.catalog, self.directories, entry["lm_eval"], unit, requested, trust)
+                    task = LmEvalTask(
+                        self.catalog,
+                        self.directories,
+                        entry["lm_eval"],
+                        unit,
+                        requested,
+                        entry.get("trust_functions", False),
+                        by_prompt=entry.get("prompts", DEFAULT_PROMPT) != DEFAULT_PROMPT,
+                    )
                     previous = evaluations.setdefault(evaluation.id, evaluation)
                     if previous != evaluation or self.tasks.setdefault(evaluation.id, task).differs_from(task):
                         report("lm_eval", f"{evaluation.id} is listed twice, with different options; remove one.")
 
-    def _units(self, entry: dict, report) -> list[Unit]:
+    def _units(self, entry: dict, report) -> list[tuple[str, str, Unit, list[int]]]:
+        """Return (task, prompt, unit, seeds) of an entry; without `prompts`, each unit is the only prompt of a task."""
+        name, wanted, seeds = entry["lm_eval"], entry.get("prompts", DEFAULT_PROMPT), entry["seeds"]
+        trust, single = entry.get("trust_functions", False), wanted == DEFAULT_PROMPT
         if self.catalog is None:
             return []
+        if seeds == PAIRED and single:
+            report("seeds", "paired needs several prompts; set prompts: all or a list.")
+            return []
         try:
-            found = self.catalog.units(entry["lm_eval"], trust_functions=entry.get("trust_functions", False))
+            if single:
+                units = self.catalog.units(name, trust_functions=trust)
+                found = [PromptUnit(unit.name, DEFAULT_PROMPT, 0, unit) for unit in units]
+            else:
+                found = self.catalog.prompt_units(name, trust_functions=trust)
         except ConfigError as error:
             report("lm_eval", str(error))
             return []
-        if len(found) == 1 and found[0].reason:
-            report("lm_eval", f"{entry['lm_eval']} cannot be run: {found[0].reason}.")
+        if len(found) == 1 and found[0].unit.reason:
+            report("lm_eval", f"{name} cannot be run: {found[0].unit.reason}.")
             return []
-        return found
+        chosen = found if single else _chosen(name, found, wanted, report)
+        return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else _as_list(seeds)) for e in chosen]
 
 
 def catalog_of(settings: dict) -> Catalog:
     """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
     return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
+
+
+def _chosen(name: str, found: list[PromptUnit], wanted, report) -> list[PromptUnit]:
+    """Return the wanted prompts; a task with one prompt keeps it. `report(key, message)` a name that no task has."""
+    available = list(dict.fromkeys(entry.prompt for entry in found if entry.prompt != DEFAULT_PROMPT))
+    counts = Counter(entry.task for entry in found)
+    if max(counts.values()) == 1:
+        report("prompts", f"{name} has one prompt in lm_eval; remove prompts.")
+        return []
+    for task in counts:
+        if len({entry.unit.generates for entry in found if entry.task == task}) > 1:
+            report("prompts", f"{task}: some prompts score texts and others generate; use an entry for each.")
+    for prompt in [] if wanted == ALL_PROMPTS else _as_list(wanted):
+        if prompt not in available:
+            report("prompts", f'prompt "{prompt}" not found in {name}.{suggest(prompt, available)}')
+    return [e for e in found if wanted == ALL_PROMPTS or counts[e.task] == 1 or e.prompt in _as_list(wanted)]
 
 
 def _language(value, report) -> str:
@@ -149,6 +184,7 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
         "directories": list(task.directories) if unit.own else [],
         "own": sorted(task.catalog.own_names(task.entry, [unit])),
         "trust_functions": task.trust_functions,
+        **({"prompt": evaluation.prompt} if task.by_prompt else {}),
         "trusted": task.trust_functions or not unit.own,
         "versions": index["versions"] | {"python": index["python"]},
         "package": index["digest"],

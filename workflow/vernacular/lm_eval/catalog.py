@@ -10,6 +10,7 @@ from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.lm_eval.expansion import Entry, Unit, units
 from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, read_directories
+from vernacular.lm_eval.prompts import PromptUnit, prompt_names, prompt_units
 
 FORMAT = 1  # of the index; raised when its content changes
 PYTHON = WORKFLOW.parent / ".lm-eval" / "bin" / "python"  # `make lm-eval`
@@ -32,24 +33,45 @@ class Catalog:
             ConfigError: The name is unknown, its groups are malformed, or a file of one's own needs trust.
         """
         if name not in self.registry:
-            hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
-            raise ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
-        try:
-            found = units(name, self.registry)
-        except ValueError as error:
-            raise ConfigError(f"{error}.") from None
-        if not found:
-            raise ConfigError(f'"{name}" contains no task.')
+            if prompt_names(name, self.registry):
+                raise ConfigError(f'"{name}" has several prompts in lm_eval; set prompts: all, one name, or a list.')
+            raise self._unknown(name)
+        found = _expanded(units, name, self.registry)
+        self._check_trust(name, found, trust_functions=trust_functions)
+        return found
+
+    def prompt_units(self, name: str, *, trust_functions: bool) -> list[PromptUnit]:
+        """Return the prompts of each task that a name stands for; raises as `units`."""
+        if name not in self.registry and not prompt_names(name, self.registry):
+            raise self._unknown(name)
+        found = _expanded(prompt_units, name, self.registry)
+        self._check_trust(name, [entry.unit for entry in found], trust_functions=trust_functions)
+        return found
+
+    def _unknown(self, name: str) -> ConfigError:
+        hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
+        return ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
+
+    def _check_trust(self, name: str, found: list[Unit], *, trust_functions: bool) -> None:
         if not trust_functions:
             for own in self.own_names(name, found):
                 check_untrusted(own, self.own, self.index["metrics"])
-        return found
 
     def own_names(self, name: str, found: list[Unit]) -> list[str]:
         """Return the tasks and groups of one's own that a name involves; all groups, because they can be nested."""
         leaves = {leaf.name for unit in found for leaf in unit.leaves}
         names = [own for own in self.own.configs if own in leaves or self.registry[own].kind == "group"]
         return names if name in self.own.registry or leaves & self.own.configs.keys() else []
+
+
+def _expanded(expand, name: str, registry: dict[str, Entry]) -> list:
+    try:
+        found = expand(name, registry)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from None
+    if not found:
+        raise ConfigError(f'"{name}" contains no task.')
+    return found
 
 
 def index_path(python: Path) -> Path:

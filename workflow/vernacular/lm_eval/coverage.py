@@ -105,7 +105,10 @@ def _import_problem(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
-            return f"needs the library {cause.name.partition('.')[0]}"
+            library = cause.name.partition(".")[0]
+            if cause.name != library and (version := _version(library)):
+                return f"needs {cause.name}, which {library} {version} lacks"
+            return f"needs the library {library}"
         cause = cause.__cause__ or cause.__context__
     return f"its Python file cannot be imported ({type(error).__name__}: {first_line(error)})"
 

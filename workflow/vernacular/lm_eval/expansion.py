@@ -65,23 +65,24 @@ class Unit:
 Load = Callable[[str], dict]  # returns the content of the file of a registered group
 
 
-def units(name: str, registry: Mapping[str, Entry], load: Load | None = None) -> list[Unit]:
+def units(name: str, registry: Mapping[str, Entry], load: Load | None = None, *, combine: bool = True) -> list[Unit]:
     """Return the units of a registered name, in the order of the files, each name once.
 
     Args:
         load: Reads a group; None: `config` of its entry.
+        combine: Whether a group that combines its tasks is one unit; otherwise, its tasks are.
 
     Raises:
         ValueError: A group contains itself, or has an entry that is neither a task nor a group.
     """
     load = load or (lambda group: registry[group].config)
-    found = _Expander(registry, load).expand(name, {}, ())
+    found = _Expander(registry, load, combine).expand(name, {}, ())
     return list({unit.name: unit for unit in found}.values())
 
 
 class _Expander:
-    def __init__(self, registry: Mapping[str, Entry], load: Load):
-        self.registry, self.load = registry, load
+    def __init__(self, registry: Mapping[str, Entry], load: Load, combine: bool):
+        self.registry, self.load, self.combine = registry, load, combine
 
     def expand(self, name: str, overrides: dict, parents: tuple[str, ...]) -> Iterator[Unit]:
         entry = self.registry[name]
@@ -100,7 +101,8 @@ class _Expander:
         merged = {key: value for key, value in config.items() if key not in (*GROUP_FIELDS, "tag")} | overrides
         members = [unit for item in _members(config) for unit in self.member(item, name, merged, (*parents, name))]
         leaves = tuple({leaf.name: leaf for unit in members for leaf in unit.leaves}.values())
-        if config.get("aggregate_metric_list") and leaves and len({leaf.kind for leaf in leaves}) == 1:
+        is_combined = self.combine and config.get("aggregate_metric_list")
+        if is_combined and leaves and len({leaf.kind for leaf in leaves}) == 1:
             yield Unit(name, overrides, leaves, is_group=True, config=None if registered else config)
         else:
             yield from members

@@ -18,6 +18,7 @@ from vernacular.core.errors import ConfigError, DataError, UserError, first_line
 from vernacular.lm_eval.catalog import Catalog, load_catalog
 from vernacular.lm_eval.expansion import Unit, units
 from vernacular.lm_eval.own_files import check_untrusted
+from vernacular.lm_eval.prompts import prompt_units
 
 SEED = 1234  # lm-eval's default of the seed for few-shot examples, and of numpy's; seed 0 of Vernacular
 _PYTHON_SEED = 0  # of the module `random`
@@ -86,7 +87,8 @@ class Loader:
         if not spec["trust_functions"]:
             for name in spec["own"]:
                 check_untrusted(name, self.catalog.own, self.catalog.index["metrics"])
-        found = units(spec["entry"], self.catalog.registry, self._read_group)
+        expand = _units_of_prompts if "prompt" in spec else units
+        found = expand(spec["entry"], self.catalog.registry, self._read_group)
         return next(unit for unit in found if unit.name == spec["unit"])
 
     def _read_group(self, name: str) -> dict:
@@ -98,6 +100,10 @@ class Loader:
         if unit.is_group:
             return self.factory._build_group(unit.name, unit.config, unit.overrides, self.registry)
         return ConfigurableTask(config={"metadata": {}, **unit.config})
+
+
+def _units_of_prompts(name: str, registry: dict, load) -> list[Unit]:
+    return [entry.unit for entry in prompt_units(name, registry, load)]
 
 
 def _package_entries(index: dict) -> dict[str, Entry]:
