@@ -59,8 +59,9 @@ def reference(directory: str, runs: str, limit: int, max_length: int) -> None:
             for task, rows in results["samples"].items()
         }
         found.append([name, shots, results["results"], samples])
+        Path("unfinished.json").write_text(json.dumps(found, default=str))
         print(name, shots, file=sys.stderr, flush=True)
-    Path("expected.json").write_text(json.dumps(found, default=str))
+    Path("unfinished.json").rename("expected.json")
 
 
 def run_reference(args, runs: list, directory: Path, max_length: int) -> None:

@@ -223,8 +223,11 @@ def test_metrics_comparisons_and_summary_specs(load_config):
         "models": ["base", "tuned"],
         "pairs": [("base", "tuned")],
         "external_results": {"old": {"path": "./old.csv", "files": {".": file_fingerprint("old.csv")}}},
-        "evaluations": metrics["evaluations"],
+        "evaluations": {
+            name: spec | {"dataset": cfg.evaluations[name].dataset} for name, spec in metrics["evaluations"].items()
+        },
     }
+    assert cfg.evaluations[LETTERS].dataset == "mine.gl.limit5"
     assert specs.export_spec(cfg) == {
         "evaluations": {
             LETTERS: {"items": "mine.gl.limit5", "protocol": "letters"},
