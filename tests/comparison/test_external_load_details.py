@@ -347,7 +347,9 @@ def test_earlier_run_with_other_few_shot_examples_is_noted(tmp_path, reference_e
     artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
     spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
     results = {"m": compare_command.Results(tmp_path / "results" / "m", ["e"])}
-    tables, notes = compare_command._load_external_results("old", tmp_path / "old", results, spec, tmp_path / "items")
+    tables, notes = compare_command._load_external_results(
+        "old", {"path": str(tmp_path / "old")}, results, spec, tmp_path / "items"
+    )
     assert tables["e"].num_rows == 3
     (note,) = notes
     assert_states(note, f"old: {tmp_path}/old/e.parquet: ", "3 of 3", "match e")
