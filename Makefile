@@ -15,8 +15,9 @@ quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
 # create the environment and run all tests except slow ones and those that need SLURM; the tests of a file run in one
-# process, longest files first
-PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
+# process, longest files first; one process more than cores, because tests that start other processes wait for them
+WORKERS = $(shell echo $$(($(CORES) < 8 ? $(CORES) + 1 : 8)))
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak"
 
@@ -61,7 +62,7 @@ bench: environment .bench/.complete
 .bench/.complete: bench/requirements.txt
 	$(PYTHON) -m venv --without-pip --clear .bench
 	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet -r bench/requirements.txt
-	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet --no-deps --editable .
+	echo "$(CURDIR)/workflow" > "$$(echo .bench/lib/python*/site-packages)/vernacular.pth"
 	touch $@
 
 # the environment of lm-evaluation-harness and the list of its tasks, for evaluations with `lm_eval:` (docs/lm-eval.md)

@@ -2,9 +2,17 @@
 
 from argparse import Namespace
 
+import pyarrow as pa
 import pytest
+from support.result_rows import EVALUATION, rows
 from vernacular.commands import status
+from vernacular.comparison.compare import compare_all
+from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.errors import UserError
+from vernacular.core.tables import to_frame, write_csv
+from vernacular.metrics.schema import as_table
+
+SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
 COLUMNS = (
     "baseline,candidate,evaluation,category,metric,baseline_value,candidate_value,p_value,p_holm,significant,better"
@@ -50,10 +58,10 @@ def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
 def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_difference(run_directory, capsys):
     rows = [
         "base,tuned,a.gl,,accuracy,0.25,0.5,0.04,0.08,False,",
-        "base,tuned,b.gl,,accuracy,0.2,0.9,0.001,0.003,True,tuned",
-        "base,tuned,c.gl,,auc,0.9,0.2,0.002,0.004,True,base",
-        "base,tuned,c.gl,syntax,auc,0.9,0.2,0.0001,0.0004,True,base",  # a category
-        "base,tuned,c.gl,,mcc,0.9,0.2,0.0001,,True,base",  # not a headline metric
+        "base,tuned,b.gl,,accuracy,0.2,0.9,0.001,0.003,True,candidate",
+        "base,tuned,c.gl,,auc,0.9,0.2,0.002,0.004,True,baseline",
+        "base,tuned,c.gl,syntax,auc,0.9,0.2,0.0001,0.0004,True,baseline",  # a category
+        "base,tuned,c.gl,,mcc,0.9,0.2,0.0001,,True,baseline",  # not a headline metric
     ]
     text = output(run_directory, capsys, rows)
     expected = (
@@ -61,6 +69,18 @@ def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_d
         "Accuracy: 0.2 -> 0.9 (p = 0.001, corrected 0.003)."
     )
     assert expected in text.split("\n")
+
+
+def test_counts_are_those_of_the_table_that_compare_writes(run_directory, capsys):
+    results = {"base": {"e": as_table(rows([0] * 12))}, "tuned": {"e": as_table(rows([1] * 12))}}
+    pairs = [("base", "tuned"), ("tuned", "base")]
+    comparisons = compare_all(pairs, results, {"e": SPEC}, resamples=100).comparisons
+    path = run_directory / "results" / "summary" / "comparisons.csv"
+    write_csv(path, to_frame(pa.Table.from_pylist(comparisons, COMPARISONS.schema)))
+    status.finish(Namespace(results=path.parent, benchmarks=run_directory / "benchmarks"))
+    text = capsys.readouterr().out
+    assert "tuned is significantly better than base in 1 of 1 headline metric and worse in 0;" in text
+    assert "base is significantly better than tuned in 0 of 1 headline metric and worse in 1;" in text
 
 
 def test_at_most_five_comparisons_are_printed(run_directory, capsys):

@@ -1,6 +1,7 @@
 """Commands `verify` and `finish`: missing results of a run, and its summary on the terminal."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
@@ -63,7 +64,7 @@ def finish(args) -> None:
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
-    order += ["similarity", "metrics", "export", "compare", "curves", "summary", "report"]
+    order += ["similarity", "metrics", "export", "compare", "curves", "tokenizers", "summary", "report"]
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))
@@ -85,9 +86,8 @@ def _comparisons(path: Path) -> list[str]:
 
 
 def _sentence(baseline: str, candidate: str, rows: list[dict]) -> str:
-    better, worse = (
-        sum(row["significant"] == "True" and row["better"] == model for row in rows) for model in (candidate, baseline)
-    )
+    significant = Counter(row["better"] for row in rows if row["significant"] == "True")
+    better, worse = significant["candidate"], significant["baseline"]
     clearest = min(rows, key=lambda row: float(row["p_value"]))
     values = " -> ".join(f"{float(clearest[side]):.4g}" for side in ("baseline_value", "candidate_value"))
     n_metrics = format_count(len(rows), "headline metric")
