@@ -17,7 +17,7 @@ import math
 from statistics import fmean
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr
 
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span
@@ -44,7 +44,7 @@ def order_t(differences: np.ndarray) -> np.ndarray:
 
 def order_p(differences: np.ndarray) -> np.ndarray:
     """Return the one-sided p-value of `order_t`, (…, shards) to (…)."""
-    return stats.t.sf(order_t(differences), differences.shape[-1] - 1)
+    return stdtr(differences.shape[-1] - 1, -order_t(differences))
 
 
 def order_difference(spans: dict[str, Span]) -> float | None:
