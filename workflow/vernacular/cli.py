@@ -93,9 +93,9 @@ def _fail(args, error: UserError) -> int:
     if args.log:
         log.error(str(error))
     message = str(error)
-    if args.stage:  # the output of stages is mixed; a list is printed at the end of the run
+    if args.stage:  # the output of stages is mixed; a list in the log is printed at the end of the run
         first, *rest = message.split("\n")
-        message = f"{args.command}: {first.removesuffix(':') if len(rest) > 1 else message}"
+        message = f"{args.command}: {first.removesuffix(':') if args.log and len(rest) > 1 else message}"
     print(message, file=sys.stderr)
     return 1
 
