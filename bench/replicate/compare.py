@@ -20,9 +20,9 @@ REASONS = {
     "dropped": "the tool has no value: its tokens do not spell the last word",
     "rounded": "the tool rounds means to four decimals",
     "tie": "two options are closer than 1e-4: float noise decides",
-    "float": "float32: over 1e-4, and less than 1e-6 of the value or 2e-5 per token",
+    "float": "float32: over 1e-4, and less than 1e-6 of the value, or 2e-5 per token on each side",
 }
-PER_TOKEN, RELATIVE = 2e-5, 1e-6  # float noise of long sums, as in bench/lm_eval_values.py
+PER_TOKEN, RELATIVE = 2e-5, 1e-6  # float noise of sums, of each side, as in bench/lm_eval_values.py
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _reason(run: Run, reference: dict, difference: float | None, scores: list[fl
     index = reference["column"].partition(":")[2]
     rows = [row for row in rows if not index or row["role"].endswith(f":{index}")]
     n_tokens = max((len(row["tokens"]) for row in rows), default=0)
-    if difference <= max(PER_TOKEN * n_tokens, RELATIVE * abs(reference["value"])):
+    if difference <= max(2 * PER_TOKEN * n_tokens, RELATIVE * abs(reference["value"])):
         return "float"
     if any("boundary" in (row["flags"] or "") for row in rows):
         return "split"

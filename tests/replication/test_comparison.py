@@ -43,7 +43,7 @@ def reference(column, value, reason=None):
     [
         ("surprisal", 2.00005, 5e-5, None),
         ("option_scores:0", -2.0, 0.0, None),
-        ("option_scores:1", -1.00015, 1.5e-4, "float"),  # less than 2e-5 for each of ten tokens
+        ("option_scores:1", -1.00015, 1.5e-4, "float"),  # less than 2e-5 for each of ten tokens, on each side
         ("option_scores:1", -1.5, 0.5, "split"),  # the row has the flag
         ("chosen", 1, None, None),
         ("prediction", "b", None, None),
