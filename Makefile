@@ -5,6 +5,8 @@ BIN = .venv/bin
 # create the environment with the Python outside it, even if the environment is activated
 export PATH := $(subst $(CURDIR)/.venv/bin:,,$(PATH))
 SHELL = /bin/bash
+# tests and runs start hundreds of processes: let Python keep compiled modules, whatever the variable was
+unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 

@@ -100,7 +100,13 @@ def test_scancel_lets_the_job_store_its_outputs(signaled_run):
     signaled_run.inject_fault(
         "scancel", lambda: run("scancel", job_of(signaled_run)["JobId"]), lambda: signaled_run.wait_for_exit(pid)
     )
-    signaled_run.wait_until(lambda: "stopped by SIGTERM" in signaled_run.output(), "the reason of the stop")
+    signaled_run.wait_until(lambda: jobs_stopped(signaled_run) == 1, "the reason of the stop")
+
+
+def jobs_stopped(workspace: WatchedWorkspace) -> int:
+    """Return the number of SLURM's logs that state that the job was stopped."""
+    logs = (workspace.directory / "logs" / "slurm").rglob("*.log")
+    return sum("stopped by SIGTERM" in path.read_text() for path in logs)
 
 
 def test_out_of_memory_retry_doubles_the_resources(retried_run):
@@ -141,7 +147,7 @@ def test_job_receives_a_signal_before_its_time_limit(signaled_run):
         lambda: set_time_left(signaled_run, 110),
         lambda: signaled_run.wait_for_exit(pid),
     )
-    signaled_run.wait_until(lambda: signaled_run.output().count("stopped by SIGTERM") == 2, "the reason of the stop")
+    signaled_run.wait_until(lambda: jobs_stopped(signaled_run) == 2, "the reason of the stop")
     assert "TIMEOUT" not in signaled_run.output()
 
 
