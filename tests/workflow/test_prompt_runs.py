@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from support.workspace import Clone, output_tail
 
+pytestmark = pytest.mark.slow
+
 EVALUATION = "openbookqa.gl.letters.0shot"
 MEAN = f"{EVALUATION}.all"
 NAMES = (" mean over prompts", " prompt formal", " prompt instructed")

@@ -11,6 +11,8 @@ from support import tiny
 from support.workspace import Workspace, output_tail
 from vernacular.core import artifacts
 
+pytestmark = pytest.mark.slow
+
 EVALUATION = "openbookqa.gl.options.0shot"
 LATER = "calame.gl.last_word.0shot"
 AFTER_METRICS = {"compare", "curves", "summary", "tokenizers", "report", "verify", "all"}

@@ -22,6 +22,8 @@ from vernacular.checkpoints.deleted import REASON
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
+pytestmark = pytest.mark.slow
+
 TASK = {
     "task": "grammar",
     "protocols": ["minimal_pair"],
