@@ -18,7 +18,7 @@ import ast, sys
 from pathlib import Path
 from vernacular.core import parsed_code
 
-parsed_code._Cache.path = staticmethod(lambda: Path("cache") / "code.json")
+parsed_code._path = lambda: Path("cache") / "code.json"
 n_parsed = []
 parse = ast.parse
 ast.parse = lambda *args: n_parsed.append(1) or parse(*args)
@@ -85,4 +85,4 @@ def test_cache_that_cannot_be_written_has_no_effect(run, tmp_path):
 
 def test_results_are_kept_beside_the_compiled_module():
     compiled = Path(importlib.util.cache_from_source(parsed_code.__file__))
-    assert parsed_code._Cache.path() == compiled.with_suffix(".json")
+    assert parsed_code._path() == compiled.with_suffix(".json")

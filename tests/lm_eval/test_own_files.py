@@ -1,4 +1,4 @@
-"""Task files of one's own: what they define, and that nothing in them runs without permission."""
+"""Custom task files: what they define, and that nothing in them runs without permission."""
 
 import textwrap
 

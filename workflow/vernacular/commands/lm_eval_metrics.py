@@ -9,7 +9,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval.evaluation import evaluate
-from vernacular.lm_eval.loading import Loader
+from vernacular.lm_eval.loading import loader
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.lm_eval.values import task_results
 from vernacular.metrics.schema import TASK_RESULTS
@@ -30,10 +30,6 @@ class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "evaluated", "failed"
 
-    def __init__(self, args):
-        super().__init__(args)
-        self.loaders: dict[tuple[str, ...], Loader] = {}
-
     def is_current(self, metadata: dict, spec: dict) -> bool:
         return metadata["fingerprint"] == self._fingerprint(spec)
 
@@ -44,11 +40,8 @@ class _Evaluations(Batch):
         requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
         items = items_in(self.args.items_dir / f"{spec['items']}.parquet")
-        directories = tuple(spec["directories"])
         with template_environment(trusted=spec["trusted"]):
-            if directories not in self.loaders:
-                self.loaders[directories] = Loader(directories)
-            unit = self.loaders[directories].load(spec)
+            unit = loader(tuple(spec["directories"])).load(spec)
             results = evaluate(unit, requests, outputs, limit=spec["limit"], trusted=spec["trusted"])
             rows, definitions, values = task_results(unit, items, requests, outputs, results)
         metadata = {"definitions": definitions, "values": values, "fingerprint": self._fingerprint(spec)}

@@ -9,7 +9,7 @@ from vernacular.core.errors import ArtifactError, DataError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
-from vernacular.lm_eval.loading import LoadedUnit, Loader
+from vernacular.lm_eval.loading import LoadedUnit, loader
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.protocols.schema import REQUESTS, request_size
 from vernacular.types import DEFAULT_PROMPT
@@ -31,10 +31,6 @@ class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
 
-    def __init__(self, args):
-        super().__init__(args)
-        self.loaders: dict[tuple[str, ...], Loader] = {}
-
     def is_current(self, metadata: dict, spec: dict) -> bool:
         if metadata["fingerprint"] != _fingerprint(spec):
             return False
@@ -50,11 +46,8 @@ class _Evaluations(Batch):
     def make(self, path: Path, spec: dict) -> str:
         if spec["reason"]:
             raise DataError(f"it cannot be run: {spec['reason']}")
-        directories = tuple(spec["directories"])
         with template_environment(trusted=spec["trusted"]):
-            if directories not in self.loaders:
-                self.loaders[directories] = Loader(directories)
-            unit = self.loaders[directories].load(spec)
+            unit = loader(tuple(spec["directories"])).load(spec)
             items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
         source = _write_items(self._items(spec), unit, items, spec)
         metadata = _metadata(spec, source) | {"size": request_size(rows)}

@@ -6,17 +6,7 @@ A *side* of a comparison is a model, or external results, by name. Both sides of
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-
-_EVALUATION = [
-    ("evaluation", pa.string()),
-    ("task", pa.string()),
-    ("language", pa.string()),
-    ("protocol", pa.string()),
-    ("shots", pa.int32()),
-    ("seed", pa.int64()),
-    ("style", pa.string()),
-    ("prompt", pa.string()),
-]
+from vernacular.metrics.schema import EVALUATION_COLUMNS
 
 # results/summary/comparisons.parquet: a row per pair, evaluation, category and metric
 COMPARISONS = Kind(
@@ -25,7 +15,7 @@ COMPARISONS = Kind(
         [
             ("baseline", pa.string()),
             ("candidate", pa.string()),
-            *_EVALUATION,
+            *EVALUATION_COLUMNS,
             ("category", pa.string()),  # "" = all items
             ("metric", pa.string()),
             ("unit", pa.string()),
@@ -93,7 +83,7 @@ RANKINGS = Kind(
     pa.schema(
         [
             ("model", pa.string()),
-            *_EVALUATION,
+            *EVALUATION_COLUMNS,
             ("metric", pa.string()),
             ("best", pa.string()),  # the model with the best value of this metric
             ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
@@ -135,7 +125,7 @@ PROMPTS = Kind(
         [
             ("model", pa.string()),  # the candidate of a difference
             ("baseline", pa.string()),  # null for the values of one model
-            *_EVALUATION,  # of the group: prompt is "all", seed null if the runs have several
+            *EVALUATION_COLUMNS,  # of the group: prompt is "all", seed null if the runs have several
             ("metric", pa.string()),
             ("unit", pa.string()),
             ("higher_is_better", pa.bool_()),

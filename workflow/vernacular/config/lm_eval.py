@@ -43,7 +43,7 @@ class LmEvalTask:
         )
 
     def leaf_configs(self) -> list[dict]:
-        """Return the content of the files of one's own among the unit's tasks; of the package's, the known part."""
+        """Return the content of the custom files among the unit's tasks; of the package's, the known part."""
         configs = self.catalog.own.configs
         return [configs.get(leaf.name, {}) | leaf.config for leaf in self.unit.leaves]
 
@@ -193,7 +193,7 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
 
 
 def _own_files(task: LmEvalTask) -> dict[str, str | None]:
-    """Return the hash of each file that a unit with files of one's own reads: task files, modules, local rows."""
+    """Return the hash of each file that a unit with custom files reads: task files, modules, local rows."""
     own = task.catalog.own
     rows = {file for config in task.leaf_configs() for file in data_files(config)}
     return {os.path.relpath(path): _content_hash(path) for path in sorted({*map(str, own.sources), *rows})}

@@ -6,6 +6,7 @@ of a file's bytes: a result depends on nothing else, except for the code of this
 
 import ast
 import atexit
+import functools
 import hashlib
 import importlib.util
 import json
@@ -23,10 +24,10 @@ def parsed(module: str, file: Path) -> Parsed:
     """Return (hash of the code, sorted names that it imports, patterns of files that it imports)."""
     content = file.read_bytes()
     key = hashlib.sha256(content).hexdigest()
-    known = _Cache.load()
+    known = _known()
     if known.get(module, [None])[0] != key:
         known[module] = [key, *parse(module, content.decode("utf-8"))]
-        _Cache.changed = True
+        _save_at_exit()
     _, code, names, patterns = known[module]
     return code, names, patterns
 
@@ -70,43 +71,38 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
     return tree
 
 
-class _Cache:
-    """Results of all modules by name, each with the hash of its file; read once, written at exit if it changed."""
+@functools.cache
+def _known() -> dict[str, list]:
+    """Return the results of all modules by name, each with the hash of its file."""
+    try:
+        content = json.loads(_path().read_text("utf-8"))
+    except (OSError, ValueError):  # none yet, or damaged: all modules are parsed
+        return {}
+    is_current = isinstance(content, dict) and content.get("version") == _version()
+    return content["modules"] if is_current else {}
 
-    entries: dict[str, list] | None = None
-    changed = False
 
-    @classmethod
-    def load(cls) -> dict[str, list]:
-        if cls.entries is None:
-            try:
-                content = json.loads(cls.path().read_text("utf-8"))
-            except (OSError, ValueError):  # none yet, or damaged: all modules are parsed
-                content = {}
-            is_current = isinstance(content, dict) and content.get("version") == cls.version()
-            cls.entries = content["modules"] if is_current else {}
-            if not sys.dont_write_bytecode:
-                atexit.register(cls.save)
-        return cls.entries
+@functools.cache
+def _save_at_exit() -> None:
+    if not sys.dont_write_bytecode:
+        atexit.register(_save)
 
-    @classmethod
-    def save(cls) -> None:
-        """Write the file, atomically; where it cannot be written, as in an installation of another user, do nothing."""
-        if not cls.changed:
-            return
-        path = cls.path()
-        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        try:
-            path.parent.mkdir(exist_ok=True)
-            temporary.write_text(json.dumps({"version": cls.version(), "modules": cls.entries}), "utf-8")
-            os.replace(temporary, path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
 
-    @staticmethod
-    def path() -> Path:
-        return Path(importlib.util.cache_from_source(__file__)).with_suffix(".json")
+def _save() -> None:
+    """Write the results, atomically; where that is not possible, as in an installation of another user, do nothing."""
+    path = _path()
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_text(json.dumps({"version": _version(), "modules": _known()}), "utf-8")
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
 
-    @staticmethod
-    def version() -> str:
-        return f"{sys.version} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"
+
+def _path() -> Path:
+    return Path(importlib.util.cache_from_source(__file__)).with_suffix(".json")
+
+
+def _version() -> str:
+    return f"{sys.version} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""The tasks that lm_eval offers, without importing it: the index of its environment, and files of one's own."""
+"""The tasks that lm_eval offers, without importing it: the index of its environment, and custom files."""
 
 import functools
 import json
@@ -30,7 +30,7 @@ class Catalog:
         """Return the units of a task, group or tag.
 
         Raises:
-            ConfigError: The name is unknown, its groups are malformed, or a file of one's own needs trust.
+            ConfigError: The name is unknown, its groups are malformed, or a custom file needs trust.
         """
         if name not in self.registry:
             if prompt_names(name, self.registry):
@@ -58,7 +58,7 @@ class Catalog:
                 check_untrusted(own, self.own, self.index["metrics"])
 
     def own_names(self, name: str, found: list[Unit]) -> list[str]:
-        """Return the tasks and groups of one's own that a name involves; all groups, because they can be nested."""
+        """Return the custom tasks and groups that a name involves; all groups, because they can be nested."""
         leaves = {leaf.name for unit in found for leaf in unit.leaves}
         names = [own for own in self.own.configs if own in leaves or self.registry[own].kind == "group"]
         return names if name in self.own.registry or leaves & self.own.configs.keys() else []
@@ -96,7 +96,7 @@ def read_index(python: Path) -> dict:
 
 
 def load_catalog(python: str | None = None, directories: tuple[str, ...] = ()) -> Catalog:
-    """Return the catalog of an environment and of directories with files of one's own, which take precedence.
+    """Return the catalog of an environment and of directories with custom files, which take precedence.
 
     Raises:
         ConfigError: The environment has no index, or a file is not valid.

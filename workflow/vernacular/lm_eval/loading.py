@@ -1,5 +1,6 @@
 """Tasks and groups of one unit, built by lm-eval with the settings of an evaluation. Runs in lm-eval's environment."""
 
+import functools
 import logging
 import random
 import sys
@@ -44,8 +45,14 @@ class LoadedUnit:
     groups: dict[str, Group]
 
 
+@functools.cache
+def loader(directories: tuple[str, ...]) -> "Loader":
+    """Return the builder of units of some directories, one per process."""
+    return Loader(directories)
+
+
 class Loader:
-    """Builder of units, from the package's tasks and from directories with files of one's own."""
+    """Builder of units, from the package's tasks and from directories with custom files."""
 
     def __init__(self, directories: tuple[str, ...] = ()):
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
@@ -61,7 +68,7 @@ class Loader:
             spec: entry, unit, num_fewshot (None: as the task file says), seed, own and trust_functions.
 
         Raises:
-            DataError: A task cannot be built, for example because its dataset is unavailable, or a file of one's own
+            DataError: A task cannot be built, for example because its dataset is unavailable, or a custom file
                 needs `trust_functions: true`.
         """
         try:

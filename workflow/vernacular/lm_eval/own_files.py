@@ -1,9 +1,9 @@
-"""Task files of one's own in lm-eval's format: which names they define, and whether they run Python.
+"""Custom task files in lm-eval's format: which names they define, and whether they run Python.
 
 lm-eval executes code when it loads a file: `!function` imports a module, `class` calls one, `hf_evaluate` and unknown
 metrics run a script of the Hub, `use_prompt` loads other template libraries, and templates are not sandboxed. Without
 `trust_functions: true`, a file may use none of these, and its templates run in a sandbox (`sandbox.py`). Functions of
-the installed package are trusted, also if a file of one's own includes the package's file that names them.
+the installed package are trusted, also if a custom file includes the package's file that names them.
 
 Files are parsed as lm-eval parses them (PyYAML, `include`), but no function is imported.
 """
@@ -117,7 +117,7 @@ def _loader(trusted: bool) -> type[yaml.SafeLoader]:
 
 
 def check_untrusted(name: str, own: OwnTasks, metrics: Collection[str]) -> None:
-    """Raise ConfigError if a task or group of one's own needs `trust_functions: true`.
+    """Raise ConfigError if a custom task or group needs `trust_functions: true`.
 
     Args:
         metrics: Names of lm-eval's own metrics; it looks up others in the `evaluate` library, which runs scripts.

@@ -1,4 +1,4 @@
-"""Limits for task files of one's own that are not trusted: a template sandbox, and limits of time and memory.
+"""Limits for custom task files that are not trusted: a template sandbox, and limits of time and memory.
 
 lm-eval renders templates with an ordinary Jinja environment, in which `{{ x.__class__… }}` reaches any Python object.
 Here, Jinja's sandbox replaces it while such a file is in use. Templates take microseconds and kilobytes.

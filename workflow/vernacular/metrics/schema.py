@@ -4,6 +4,17 @@ import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
 
+EVALUATION_COLUMNS = [
+    ("evaluation", pa.string()),
+    ("task", pa.string()),
+    ("language", pa.string()),
+    ("protocol", pa.string()),
+    ("shots", pa.int32()),
+    ("seed", pa.int64()),
+    ("style", pa.string()),
+    ("prompt", pa.string()),  # name of the wording; "all": the mean over several
+]
+
 # results/{model}/similarity/{evaluation}.parquet: similarity of the response and each option, by metric
 SIMILARITIES = Kind(
     "similarities",
@@ -52,14 +63,7 @@ METRICS = Kind(
             ("model", pa.string()),
             ("adapter", pa.string()),  # its source; null for a model without adapter
             ("base", pa.string()),  # name of the adapter's base model; null for a model without adapter
-            ("evaluation", pa.string()),
-            ("task", pa.string()),
-            ("language", pa.string()),
-            ("protocol", pa.string()),
-            ("shots", pa.int32()),
-            ("seed", pa.int64()),
-            ("style", pa.string()),
-            ("prompt", pa.string()),  # name of the wording; "all": the mean over several
+            *EVALUATION_COLUMNS,
             ("category", pa.string()),  # "" = all items
             ("metric", pa.string()),
             ("value", pa.float64()),  # unrounded; null if no item could be scored

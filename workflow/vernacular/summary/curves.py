@@ -4,27 +4,18 @@ from collections.abc import Callable
 
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.summary.cells import TOP_WRAPPED, metric_title, put_text
-from vernacular.summary.rows import Column, write_rows
+from vernacular.summary.cells import TOP_WRAPPED, put_text
+from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 
-_SETTING = [
-    Column("task", "task", 20),
-    Column("language", "language", 10),
-    Column("protocol", "protocol", 14),
-    Column("shots", "shots", 7, cell_format="0"),
-    Column("seed", "seed", 7, cell_format="0"),
-    Column("style", "style", 12),
-    Column("prompt", "prompt", 12),
-]
-_METRIC = Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
+_EVALUATION = [*SETTING, Column("prompt", "prompt", 12)]
 _COUNT = "#,##0"
 
 _CURVES = [
     Column("curve", "curve", 24, "a series, or a phase of one"),
-    *_SETTING,
+    *_EVALUATION,
     Column("category", lambda row: row["category"] or None, 16, "empty: all items"),
-    _METRIC,
+    METRIC,
     Column("checkpoints", "n_checkpoints", 12, "with a value", "0"),
     Column("missing", lambda row: row["n_missing"] or None, 9, "checkpoints without a value", "0"),
     Column("axis", "axis", 8, "unit of the positions in this row"),
@@ -52,8 +43,8 @@ _CURVES = [
 ]
 
 _TRUST = [
-    *_SETTING,
-    _METRIC,
+    *_EVALUATION,
+    METRIC,
     Column("verdict", "verdict", 11),
     Column("reason", "reason", 60),
     Column("curves", "n_curves", 8, "with at least three checkpoints", "0"),

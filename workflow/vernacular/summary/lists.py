@@ -10,10 +10,9 @@ from vernacular.summary.cells import (
     BOLD,
     format_difference,
     format_value,
-    metric_title,
     put_text,
 )
-from vernacular.summary.rows import Column, write_rows
+from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 
@@ -71,14 +70,9 @@ _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
 _COMPARISONS = [
     Column("baseline", "baseline", 24),
     Column("candidate", "candidate", 24),
-    Column("task", "task", 20),
-    Column("language", "language", 10),
-    Column("protocol", "protocol", 14),
-    Column("shots", "shots", 7, cell_format="0"),
-    Column("seed", "seed", 7, cell_format="0"),
-    Column("style", "style", 12),
+    *SETTING,
     Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
-    Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22),
+    METRIC,
     Column("interpretation", describe_comparison, 80),
     Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
     Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),

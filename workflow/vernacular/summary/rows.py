@@ -13,6 +13,7 @@ from vernacular.summary.cells import (
     TOP_WRAPPED,
     Styles,
     comment,
+    metric_title,
     number_format,
     print_landscape,
     put_number,
@@ -27,6 +28,17 @@ class Column(NamedTuple):
     width: int
     description: str = ""  # comment of the header
     cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
+
+
+SETTING = [  # columns of an evaluation, except for its prompt
+    Column("task", "task", 20),
+    Column("language", "language", 10),
+    Column("protocol", "protocol", 14),
+    Column("shots", "shots", 7, cell_format="0"),
+    Column("seed", "seed", 7, cell_format="0"),
+    Column("style", "style", 12),
+]
+METRIC = Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
 
 
 def write_rows(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:

@@ -7,16 +7,10 @@ A *curve* is a series, or a phase of one (`olmo/stage1`). `x` is the position on
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.metrics.schema import EVALUATION_COLUMNS
 
 _EVALUATION = [
-    ("evaluation", pa.string()),
-    ("task", pa.string()),
-    ("language", pa.string()),
-    ("protocol", pa.string()),
-    ("shots", pa.int32()),
-    ("seed", pa.int64()),
-    ("style", pa.string()),
-    ("prompt", pa.string()),
+    *EVALUATION_COLUMNS,
     ("category", pa.string()),  # "" = all items
     ("metric", pa.string()),
     ("unit", pa.string()),

@@ -63,7 +63,7 @@ class Pipeline:
                 on_begin(self.loaded.record["name"], unit.evaluation)
                 try:
                     with self._contained(unit):
-                        self._write(unit, *self._compute(index))
+                        self._write(unit, self._compute(index))
                 except ServerError as error:  # the other evaluations would wait for it in vain
                     self.failed |= {remaining.evaluation: str(error) for remaining in self.units[index:]}
                     break
@@ -80,8 +80,8 @@ class Pipeline:
                     self.writing[1].result()
         return self.computed, self.failed
 
-    def _compute(self, index: int) -> tuple[Evaluation, Journal]:
-        """Run the model on a unit, and begin to prepare the next one; return it with its journal."""
+    def _compute(self, index: int) -> Evaluation:
+        """Run the model on a unit, and begin to prepare the next one."""
         unit = self.units[index]
         preparing, self.preparing = self.preparing or self._prepare(index), None
         try:
@@ -95,7 +95,7 @@ class Pipeline:
                     self.preparing = self._prepare(index + 1)
                 evaluation.compute(journal)
                 _verify(self.loaded, self.store, unit.key)
-                return evaluation, journal
+                return evaluation
         finally:
             preparing.cancel()
 
@@ -104,7 +104,7 @@ class Pipeline:
         prepare = _evaluation_factory(self.loaded, unit)
         return Task(lambda: prepare(self.loaded, unit.requests()))
 
-    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation, journal: Journal) -> None:
+    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
@@ -112,7 +112,6 @@ class Pipeline:
             version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
             metadata["engine"] = {**metadata.get("engine", {}), "version": version}
             try:
-                journal.flush()  # in case the outputs cannot be written
                 for part, rows, part_metadata in unit.outputs(table, metadata):
                     self.store.put(part.key, part.kind, rows, part_metadata)
             except StoreError as error:

@@ -103,9 +103,8 @@ def execute(
             failed_slots = plan.slots[np.isin(plan.queries, batch.queries.indices)]
             failed = np.unique(outputs.requests[failed_slots])
             pending = np.setdiff1d(pending, _shrink(counters, batch, failed, lengths, outputs.request_ids))
-    except BaseException:
-        journal.flush()  # after success, the caller does it, when the device has other work
-        raise
+    finally:
+        journal.flush()
 
 
 def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch, journal: Journal, counters: Counters):

@@ -51,8 +51,7 @@ def score(
         Stopped: A stop signal was received.
     """
     scoring = Scoring(loaded, requests, strategy=strategy)
-    scoring.compute(journal := MemoryJournal() if journal is None else journal)
-    journal.flush()
+    scoring.compute(MemoryJournal() if journal is None else journal)
     return scoring.finish()
 
 
