@@ -1,5 +1,6 @@
 """Settings of all tests; this file also puts tests/ on the import path, so that `from support import tiny` works."""
 
+import gc
 import os
 import signal
 
@@ -12,6 +13,8 @@ for name in list(os.environ):
     if name.startswith(prefixes) or name.lower().endswith("_proxy"):
         del os.environ[name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+
+gc.set_threshold(10_000)  # as in __main__.py: libraries create a million objects that remain
 
 # Examples of property tests are the same in each run and order; without a database, also after a failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None)

@@ -3,6 +3,9 @@ import os
 import signal
 import sys
 
+# importing torch and transformers creates a million objects that remain: with Python's threshold of 700 new objects, a
+# sixth of the time of their import is garbage collection
+gc.set_threshold(10_000)
 # handle SIGTERM (scancel, time limit of a job) like Ctrl-C: no partial file remains; infer has its own handler
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
