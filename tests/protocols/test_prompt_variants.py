@@ -1,5 +1,7 @@
 """Prompt variants: texts by layout, the default unchanged, and messages about invalid files."""
 
+import itertools
+import os
 import shutil
 
 import pytest
@@ -60,6 +62,20 @@ def test_variants_are_unreviewed_until_a_speaker_has_read_them(language):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("layout", ["passage", "letters_passage"])
+def test_prompts_that_begin_with_the_passage_share_it(language, layout):
+    sentence = "Onte choveu todo o día na serra, e os ríos baixaron cheos ata o mar. "  # as long as those of Belebele
+    shown = PASSAGE | {"context": (6 * sentence).strip(), "choices": ["a chuvia", "o mar", "a serra", "a neve"]}
+    _, item_type, protocol = SHOWN[layout]
+    texts = sorted(
+        build_requests([shown], item_type, protocol, language=language, prompt=name)[0][0]["text"]
+        for name in names(language, layout)
+    )
+    shared = sum(len(os.path.commonprefix(pair)) for pair in itertools.pairwise(texts))
+    assert shared > 0.1 * sum(map(len, texts))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_answer_follows_the_cue_alike_in_all_prompts(language):
     for name in names(language, "question"):
         rows, _ = build_requests([QUESTION], "question", "options", language=language, prompt=name)
@@ -96,9 +112,9 @@ def test_few_shot_examples_have_the_same_prompt_and_chat_turns():
     items = [PASSAGE | {"item_id": f"i{n}", "context": f"Choveu {n}."} for n in range(4)]
     rows, metadata = build_requests(items, "passage", "letters", shots=2, prompt="formal")
     assert metadata["prompt"] == "formal"
-    assert rows[0]["prefix"].count("Lea con atención") == 2
+    assert rows[0]["prefix"].count("Indique a opción correcta") == 2
     assert [turn["role"] for turn in rows[0]["messages"]] == ["user", "assistant", "user", "assistant", "user"]
-    assert all("Lea con atención" in turn["content"] for turn in rows[0]["messages"][::2])
+    assert all("Indique a opción correcta" in turn["content"] for turn in rows[0]["messages"][::2])
 
 
 def test_braces_in_an_item_are_literal_text():
