@@ -235,3 +235,8 @@ def test_sentence_names_tasks_by_the_best_verdict_of_their_metrics():
         "For models of this size (135M parameters): look at a; be careful with c; ignore as noise b."
     )
     assert sentence([]) == ""
+
+
+def test_sentence_counts_tasks_after_the_third():
+    rows = [{"evaluation": f"t{number}", "verdict": "noise"} for number in range(5)]
+    assert sentence(rows) == "For models of this size: ignore as noise t0, t1, t2 and 2 more."

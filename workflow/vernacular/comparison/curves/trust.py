@@ -18,6 +18,7 @@ from vernacular.statistics.paired import ALPHA
 MIN_MONOTONICITY = 0.5
 MIN_SIGNAL_TO_NOISE = 1.0
 USEFUL, UNCERTAIN, NOISE = "useful", "uncertain", "noise"
+_NAMED = 3  # evaluations of a verdict that the sentence names
 
 
 def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict) -> dict:
@@ -75,7 +76,7 @@ def judge(row: dict) -> tuple[str, str]:
 
 
 def sentence(rows: list[dict], size: str | None = None) -> str:
-    """Return which tasks to look at and which are noise, in one or two sentences.
+    """Return which tasks to look at and which are noise, in one sentence that names at most three of each.
 
     Args:
         rows: TASK_TRUST rows.
@@ -90,7 +91,8 @@ def sentence(rows: list[dict], size: str | None = None) -> str:
     for verdict, text in ((USEFUL, "look at"), (UNCERTAIN, "be careful with"), (NOISE, "ignore as noise")):
         names = [evaluation for evaluation, value in best.items() if value == verdict]
         if names:
-            parts.append(f"{text} {', '.join(names)}")
+            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            parts.append(f"{text} {', '.join(names[:_NAMED])}{more}")
     models = f"models of this size ({size})" if size else "models of this size"
     return f"For {models}: {'; '.join(parts)}." if parts else ""
 
