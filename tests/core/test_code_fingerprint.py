@@ -1,5 +1,6 @@
 """Code fingerprints: every module is in the key of a command, or excluded with a reason."""
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,13 @@ def test_libraries_are_those_imported_by_closure():
     assert not {"vernacular", "json", "tqdm"} & {*items_libraries, *infer_libraries}
     assert infer_libraries["torch"] == fingerprint.version_of("torch")
     assert items_libraries["ruamel"] == fingerprint.version_of("ruamel")
+
+
+def test_versions_are_those_of_the_distribution_that_contains_a_library():
+    distributions = importlib.metadata.packages_distributions()
+    names = {name for module in MODULES for name in fingerprint.libraries(module)} | {"ot", "yaml"}
+    for name in names:
+        expected = {importlib.metadata.version(found) for found in distributions.get(name, [])} or {None}
+        assert fingerprint.version_of(name) in expected, name
+    assert fingerprint.version_of("mpl_toolkits") == fingerprint.version_of("matplotlib")  # not in the list of names
+    assert fingerprint.version_of("not_installed") is None

@@ -1,7 +1,6 @@
 """Prompt variants: texts by layout, the default unchanged, and messages about invalid files."""
 
 import itertools
-import os
 import shutil
 
 import pytest
@@ -61,6 +60,10 @@ def test_variants_are_unreviewed_until_a_speaker_has_read_them(language):
     assert all("reviewed" in block and block["reviewed"] is not True for block in variants(language).values())
 
 
+def equal_at_the_beginning(left: str, right: str) -> int:
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("layout", ["passage", "letters_passage"])
 def test_prompts_that_begin_with_the_passage_share_it(language, layout):
@@ -71,7 +74,7 @@ def test_prompts_that_begin_with_the_passage_share_it(language, layout):
         build_requests([shown], item_type, protocol, language=language, prompt=name)[0][0]["text"]
         for name in names(language, layout)
     )
-    shared = sum(len(os.path.commonprefix(pair)) for pair in itertools.pairwise(texts))
+    shared = sum(equal_at_the_beginning(left, right) for left, right in itertools.pairwise(texts))
     assert shared > 0.1 * sum(map(len, texts))
 
 

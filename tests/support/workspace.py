@@ -74,7 +74,7 @@ class Clone(Workspace):
     def __init__(self, directory: Path, evaluations: list[dict]):
         super().__init__(directory / "work", evaluations)
         self.clone = directory / "clone"
-        ignored_files = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        ignored_files = shutil.ignore_patterns("*.egg-info")  # compiled modules stay valid: times are copied
         shutil.copytree(ROOT / "workflow", self.clone / "workflow", ignore=ignored_files)
         shutil.copytree(ROOT / "envs", self.clone / "envs")
         shutil.copy(ROOT / "Snakefile", self.clone)

@@ -224,24 +224,18 @@ def _content(path) -> tuple[list[dict], dict]:
 
 
 @pytest.mark.slow
-def test_added_task_computes_only_that_task(workspace):
-    workspace.config["evaluations"].append({"task": "global_piqa", "languages": ["pt"]})
-    previous = {p: _content(p) for p in workspace.directory.glob("results/tiny/tasks/*.parquet")}
-    assert workspace.run().returncode == 0
-    assert "2 evaluations computed" in (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
-    assert previous
-    assert {path: _content(path) for path in previous} == previous
-
-
-@pytest.mark.slow
-def test_unavailable_dataset_is_reported_and_the_run_continues(workspace):
+def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_reported(workspace):
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     task |= {"task": "lost", "languages": {"gl": {"source": {"hub": "nobody/nothing", "split": "test"}}}}
     (workspace.directory / "mine").mkdir()
     (workspace.directory / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
     workspace.config["tasks"] = ["mine"]
-    workspace.config["evaluations"].append({"task": "lost", "data": "hub"})
+    workspace.config["evaluations"] += [{"task": "global_piqa", "languages": ["pt"]}, {"task": "lost", "data": "hub"}]
+    previous = {p: _content(p) for p in workspace.directory.glob("results/tiny/tasks/*.parquet")}
     run = workspace.run()
+    assert "2 evaluations computed" in (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    assert previous
+    assert {path: _content(path) for path in previous} == previous
     assert run.returncode == 1
     assert "nobody/nothing" in run.stdout + run.stderr
     notes = workspace.notes()

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -59,6 +60,9 @@ NO_EFFECT_LIBRARIES = {
     "httpx2": "transport; downloads are identified by commit or hash",
     "huggingface_hub": "transport; downloads are identified by commit or hash",
 }
+
+# Distributions whose name is not the import name; others are looked up among the files of all that are installed.
+_DISTRIBUTIONS = {"ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}
 
 
 def code_fingerprint(*modules: str) -> str:
@@ -119,9 +123,11 @@ def version_of(name: str) -> str | None:
     The library is not imported: torch alone would take seconds.
     """
     try:
-        return importlib.metadata.version(name)
+        return importlib.metadata.version(_DISTRIBUTIONS.get(name, name))
     except importlib.metadata.PackageNotFoundError:
-        distributions = _distributions().get(name)  # "ot" is the import name of POT
+        if importlib.util.find_spec(name) is None:
+            return None
+        distributions = _distributions().get(name)
         return importlib.metadata.version(distributions[0]) if distributions else None
 
 
