@@ -28,6 +28,15 @@ def test_estimate_includes_the_completed_share_of_the_current_unit():
         assert outer.line(300.0) == "infer tiny: 4 of 4 evaluations"
 
 
+def test_estimate_follows_the_sizes_of_the_units():
+    with Progress("infer tiny", 4, "evaluation") as outer:
+        outer.done, outer.span = 3, (0.1, 0.9)  # the last one is much longer
+        assert outer.line(60.0) == "infer tiny: 3 of 4 evaluations, about 9 min left"
+        with Progress("score", 10, "token") as inner:
+            inner.advance(4)
+            assert outer.line(60.0) == "infer tiny: 3 of 4 evaluations, about 70 s left"  # 0.46 in 60 s
+
+
 def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_counter(monkeypatch, capsys):
     monkeypatch.setattr(module, "INTERVAL", 0.01)
     lines = []

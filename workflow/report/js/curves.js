@@ -4,7 +4,11 @@
 (() => {
   const { el, data, load, names, format, plot, table, curveRows, views } = vernacular;
   const SHOWN = { value: "values", previous: "difference to the previous checkpoint", best: "difference to the best checkpoint", last: "difference to the last checkpoint" };
+  const UNITS = { step: "1,000 steps", tokens: "10⁹ tokens", words: "10⁹ words" };
   const MOST_CATEGORIES = 24;
+
+  // The ID of an evaluation, which breaks at its dots.
+  const id = (setting) => data(setting.id.split(".").flatMap((part, i) => (i ? [el("wbr"), `.${part}`] : [part])));
 
   views.set("curves", async (index, route) => {
     if (!index.curves?.length) return vernacular.notFound("No training curves: the config has no series of checkpoints.");
@@ -102,11 +106,13 @@
     for (const [curve, metric, category, values] of content.rows) {
       if (metric === state.metric && category && !first.has(category)) first.set(category, [values.learned_90 ?? Infinity, curve]);
     }
+    if (first.size === 1) return []; // the same as all items
     return [...first.keys()].sort((a, b) => first.get(a)[0] - first.get(b)[0] || content.categories[a].localeCompare(content.categories[b]));
   }
 
   function statistics(index, overview, content, state, setting) {
-    const rows = content.rows.filter((row) => row[1] === state.metric);
+    const shown = new Set([0, ...learned(content, state)]);
+    const rows = content.rows.filter((row) => row[1] === state.metric && shown.has(row[2]));
     const unit = state.info.unit;
     const at = (row, name) => el("span", { class: "static" }, format.count(row[3][name]));
     const of = (title, name, cell, more) => ({ title, first: "desc", key: (row) => row[3][name], cell: cell ?? ((row) => format.value(row[3][name], unit)), ...more });
@@ -115,7 +121,7 @@
       { title: "Category", key: (row) => content.categories[row[2]], cell: (row) => (row[2] ? data(content.categories[row[2]]) : "all items") },
       of("Last", "last", (row) => el("span", { class: "static" }, el("span", { class: "value" }, format.value(row[3].last, unit)), el("span", { class: "interval" }, format.interval(row[3].last_low, row[3].last_high, unit)))),
       of("Best, chosen on these items", "best", (row) => el("span", { class: "static", title: row[3].best_optimism === null ? null : `choosing it overstates it by about ${format.value(row[3].best_optimism, unit)}` }, el("span", { class: "value" }, format.value(row[3].best, unit)), el("span", { class: "interval" }, row[3].best_x === null ? "" : `at ${format.count(row[3].best_x)}`))),
-      of("Slope of the last third", "slope", (row) => el("span", { class: "static", title: "per 1,000 steps, or per 10⁹ tokens or words" }, el("span", { class: "value" }, format.signed(row[3].slope, unit)), el("span", { class: "interval" }, format.interval(row[3].slope_low, row[3].slope_high, unit)))),
+      of(`Slope of the last third, per ${UNITS[overview.curves[content.rows[0][0]].axis]}`, "slope", (row) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(row[3].slope, unit)), el("span", { class: "interval" }, format.interval(row[3].slope_low, row[3].slope_high, unit)))),
       of("Monotonicity", "monotonicity", (row) => format.value(row[3].monotonicity, "")),
       of("Noise", "noise"),
       of("Above chance since", "above_chance_since", (row) => at(row, "above_chance_since"), { first: "asc" }),
@@ -132,7 +138,7 @@
     const value = (row, name) => (row[name] === null ? format.NONE : row[name].toFixed(2));
     const measure = (title, name, ranged) => ({ title, first: "desc", key: (row) => row[name], cell: (row) => el("span", { class: "static" }, el("span", { class: "value" }, value(row, name)), ranged && row[`${name}_low`] !== null ? el("span", { class: "interval" }, `${value(row, `${name}_low`)} – ${value(row, `${name}_high`)}`) : null) });
     const columns = [
-      { title: "Evaluation", heading: true, class: "name", key: (row) => index.evaluations[row.evaluation].id, cell: (row) => el("a", { href: names.address(["curves", index.evaluations[row.evaluation].id], { metric: index.metrics[row.metric].name }) }, data(index.evaluations[row.evaluation].id)) },
+      { title: "Evaluation", heading: true, class: "name", key: (row) => index.evaluations[row.evaluation].id, cell: (row) => el("a", { href: names.address(["curves", index.evaluations[row.evaluation].id], { metric: index.metrics[row.metric].name }) }, id(index.evaluations[row.evaluation])) },
       { title: "Metric", key: (row) => index.metrics[row.metric].title, cell: (row) => index.metrics[row.metric].title },
       { title: "Verdict", key: (row) => row.verdict, cell: (row) => el("span", { class: `badge ${row.verdict}` }, row.verdict) },
       { title: "Reason", key: (row) => row.reason, cell: (row) => row.reason },
@@ -150,7 +156,7 @@
     const name = (c) => overview.curves[c].name;
     const columns = [
       { title: "Curves", heading: true, class: "name", key: (row) => `${name(row[1])} − ${name(row[0])}`, cell: (row) => data(`${name(row[1])} − ${name(row[0])}`) },
-      { title: "Evaluation", key: (row) => index.evaluations[row[2]].id, cell: (row) => data(index.evaluations[row[2]].id) },
+      { title: "Evaluation", key: (row) => index.evaluations[row[2]].id, cell: (row) => id(index.evaluations[row[2]]) },
       { title: "Metric", key: (row) => info(row).title, cell: (row) => info(row).title },
       { title: "Mean difference", first: "desc", key: (row) => row[7], cell: (row) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(row[7], info(row).unit)), el("span", { class: "interval" }, format.interval(row[8], row[9], info(row).unit))) },
       { title: "p (Holm)", key: (row) => row[10], cell: (row) => format.probability(row[10]) },

@@ -33,6 +33,7 @@ class Progress:
     def __init__(self, label: str, total: int, noun: str):
         self.label, self.total, self.noun = label, total, noun
         self.done = 0
+        self.span: tuple[float, float] | None = None  # completed share and share of the current unit; None: all alike
         self._stopped = threading.Event()
 
     def advance(self, count: int = 1) -> None:
@@ -61,11 +62,13 @@ class Progress:
 
     def _share(self) -> float:
         """Return the completed share, 0 to 1; the nested counters are those after this one."""
-        done = float(self.done)
+        if not self.total:
+            return 0.0
+        completed, current = self.span or (self.done / self.total, 1 / self.total)
         nested = _active[_active.index(self) + 1 :] if self in _active else []
-        if nested and nested[0].total:
-            done += nested[0]._share()
-        return min(1.0, done / self.total) if self.total else 0.0
+        if nested:
+            completed += current * nested[0]._share()
+        return min(1.0, completed)
 
     def _print_lines(self) -> None:
         started = time.monotonic()

@@ -72,7 +72,7 @@ def judge(row: dict) -> tuple[str, str]:
         return UNCERTAIN, "values rise, but no last checkpoint is significantly better than the first"
     if row["n_curves"] > 1 and ratio is not None and ratio < MIN_SIGNAL_TO_NOISE:
         return UNCERTAIN, f"rises, but does not separate the runs (signal-to-noise {ratio:.1f})"
-    return USEFUL, "rises with training" + ("" if row["n_above_chance"] is None else " and ends above chance")
+    return USEFUL, "improves with training" + ("" if row["n_above_chance"] is None else " and ends above chance")
 
 
 def sentence(rows: list[dict], size: str | None = None) -> str:

@@ -56,10 +56,14 @@ class Pipeline:
         """Compute all units; return (completed evaluations, reason by failed evaluation)."""
         with self.stop.interruptible():
             try_template(self.loaded)
+        sizes = {part.path: part.path.stat().st_size for unit in self.units for part in unit.units}
+        total, completed = sum(sizes.values()), 0
         try:
             index = 0
             while index < len(self.units):
                 unit = self.units[index]
+                size = sum(sizes[part.path] for part in unit.units)
+                progress.span = completed / total, size / total
                 on_begin(self.loaded.record["name"], unit.evaluation)
                 try:
                     with self._contained(unit):
@@ -68,8 +72,10 @@ class Pipeline:
                     self.failed |= {remaining.evaluation: str(error) for remaining in self.units[index:]}
                     break
                 index += 1
+                completed += size
                 progress.done = len({part.evaluation for other in self.units[:index] for part in other.units})
                 if index == len(self.units):
+                    progress.span = 1.0, 0.0
                     self._wait_for_writing()
             self._wait_for_writing()
         finally:
