@@ -204,6 +204,7 @@ def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
         assert_states(line, f"{name}.d/{name}:", *PIPE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [LOAD, ENCODE])
 def test_config_sizes_that_exceed_weights_are_rejected_within_limits(checkpoint, tmp_path, code):
     checkpoints = []
@@ -226,9 +227,8 @@ class M(LlamaForCausalLM):
 """
 
 
-@pytest.mark.parametrize(
-    ("stages", "expected"), [pytest.param(10**7, "300000 modules", marks=pytest.mark.slow), (100, "")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("stages", "expected"), [(10**7, "300000 modules"), (100, "")])
 def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
     (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}

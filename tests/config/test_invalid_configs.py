@@ -143,6 +143,7 @@ def test_unusual_values_are_accepted_or_rejected_with_location(directory, kind):
     assert {path.name for path in directory.iterdir()} <= {"config.yaml", "mine.yaml", "old.csv", "tasks"}
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
 def test_misspelled_and_duplicate_keys_are_rejected(directory, kind):
     valid, name, load = KINDS[kind]

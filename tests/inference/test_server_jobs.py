@@ -15,6 +15,8 @@ from vernacular.inference.schema import SCORES
 from vernacular.inference.server import client as client_module
 from vernacular.protocols.schema import REQUESTS
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(8)]
 
 

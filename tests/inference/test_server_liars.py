@@ -10,6 +10,8 @@ from vernacular.inference.server.forms import CHECKS
 from vernacular.inference.server.probe import probe
 from vernacular.inference.server.served import connect
 
+pytestmark = pytest.mark.slow
+
 
 def echo_ignored(server, original, body):
     return original({name: value for name, value in body.items() if name not in ("prompt_logprobs", "echo")})

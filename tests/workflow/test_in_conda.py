@@ -6,9 +6,12 @@ import subprocess
 import sys
 import sysconfig
 
+import pytest
 import yaml
 from support import tiny
 from support.workspace import ROOT, output_tail
+
+pytestmark = pytest.mark.slow
 
 
 def test_stage_runs_this_checkout_in_an_environment_without_the_package(tmp_path):

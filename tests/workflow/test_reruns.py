@@ -16,6 +16,8 @@ from support.workspace import ROOT, Clone, output_tail
 from vernacular.core import artifacts
 from vernacular.data.schema import ITEMS
 
+pytestmark = pytest.mark.slow
+
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
 AFTER_METRICS = {"compare", "summary", "tokenizers", "report", "verify", "all"}
 
@@ -185,7 +187,6 @@ def test_only_a_model_with_changed_weights_is_evaluated_again(workspace):
     assert planned["model"] == planned["infer"] == 1
 
 
-@pytest.mark.slow
 def test_changing_the_number_of_shards_recomputes_nothing(workspace, config):
     config["models"]["tiny"]["shards"] = 3
     run = workspace.run()
@@ -194,7 +195,6 @@ def test_changing_the_number_of_shards_recomputes_nothing(workspace, config):
     assert not any("computed" in log for log in logs)
 
 
-@pytest.mark.slow
 def test_results_of_different_versions_in_one_summary_are_noted(workspace, config, install_version):
     install_version("tokenizers", "0.23.99")
     config["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
@@ -206,7 +206,6 @@ def test_results_of_different_versions_in_one_summary_are_noted(workspace, confi
     assert "third: " in notes["note"].iloc[0]
 
 
-@pytest.mark.slow
 def test_removed_task_is_dropped_from_the_summary_and_its_files_are_kept(workspace, config):
     config["evaluations"] = [{**EVALUATIONS[0], "protocols": ["options"]}]
     run = workspace.run()

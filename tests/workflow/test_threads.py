@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
 from support.workspace import Workspace, output_tail
+
+pytestmark = pytest.mark.slow
 
 
 def threads(workspace: Workspace) -> dict[str, list[str]]:
