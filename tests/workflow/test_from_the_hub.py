@@ -51,10 +51,9 @@ def workspace(hub, tmp_path_factory):
         "models": {"llama-2-7b": {"source": f"{MODEL}@main", "dtype": "float32"}},
         "data": "hub",
         "evaluations": [
-            {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "shots": 2}
+            {"task": "openbookqa", "languages": ["gl"], "protocols": ["letters", "options"], "shots": 2}
         ],
     }
-    workspace.config["similarity"]["metrics"] = ["cosine"]  # the others are in test_complete_runs
     workspace.outputs, run = [], workspace.run
     monitor = CommandLineMonitor(hub.token)
 
@@ -87,7 +86,7 @@ def test_models_and_datasets_are_downloaded_by_hub_id(workspace, hub):
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     results = workspace.results()
-    assert set(results["evaluation"]) == {"openbookqa.gl.generation.2shot", "openbookqa.gl.options.2shot"}
+    assert set(results["evaluation"]) == {"openbookqa.gl.letters.2shot", "openbookqa.gl.options.2shot"}
     assert set(results["model_revision"]) == {hub.repositories[MODEL].refs["main"]}
     assert set(results["dataset_revision"]) == {hub.repositories[DATA].refs["main"]}
     assert results.query("metric == 'accuracy' and category == ''")["n"].iloc[0] == 12
