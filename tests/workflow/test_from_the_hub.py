@@ -50,9 +50,7 @@ def workspace(hub, tmp_path_factory):
     workspace.config |= {
         "models": {"llama-2-7b": {"source": f"{MODEL}@main", "dtype": "float32"}},
         "data": "hub",
-        "evaluations": [
-            {"task": "openbookqa", "languages": ["gl"], "protocols": ["letters", "options"], "shots": 2}
-        ],
+        "evaluations": [{"task": "openbookqa", "languages": ["gl"], "protocols": ["letters", "options"], "shots": 2}],
     }
     workspace.outputs, run = [], workspace.run
     monitor = CommandLineMonitor(hub.token)
