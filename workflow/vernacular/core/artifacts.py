@@ -9,9 +9,7 @@ artifact, is rejected with an error that names it.
 import contextlib
 import json
 import os
-import re
 import stat
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core import digests
-from vernacular.core.errors import ArtifactError, first_line, writing
+from vernacular.core.errors import ArtifactError, first_line
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.replacing import replacing
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
 _ROWS_PER_TABLE = 5_000  # rows
@@ -133,31 +132,6 @@ def check_input_fingerprint(path, actual: str | None, expected: str, noun: str) 
 def input_fingerprint(*parts) -> str:
     """Return the fingerprint of an artifact's inputs: JSON-like values, and artifacts (paths) by their fingerprints."""
     return fingerprint([metadata(part)["fingerprint"] if isinstance(part, Path) else part for part in parts])
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """Yield a temporary path next to `path`; on success fsync it and rename it to `path`, on failure remove it.
-
-    The temporary name is unique to the call, so that several hosts, processes and threads may write the same path at
-    the same time: readers find one complete file.
-
-    Raises:
-        WriteError: The file system rejects the file, for example because the disk is full.
-    """
-    path = Path(path)
-    host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)[:40]
-    unique = f"{host}.{os.getpid()}.{uuid.uuid4().hex[:16]}"
-    temporary = path.with_name(f".{path.name[:40]}.{unique}.tmp")  # file names are limited to 255 bytes
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield temporary
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def _as_table(rows, kind: Kind) -> pa.Table:

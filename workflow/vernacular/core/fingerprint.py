@@ -47,6 +47,7 @@ NO_EFFECT = {
     "vernacular.core.failures": "classification of errors, and messages",
     "vernacular.core.parsed_code": "computation of keys; a change gives other keys",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
+    "vernacular.core.replacing": "writing of files",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
     "vernacular.core.progress": "progress lines",
     "vernacular.core.processes": "process pools, time limits, stop signals, and reports of terminated processes",

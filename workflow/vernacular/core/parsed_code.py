@@ -6,14 +6,16 @@ of a file's bytes: a result depends on nothing else, except for the code of this
 
 import ast
 import atexit
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import json
-import os
 import sys
-import uuid
 from pathlib import Path
+
+from vernacular.core.errors import WriteError
+from vernacular.core.replacing import replacing
 
 _IMPORT_MODULES = "import_modules"  # a function whose argument is a pattern of imported files, see `fingerprint`
 
@@ -89,15 +91,9 @@ def _save_at_exit() -> None:
 
 
 def _save() -> None:
-    """Write the results, atomically; where that is not possible, as in an installation of another user, do nothing."""
-    path = _path()
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        path.parent.mkdir(exist_ok=True)
+    """Write the results; where that is not possible, as in an installation of another user, do nothing."""
+    with contextlib.suppress(OSError, WriteError), replacing(_path()) as temporary:
         temporary.write_text(json.dumps({"version": _version(), "modules": _known()}), "utf-8")
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
 
 
 def _path() -> Path:
