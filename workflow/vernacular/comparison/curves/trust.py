@@ -1,8 +1,9 @@
 """Which tasks can be trusted for models of this size: TASK_TRUST rows over all curves, and a sentence on them.
 
-A task is *useful* if its values rise with training and end above chance, and, with several curves, if it separates them
-by more than its noise. It is *noise* if no curve ends above chance or if the rise cannot be told from chance. Anything
-else is *uncertain*. The limits are FineTasks' for monotonicity (0.5) and 1 for signal-to-noise and improvement.
+A task is *useful* if its values improve with training and end above chance, and, with several curves, if it separates
+them by more than its noise. It is *noise* if no curve ends above chance or if the improvement cannot be told from
+chance. Anything else is *uncertain*. The limits are FineTasks' for monotonicity (0.5) and 1 for signal-to-noise and
+improvement.
 """
 
 import numpy as np
@@ -65,13 +66,13 @@ def judge(row: dict) -> tuple[str, str]:
     if rho is None:
         return NOISE, "all values of a curve are equal"
     if row["n_improved"] == 0 and (low is None or low <= 0):
-        return NOISE, "neither a rise over training nor a better last checkpoint can be shown"
+        return NOISE, "neither an improvement over training nor a better last checkpoint can be shown"
     if rho < MIN_MONOTONICITY:
-        return UNCERTAIN, f"values rise irregularly (monotonicity {rho:.2f}, below {MIN_MONOTONICITY})"
+        return UNCERTAIN, f"values improve irregularly (monotonicity {rho:.2f}, below {MIN_MONOTONICITY})"
     if row["n_improved"] == 0:
-        return UNCERTAIN, "values rise, but no last checkpoint is significantly better than the first"
+        return UNCERTAIN, "values improve, but no last checkpoint is significantly better than the first"
     if row["n_curves"] > 1 and ratio is not None and ratio < MIN_SIGNAL_TO_NOISE:
-        return UNCERTAIN, f"rises, but does not separate the runs (signal-to-noise {ratio:.1f})"
+        return UNCERTAIN, f"improves, but does not separate the runs (signal-to-noise {ratio:.1f})"
     return USEFUL, "improves with training" + ("" if row["n_above_chance"] is None else " and ends above chance")
 
 
