@@ -16,8 +16,8 @@ DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]
 quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
-# create the environment and run all tests except slow ones, fuzz tests and those that need SLURM; the tests of a file run in one
-# process, longest files first; one process more than cores, because tests that start other processes wait for them
+# create the environment and run all tests except slow ones, fuzz tests and those that need SLURM; the tests of a file
+# run in one process, longest files first; one process more than cores, because tests that start others wait for them
 WORKERS = $(shell echo $$(($(CORES) < 8 ? $(CORES) + 1 : 8)))
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment

@@ -8,7 +8,7 @@
   const MOST_CATEGORIES = 24;
 
   // The ID of an evaluation, which breaks at its dots.
-  const id = (setting) => data(setting.id.split(".").flatMap((part, i) => (i ? [el("wbr"), `.${part}`] : [part])));
+  const breakingId = (setting) => data(setting.id.split(".").flatMap((part, i) => (i ? [el("wbr"), `.${part}`] : [part])));
 
   views.set("curves", async (index, route) => {
     if (!index.curves?.length) return vernacular.notFound("No training curves: the config has no series of checkpoints.");
@@ -138,7 +138,7 @@
     const value = (row, name) => (row[name] === null ? format.NONE : row[name].toFixed(2));
     const measure = (title, name, ranged) => ({ title, first: "desc", key: (row) => row[name], cell: (row) => el("span", { class: "static" }, el("span", { class: "value" }, value(row, name)), ranged && row[`${name}_low`] !== null ? el("span", { class: "interval" }, `${value(row, `${name}_low`)} – ${value(row, `${name}_high`)}`) : null) });
     const columns = [
-      { title: "Evaluation", heading: true, class: "name", key: (row) => index.evaluations[row.evaluation].id, cell: (row) => el("a", { href: names.address(["curves", index.evaluations[row.evaluation].id], { metric: index.metrics[row.metric].name }) }, id(index.evaluations[row.evaluation])) },
+      { title: "Evaluation", heading: true, class: "name", key: (row) => index.evaluations[row.evaluation].id, cell: (row) => el("a", { href: names.address(["curves", index.evaluations[row.evaluation].id], { metric: index.metrics[row.metric].name }) }, breakingId(index.evaluations[row.evaluation])) },
       { title: "Metric", key: (row) => index.metrics[row.metric].title, cell: (row) => index.metrics[row.metric].title },
       { title: "Verdict", key: (row) => row.verdict, cell: (row) => el("span", { class: `badge ${row.verdict}` }, row.verdict) },
       { title: "Reason", key: (row) => row.reason, cell: (row) => row.reason },
@@ -156,7 +156,7 @@
     const name = (c) => overview.curves[c].name;
     const columns = [
       { title: "Curves", heading: true, class: "name", key: (row) => `${name(row[1])} − ${name(row[0])}`, cell: (row) => data(`${name(row[1])} − ${name(row[0])}`) },
-      { title: "Evaluation", key: (row) => index.evaluations[row[2]].id, cell: (row) => id(index.evaluations[row[2]]) },
+      { title: "Evaluation", key: (row) => index.evaluations[row[2]].id, cell: (row) => breakingId(index.evaluations[row[2]]) },
       { title: "Metric", key: (row) => info(row).title, cell: (row) => info(row).title },
       { title: "Mean difference", first: "desc", key: (row) => row[7], cell: (row) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(row[7], info(row).unit)), el("span", { class: "interval" }, format.interval(row[8], row[9], info(row).unit))) },
       { title: "p (Holm)", key: (row) => row[10], cell: (row) => format.probability(row[10]) },
