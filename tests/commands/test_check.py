@@ -76,6 +76,25 @@ def test_all_problems_are_reported_at_once(directory, capsys):
     assert len(lines) == len(expected)
 
 
+def test_problems_of_the_files_are_reported_with_mistakes_in_the_config(directory, capsys):
+    """An evaluation that cannot be expanded, a wrong value, and files that do not exist."""
+    replace(directory / "config.yaml", "models:\n", "models:\n  gone: {source: ./gone}\n")
+    replace(
+        directory / "config.yaml",
+        "  - {task: mine, shots: [0, 2]}",
+        "  - {task: mine, shots: [0, 50]}\n  - {task: cola, languages: [de]}",
+    )
+    replace(
+        directory / "config.yaml",
+        "tasks: [tasks]",
+        "tasks: [tasks]\nsimilarity: {encoders: {gl: ./encoder}}\ngpu_memory: 3",
+    )
+    lines = errors(capsys)
+    for text in ("gpu_memory", '"de"', "./gone", "got 20. Set a smaller"):
+        assert sum(text in line for line in lines) == 1, (text, lines)
+    assert len(lines) == 4
+
+
 def test_a_mistyped_column_is_reported_with_those_of_the_file(directory, capsys):
     replace(directory / "tasks" / "mine.yaml", "question: question", "question: qestion")
     (line,) = errors(capsys)

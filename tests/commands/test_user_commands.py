@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -123,11 +124,47 @@ def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, cap
     assert len(entries) == len({entry["task"] for entry in entries}) > 10
 
 
+@pytest.fixture
+def own_tasks(directory):
+    """Return a directory with a task in a language that has no prompt lines."""
+    tasks = directory / "my tasks"
+    tasks.mkdir()
+    (tasks / "pairs.csv").write_text("good,bad\nLa neña canta.,La neña canten.\n")
+    (tasks / "quiz.csv").write_text("question,a,b,answer\n¿Cuála ye la capital?,Uviéu,Xixón,A\n")
+    for name, columns in (
+        ("pairs", "item_type: pair\nprotocols: [minimal_pair]\ncolumns: {good: good, bad: bad}"),
+        (
+            "quiz",
+            "item_type: question\nprotocols: [options]\n"
+            "columns: {question: question, choices: [a, b], gold: answer, gold_format: letter}",
+        ),
+    ):
+        languages = f"languages: {{ast: {{source: {{file: {name}.csv}}}}}}"
+        (tasks / f"{name}.yaml").write_text(f"task: {name}\n{columns}\n{languages}\n")
+    return tasks
+
+
+def test_init_includes_own_tasks_and_comments_on_those_without_prompt_lines(own_tasks, capsys):
+    arguments = ["init", "new.yaml", "--model", "me/one", "--language", "ast", "--directory", "my tasks"]
+    assert cli.main(arguments) == 0
+    assert list(load(["new.yaml"]).evaluations) == ["pairs.ast.minimal_pair.0shot"]
+    (comment,) = [line for line in Path("new.yaml").read_text().splitlines() if line.startswith("  # - ")]
+    assert "task: quiz, languages: [ast]" in comment
+    assert comment.endswith("needs prompt lines in ast")
+
+
+def test_init_without_any_prompt_lines_says_where_to_write_them(own_tasks, capsys):
+    (own_tasks / "pairs.yaml").unlink()
+    assert cli.main(["init", "new.yaml", "--model", "me/one", "--language", "ast", "--directory", "my tasks"]) == 1
+    assert "workflow/prompts/ast.yaml" in capsys.readouterr().err
+    assert not Path("new.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["mine.yaml", "--model", "me/one", "--language", "gl"], "the file exists"),
-        (["new.yaml", "--model", "me/one", "--language", "xx"], 'no task in the language "xx"'),
+        (["new.yaml", "--model", "me/one", "--language", "xx"], 'language "xx". For your own data, write a'),
         (["new.yaml", "--model", "me/one", "--model", "you/one", "--language", "gl"], 'would be named "one"'),
     ],
 )

@@ -9,6 +9,7 @@ from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
+from vernacular.core.problems import Problems
 from vernacular.lm_eval.catalog import FORMAT, index_path, read_index
 
 CHOICE = {"output_type": "multiple_choice"}
@@ -165,7 +166,7 @@ def test_check_names_what_cannot_run_and_missing_rows_and_what_it_does_not_check
     python.touch(mode=0o755)
     keys = {"lm_eval": {"python": str(python), "tasks": [str(own)]}}
     loaded = config({"lm_eval": "bench"}, {"lm_eval": "here"}, {"lm_eval": "gone"}, **keys)
-    references = check_references(replace(loaded, models={}))
+    references = check_references(replace(loaded, models={}), Problems())
     with pytest.raises(ConfigError) as error:
         references.problems.raise_all()
     assert str(error.value) == "gone.und.lm_eval.0shot: file not found: gone.jsonl."

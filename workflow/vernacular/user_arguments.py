@@ -73,6 +73,7 @@ def add_user_commands(commands) -> None:
     init.add_argument("config", type=Path, help="file to write: mine.yaml")
     init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
     init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+    init.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
     plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")
     plan.add_argument("--items", type=int, nargs="+", default=[100, 200, 500, 1000, 2000], help="default: 100 … 2000")

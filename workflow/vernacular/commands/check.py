@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from vernacular.config.dependencies import server_spec
-from vernacular.config.load import Config, load
+from vernacular.config.load import Config, load_valid
 from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
 from vernacular.core.records import read_record
@@ -18,8 +18,11 @@ def check(args) -> str:
     Raises:
         ConfigError: All mistakes, each in one or two lines.
     """
-    config = load(args.config)
-    references = check_references(config, online=args.online)
+    config, problems = load_valid(args.config)
+    is_valid = not problems
+    references = check_references(config, problems, online=args.online)
+    if not is_valid:  # what would be evaluated is not known
+        problems.raise_all()
     for evaluation in config.evaluations:
         n_items = references.items.get(evaluation)
         print(f"  {evaluation}" + (f": {format_count(n_items, 'item')}" if n_items is not None else ""))

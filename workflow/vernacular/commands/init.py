@@ -1,13 +1,16 @@
 """Command `init`: a commented config file for models and languages."""
 
+import json
 import re
+from pathlib import Path
 
+from vernacular.commands.tasks import check_languages
 from vernacular.config.load import load
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ConfigError, UserError, format_count, suggest
+from vernacular.core.errors import UserError, format_count
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.prompts import load_labels
+from vernacular.protocols.prompts import load_labels, prompt_lines
 from vernacular.protocols.registry import uses_prompt_lines
 
 _TEMPLATE = """\
@@ -18,7 +21,7 @@ models:
 {models}
 # mine-tuned: {{base: {first}, adapter: ./path/to/adapter}}   # a PEFT adapter, compared with its base
 
-data: hub                 # the real datasets; samples: a few items of some tasks, written for trying the workflow
+{directories}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
 
 evaluations:
 {evaluations}
@@ -32,20 +35,27 @@ similarity:
 def init(args) -> str:
     """Write a config file that evaluates models on all tasks of some languages, with the first protocol of each task.
 
+    Tasks that need prompt lines which a language does not have are written as comments.
+
     Raises:
         UserError: The file exists, a language has no task, or two models would have the same name.
+        ConfigError: A directory or task file is invalid, or no task of a language has its prompt lines.
     """
     if args.config.exists():
         raise UserError(f"{args.config}: the file exists. Choose another name, or remove it.")
     names = _model_names(args.model)
-    entries = _evaluations(args.language)
+    entries, comments = _evaluations(args.language, args.directory)
+    if not entries:
+        load_labels(args.language[0])  # raises: the language has no prompt lines
+    directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
     text = _TEMPLATE.format(
         name=args.config,
         first=names[0],
         models="\n".join(
             f'  {name}: {{source: "{source}", dtype: auto}}' for name, source in zip(names, args.model, strict=True)
         ),
-        evaluations="\n".join(entries),
+        directories=directories,
+        evaluations="\n".join(entries + comments),
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
@@ -64,29 +74,26 @@ def _model_names(sources: list[str]) -> list[str]:
     return names
 
 
-def _evaluations(languages: list[str]) -> list[str]:
-    """Return the entries of `evaluations:`, one per task, with those of the languages that the task has."""
-    tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks"]).values()]
-    available = {code for task in tasks for code in task["languages"]}
-    for language in languages:
-        if language not in available:
-            raise UserError(f'no task in the language "{language}".{suggest(language, available)}')
-    entries = []
+def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str]]:
+    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts."""
+    tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks", *directories]).values()]
+    check_languages(languages, tasks)
+    entries, comments = [], []
     for task in tasks:
-        codes = [code for code in languages if code in task["languages"] and _can_prompt(task, code)]
-        if codes:
-            first, *others = task["protocols"]
-            entry = f"  - {{task: {task['task']}, languages: [{', '.join(codes)}], protocols: [{first}]}}"
+        first, *others = task["protocols"]
+        codes = [code for code in languages if code in task["languages"]]
+        lacking = [code for code in codes if not _can_prompt(first, code)]
+        if possible := [code for code in codes if code not in lacking]:
+            entry = f"  - {_entry(task, possible)}"
             entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
-    return entries
+        comments += [f"  # - {_entry(task, [code])}   # needs prompt lines in {code}" for code in lacking]
+    return entries, comments
 
 
-def _can_prompt(task: dict, language: str) -> bool:
-    """Return whether the task's first protocol needs no prompt lines, or the language has them."""
-    if not uses_prompt_lines(task["protocols"][0], "default"):
-        return True
-    try:
-        load_labels(language)
-    except ConfigError:
-        return False
-    return True
+def _entry(task: dict, languages: list[str]) -> str:
+    return f"{{task: {task['task']}, languages: [{', '.join(languages)}], protocols: [{task['protocols'][0]}]}}"
+
+
+def _can_prompt(protocol: str, language: str) -> bool:
+    """Return whether a protocol needs no prompt lines, or the language has them."""
+    return not uses_prompt_lines(protocol, "default") or prompt_lines(language) is not None

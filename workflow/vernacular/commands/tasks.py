@@ -1,6 +1,7 @@
 """Command `tasks`: the available tasks, with their languages, protocols, numbers of items and licenses."""
 
 from collections import Counter
+from collections.abc import Iterable
 from fnmatch import fnmatch
 
 from vernacular.core.errors import UserError, format_count, suggest
@@ -30,14 +31,21 @@ def tasks(args) -> str:
         header = ("task", "languages", "protocols", "items", "license")
         rows = [_overview(name, task) for name, task in loaded.items()]
     else:
-        languages = {code for task in loaded.values() for code in task["languages"]}
-        if args.language not in languages:
-            raise UserError(f'no task in the language "{args.language}".{suggest(args.language, languages)}')
+        check_languages([args.language], loaded.values())
         header = ("task", "protocols", "items", "license", "source")
         rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
         rows = [row for row in rows if row]
     _print_table(header, rows)
     return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
+
+
+def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> None:
+    """Raise UserError if there is no task in one of these languages."""
+    available = {code for task in tasks for code in task["languages"]}
+    own_data = "For your own data, write a task file (docs/tasks.md) and name its directory with --directory."
+    for language in languages:
+        if language not in available:
+            raise UserError(f'no task in the language "{language}".{suggest(language, available, own_data)}')
 
 
 def _overview(name: str, task: dict) -> tuple[str, ...]:

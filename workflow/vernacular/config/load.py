@@ -17,6 +17,7 @@ from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.problems import Problems
 from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.registry import COMPARED, GENERATED, OWN, SCORED, TOOL_PROTOCOLS
 from vernacular.types import Evaluation
@@ -27,7 +28,7 @@ except ModuleNotFoundError:  # the package of export formats is optional
     EXPORTS, SUMMARY_EXPORTS = {}, ()
 
 __all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
-           "TOOL_SCORED", "Config", "encoder_name", "load"]  # fmt: skip
+           "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
@@ -84,8 +85,10 @@ class Config:
         for evaluation in self.evaluations.values():
             if evaluation.protocol in COMPARED:
                 for metric in self.similarity["metrics"]:
-                    encoder = self.encoder(evaluation.language, metric)
-                    used[encoder_name(encoder)] = encoder
+                    if encoder := self.encoder(
+                        evaluation.language, metric
+                    ):  # its absence is a mistake, see `load_valid`
+                        used[encoder_name(encoder)] = encoder
         return used
 
     def encoder(self, language: str, metric: str) -> dict | None:
@@ -124,6 +127,25 @@ def load(
         ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
             value.
     """
+    config, problems = load_valid(paths, overrides, origin=origin, place=place)
+    problems.raise_all()
+    return config
+
+
+def load_valid(
+    paths,
+    overrides: dict | None = None,
+    *,
+    origin: str = "--config",
+    place: Callable[[str], str] = lambda directory: directory,
+) -> tuple[Config, Problems]:
+    """Return what is valid in a config, see `load`, and all mistakes in it.
+
+    Models are among what is valid only if there is no mistake in any of them.
+
+    Raises:
+        ConfigError: A file cannot be read, or nothing can be checked further.
+    """
     files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
     models, checkpoints, pairs = {}, {}, []
@@ -154,8 +176,7 @@ def load(
     )
     if files.is_valid("similarity"):
         _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
-    files.problems.raise_all()
-    return config
+    return config, files.problems
 
 
 def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dict[str, dict], dict[str, LmEvalTask]]:

@@ -30,20 +30,21 @@ _PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "
 class References:
     """Problems of what a config refers to, numbers of items, and what was not checked."""
 
-    problems: Problems = field(default_factory=Problems)
+    problems: Problems
     items: dict[str, int] = field(default_factory=dict)  # evaluation -> items that it evaluates
     notes: list[str] = field(default_factory=list)  # dropped rows
     unchecked: list[str] = field(default_factory=list)  # sources on the Hub or the web
 
 
-def check_references(config: Config, *, online: bool = False) -> References:
-    """Check the models, encoders and data of a config.
+def check_references(config: Config, problems: Problems, *, online: bool = False) -> References:
+    """Check the models, encoders and data of a config, and add to `problems` what is wrong.
 
     Args:
+        config: What is valid of a config with mistakes, see `load_valid`.
         online: Whether to ask the Hub if its repositories and revisions exist and may be read; a few small files of
             each are downloaded to its cache.
     """
-    references = References()
+    references = References(problems)
     for name, settings in config.models.items():
         source = settings.get("adapter") or settings["source"]
         if name in config.checkpoints and is_path(source) and not Path(source).exists():
