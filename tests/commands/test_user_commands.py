@@ -150,7 +150,7 @@ def test_init_includes_own_tasks_and_comments_on_those_without_prompt_lines(own_
     assert list(load(["new.yaml"]).evaluations) == ["pairs.ast.minimal_pair.0shot"]
     (comment,) = [line for line in Path("new.yaml").read_text().splitlines() if line.startswith("  # - ")]
     assert "task: quiz, languages: [ast]" in comment
-    assert comment.endswith("needs prompt lines in ast")
+    assert comment.endswith("needs workflow/prompts/ast.yaml")
 
 
 def test_init_without_any_prompt_lines_says_where_to_write_them(own_tasks, capsys):

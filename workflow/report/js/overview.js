@@ -12,8 +12,8 @@
     const over = ranked(index, "all");
     const known = over.filter((row) => row.mean !== null);
     const bars = known.slice(0, MOST_BARS);
-    const standing = bars.length > 1 ? plot.figure("Overall, above chance", ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct. 95 % intervals."]
-        .concat(known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : ""), "values",
+    const standing = bars.length > 1 ? plot.figure("Overall, above chance", ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct."]
+        .concat(bars.some((row) => row.low !== null) ? " 95 % intervals." : " There are too few items for intervals.", known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : ""), "values",
       { rows: bars.map((row) => ({ model: index.models[row.model], value: 100 * row.mean, low: row.low === null ? null : 100 * row.low, high: row.high === null ? null : 100 * row.high, label: format.value(row.mean, "share"), n: row.n })), references: bars.some((row) => row.low < 0.1) ? [{ line: "chance", value: 0 }] : [] },
       { file: "overall", height: 26 * bars.length, description: `Overall values of ${format.counted(bars.length, "model")}; the leaderboard contains the same values.` }) : null;
     const map = await heatMap(index, models, shown);

@@ -86,7 +86,7 @@ def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[st
         if possible := [code for code in codes if code not in lacking]:
             entry = f"  - {_entry(task, possible)}"
             entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
-        comments += [f"  # - {_entry(task, [code])}   # needs prompt lines in {code}" for code in lacking]
+        comments += [f"  # - {_entry(task, [code])}   # needs workflow/prompts/{code}.yaml" for code in lacking]
     return entries, comments
 
 
