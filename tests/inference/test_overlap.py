@@ -94,6 +94,11 @@ def events(monkeypatch):
     return recorded
 
 
+@pytest.fixture(params=[False, True], ids=["synchronous", "asynchronous"])
+def kind_of_device(request, monkeypatch):
+    monkeypatch.setattr(LoadedModel, "is_asynchronous", request.param)
+
+
 def wait_for(events, name):
     return lambda: events.reached(name).wait(TIMEOUT) or pytest.fail(f"the device waited in vain for: {name}")
 
@@ -110,6 +115,7 @@ def test_last_evaluation_is_written_while_device_computes(job, events, tmp_path)
     assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
 
 
+@pytest.mark.usefixtures("kind_of_device")
 def test_overlapped_outputs_equal_those_computed_one_after_the_other(job, events, tmp_path):
     record, paths = job
     run_group([record], paths, tmp_path / "overlapped")
@@ -126,6 +132,17 @@ def test_overlapped_outputs_equal_those_computed_one_after_the_other(job, events
         assert alone.equals(overlapped)
 
 
+def test_threads_begin_when_an_asynchronous_device_has_a_batch(job, events, tmp_path, monkeypatch):
+    monkeypatch.setattr(LoadedModel, "is_asynchronous", True)
+    record, paths = job
+    assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
+    position = {name: events.order.index(name) for name in events.order}  # of the first
+    assert position["batch a"] < position["prepare b"]
+    assert position["batch b"] < min(position["prepare c"], position["write a"])
+    assert position["batch c"] < position["write b"]
+
+
+@pytest.mark.usefixtures("kind_of_device")
 def test_store_error_ends_job_at_next_batch(job, events, tmp_path, monkeypatch):
     record, paths = job
     second_batch, reported, fail = threading.Event(), threading.Event(), StopFlag.fail
@@ -147,6 +164,7 @@ def test_store_error_ends_job_at_next_batch(job, events, tmp_path, monkeypatch):
     assert not {"write b", "batch c"} & set(events.order)
 
 
+@pytest.mark.usefixtures("kind_of_device")
 def test_error_while_preparing_affects_its_evaluation_only(job, events, tmp_path):
     record, paths = job
 
@@ -159,6 +177,7 @@ def test_error_while_preparing_affects_its_evaluation_only(job, events, tmp_path
     assert failed == {"m": {"b": "ZeroDivisionError: in the next evaluation"}}
 
 
+@pytest.mark.usefixtures("kind_of_device")
 def test_error_while_writing_affects_its_evaluation_only(job, events, tmp_path):
     record, paths = job
 

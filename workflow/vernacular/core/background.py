@@ -15,7 +15,7 @@ class Cancelled(BaseException):
 
 
 class Task(Generic[T]):
-    """A call of `function` in a thread, which starts immediately.
+    """A call of `function` in a thread, which starts immediately, or when the event `after` is set.
 
     As a context manager, it is cancelled if the block raises an error.
 
@@ -23,11 +23,11 @@ class Task(Generic[T]):
     the end of the process.
     """
 
-    def __init__(self, function: Callable[[], T]):
+    def __init__(self, function: Callable[[], T], *, after: threading.Event | None = None):
         self._done = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(function, after), daemon=True)
         self._thread.start()
 
     @property
@@ -57,8 +57,10 @@ class Task(Generic[T]):
         if kind is not None:
             self.cancel()
 
-    def _run(self, function: Callable[[], T]) -> None:
+    def _run(self, function: Callable[[], T], after: threading.Event | None) -> None:
         try:
+            if after is not None:
+                after.wait()
             self._value = function()
         except BaseException as error:  # noqa: BLE001 (raised again by `result`)
             self._error = error

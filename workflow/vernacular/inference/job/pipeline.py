@@ -1,12 +1,14 @@
 """The work units of one model, overlapped: while the device computes one, the next is prepared and the last written.
 
-Preparing (reading, tokenization, the trie) and finishing (rows, writing) run in threads. The device is used by the main
-thread only, which receives signals and errors: an error of the store ends the job at the next batch, any other
-affects its own evaluation.
+Preparing (reading, tokenization, the trie) and finishing (rows, writing) run in threads, which begin when the device
+has its first batch: before, they would delay it, because only one thread at a time runs Python code. The device is
+used by the main thread only, which receives signals and errors: an error of the store ends the job at the next batch,
+any other affects its own evaluation.
 """
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
@@ -51,6 +53,7 @@ class Pipeline:
         self.failed: dict[str, str] = {}
         self.preparing: Task[Evaluation] | None = None  # the next unit
         self.writing: tuple[WorkUnit | SharedUnit, Task[None]] | None = None  # the last unit
+        self.busy = threading.Event()  # the device computes the current unit, or has no more to do
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
         """Compute all units; return (completed evaluations, reason by failed evaluation)."""
@@ -76,9 +79,12 @@ class Pipeline:
                 progress.done = len({part.evaluation for other in self.units[:index] for part in other.units})
                 if index == len(self.units):
                     progress.span = 1.0, 0.0
+                    self.busy.set()
                     self._wait_for_writing()
+            self.busy.set()
             self._wait_for_writing()
         finally:
+            self.busy.set()
             if self.preparing is not None:
                 self.preparing.cancel()
             if self.writing is not None:  # after an error or a signal, too: finished outputs are stored
@@ -97,18 +103,23 @@ class Pipeline:
                     self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
                 evaluation = preparing.result()
+                if not (self.loaded.is_asynchronous and unit.kind is SCORES):  # the first batch may take long
+                    self.busy.set()
                 if self.overlaps and index + 1 < len(self.units):
-                    self.preparing = self._prepare(index + 1)
+                    self.preparing = self._prepare(index + 1, after=self.busy)
+                self.loaded.on_batch = self.busy.set
                 evaluation.compute(journal)
                 _verify(self.loaded, self.store, unit.key)
                 return evaluation
         finally:
+            self.busy.set()
+            self.busy = threading.Event()  # of the next unit
             preparing.cancel()
 
-    def _prepare(self, index: int) -> Task[Evaluation]:
+    def _prepare(self, index: int, after: threading.Event | None = None) -> Task[Evaluation]:
         unit = self.units[index]
         prepare = _evaluation_factory(self.loaded, unit)
-        return Task(lambda: prepare(self.loaded, unit.requests()))
+        return Task(lambda: prepare(self.loaded, unit.requests()), after=after)
 
     def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation) -> None:
         """Begin to write the outputs of a computed unit."""
@@ -126,8 +137,9 @@ class Pipeline:
 
         self._wait_for_writing()
         with self.stop.defer_signals():
-            self.writing = unit, Task(write)
+            self.writing = unit, Task(write, after=self.busy)
         if not self.overlaps:
+            self.busy.set()
             self._wait_for_writing()
 
     def _wait_for_writing(self) -> None:

@@ -42,6 +42,7 @@ class LoadedModel:
     checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, which runs once per load
     strategy: str | None = None  # of the last evaluation that was scored
     template_error: str | None = None  # of a chat template that does not finish
+    on_batch: Callable[[], None] = lambda: None  # called after each batch that the device was given
 
     def option(self, name: str, default=None):
         """Return an option of the record, or `default` if it is absent or null."""
@@ -163,7 +164,9 @@ def release_memory(loaded: LoadedModel) -> None:
 def within_memory(loaded: LoadedModel, compute: Callable[..., T], *args) -> T | None:
     """Return `compute(*args)`; None if memory ran out, after the memory it used has been freed."""
     try:
-        return compute(*args)
+        result = compute(*args)
+        loaded.on_batch()
+        return result
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
