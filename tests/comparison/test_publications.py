@@ -9,7 +9,8 @@ from support import report_run
 from vernacular import cli
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference
-from vernacular.comparison.external.publications import load_publication, published_signatures
+from vernacular.comparison.external.publications import load_publication
+from vernacular.comparison.external.published_files import published_signatures
 from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.core import artifacts

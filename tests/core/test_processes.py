@@ -62,9 +62,9 @@ def test_pool_workers_end_with_their_parent(tmp_path, stop_signal, code):
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum):
-    """A torch module that takes minutes to import simulates a running stage."""
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(
+    """A library that takes minutes to import simulates a running stage."""
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text(
         "import time\ntry:\n    open('held', 'w').close()\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
     )
     command = [sys.executable, "-m", "vernacular", "similarity", "--spec", "{}", "--model", "m.json", "--out", "out"]

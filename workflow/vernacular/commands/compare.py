@@ -12,7 +12,8 @@ from vernacular.commands.tool_metrics import tool_documents, tool_metrics
 from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.external.publications import load_publication, published_signatures
+from vernacular.comparison.external.publications import load_publication
+from vernacular.comparison.external.published_files import published_signatures
 from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts

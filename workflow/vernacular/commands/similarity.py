@@ -10,7 +10,6 @@ from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity.compute import similarities
 from vernacular.metrics.similarity.outputs import TOOLS
 from vernacular.protocols.schema import REQUESTS
 
@@ -73,6 +72,8 @@ class _Job:
         if missing := missing_reason(self.output_metadata):
             artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
             return
+        from vernacular.metrics.similarity.compute import similarities  # imports torch, which a masked model needs not
+
         items = args.items_dir / f"{self.spec['items']}.parquet"
         requests = args.requests_dir / f"{self.evaluation}.parquet"
         check_inputs(items, requests, self.generations, self.output_metadata, self.model)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tokenizers import tokenizer_files
-from vernacular.comparison.external.publications import published_models
+from vernacular.comparison.external.published_files import published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config.curves import checkpoints_spec
 from vernacular.config.input_files import content_hash, data_files, files_key

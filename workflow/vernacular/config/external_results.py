@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from vernacular.comparison.external.publications import check_model, is_publication, published_models
+from vernacular.comparison.external.published_files import check_model, is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config.files import Files
 from vernacular.config.models import check_name
