@@ -103,8 +103,9 @@ class Pipeline:
                     self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
                 evaluation = preparing.result()
-                if not (self.loaded.is_asynchronous and unit.kind is SCORES):  # the first batch may take long
-                    self.busy.set()
+                is_served = bool(self.loaded.record.get("server"))
+                if is_served or unit.kind is not SCORES or not self.loaded.is_asynchronous:
+                    self.busy.set()  # at once: when the first batch is returned, it is computed
                 if self.overlaps and index + 1 < len(self.units):
                     self.preparing = self._prepare(index + 1, after=self.busy)
                 self.loaded.on_batch = self.busy.set
