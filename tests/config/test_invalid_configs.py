@@ -18,6 +18,7 @@ from support.soak import examples, seed
 from vernacular.config import dependencies as specs
 from vernacular.config import input_files
 from vernacular.config import load as config
+from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
 from vernacular.core.validate import schema
 from vernacular.data.tasks import load_task
@@ -141,6 +142,23 @@ def test_unusual_values_are_accepted_or_rejected_with_location(directory, kind):
     finally:
         write(directory / name, valid)
     assert {path.name for path in directory.iterdir()} <= {"config.yaml", "mine.yaml", "old.csv", "tasks"}
+
+
+@pytest.mark.fuzz
+def test_what_is_valid_in_an_invalid_config_can_be_checked(directory):
+    cases, n_checked = [case for case in all_cases("config") if case[1] != "/"], 0  # would be searched completely
+    for key_path, value in random.Random(seed(9)).sample(cases, min(CASES // 5, len(cases))):
+        path = write(directory / "config.yaml", replace_at(CONFIG, key_path, value)).relative_to(directory)
+        try:
+            valid_parts, problems = config.load_valid([path])
+        except ConfigError:
+            continue
+        n_checked += bool(problems)
+        n_mistakes = len(problems)
+        check_references(valid_parts, problems)
+        assert len(problems) >= n_mistakes
+    write(directory / "config.yaml", CONFIG)
+    assert n_checked > 10
 
 
 @pytest.mark.fuzz

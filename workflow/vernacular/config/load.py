@@ -85,9 +85,8 @@ class Config:
         for evaluation in self.evaluations.values():
             if evaluation.protocol in COMPARED:
                 for metric in self.similarity["metrics"]:
-                    if encoder := self.encoder(
-                        evaluation.language, metric
-                    ):  # its absence is a mistake, see `load_valid`
+                    encoder = self.encoder(evaluation.language, metric)
+                    if encoder is not None:  # a config without it is not valid, see `load_valid`
                         used[encoder_name(encoder)] = encoder
         return used
 
