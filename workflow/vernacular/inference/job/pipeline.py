@@ -79,9 +79,7 @@ class Pipeline:
                 progress.done = len({part.evaluation for other in self.units[:index] for part in other.units})
                 if index == len(self.units):
                     progress.span = 1.0, 0.0
-                    self.busy.set()
                     self._wait_for_writing()
-            self.busy.set()
             self._wait_for_writing()
         finally:
             self.busy.set()
@@ -103,8 +101,7 @@ class Pipeline:
                     self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
                 evaluation = preparing.result()
-                is_served = bool(self.loaded.record.get("server"))
-                if is_served or unit.kind is not SCORES or not self.loaded.is_asynchronous:
+                if unit.kind is not SCORES or not self.loaded.is_asynchronous:
                     self.busy.set()  # at once: when the first batch is returned, it is computed
                 if self.overlaps and index + 1 < len(self.units):
                     self.preparing = self._prepare(index + 1, after=self.busy)
@@ -114,7 +111,6 @@ class Pipeline:
                 return evaluation
         finally:
             self.busy.set()
-            self.busy = threading.Event()  # of the next unit
             preparing.cancel()
 
     def _prepare(self, index: int, after: threading.Event | None = None) -> Task[Evaluation]:
@@ -137,14 +133,15 @@ class Pipeline:
                 raise
 
         self._wait_for_writing()
+        self.busy = threading.Event()  # the next unit's
         with self.stop.defer_signals():
             self.writing = unit, Task(write, after=self.busy)
         if not self.overlaps:
-            self.busy.set()
             self._wait_for_writing()
 
     def _wait_for_writing(self) -> None:
         if self.writing is not None:
+            self.busy.set()
             unit, task = self.writing
             with self._contained(unit):
                 task.result()

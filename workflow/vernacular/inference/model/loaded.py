@@ -29,7 +29,7 @@ class LoadedModel:
     model: Any  # transformers PreTrainedModel, in eval mode
     tokenizer: Any  # transformers PreTrainedTokenizerBase
     kind: str  # "causal" or "masked"
-    device: torch.device  # of the input IDs
+    device: torch.device | None  # of the input IDs; None: behind a server
     max_length: int | None  # context length in tokens; None: unknown
     bos_id: int | None  # the token that "bos: always" or "auto" prepends; None if the tokenizer has none
     eos_id: int | None
@@ -62,7 +62,7 @@ class LoadedModel:
     @property
     def is_asynchronous(self) -> bool:
         """Whether a forward pass returns before it is computed, as on a GPU."""
-        return self.device.type == "cuda"
+        return self.device is not None and self.device.type == "cuda"
 
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
