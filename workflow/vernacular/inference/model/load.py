@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
+from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of, suggest
 from vernacular.core.failures import (
     LOADING_ERRORS,
@@ -84,6 +85,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         )
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
+    if use_onednn(model):
+        loaded.notes["linear_layers"] = "oneDNN"
     if unexpected := sorted(
         loading_info.get("unexpected_keys") or []
     ):  # layers beyond the configured number, or an unused part

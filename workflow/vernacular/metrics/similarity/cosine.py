@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
+from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
@@ -57,6 +58,7 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
+    use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # excluded from the mean, so any token is suitable
     return encoder

@@ -15,6 +15,7 @@ from cachetools import LRUCache
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
+from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.failures import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.types import ModelRecord
@@ -69,6 +70,7 @@ class TokenEncoder:
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
+        use_onednn(self.model)
         self.n_layers = model.config.num_hidden_layers
         self._caches: dict[tuple[int, ...], EmbeddingCache] = {}  # by the requested layers
 
