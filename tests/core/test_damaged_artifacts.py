@@ -115,16 +115,20 @@ COMMANDS_BY_FILE = [
 )
 def test_damaged_file_is_named_with_advice_and_not_read(run, file, commands, damage, capsys):
     damage(Path(file))
-    requests_file = Path(f"results/requests/{OPTIONS}.parquet")
+    outputs = {
+        "requests": f"results/requests/{OPTIONS}.parquet",
+        "similarity": f"results/one/similarity/{GENERATION}.parquet",
+    }
     for command in commands:
-        content = requests_file.read_bytes()
-        if command == "requests":
-            requests_file.unlink()  # an up-to-date file is not rewritten
+        output = Path(outputs.get(command, f"results/requests/{OPTIONS}.parquet"))
+        content = output.read_bytes()
+        if command in outputs:
+            output.unlink()  # an up-to-date file is not rewritten
         if command == "collect" and not Path(file).exists():
             continue
         capsys.readouterr()
         assert run(command) == 1, f"{command} accepted it"
-        requests_file.write_bytes(content)
+        output.write_bytes(content)
         messages = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{command}: ")]
         assert len(messages) == 1
         assert_states(messages[0], file, "delete")

@@ -230,10 +230,13 @@ def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_report
     (workspace.directory / "mine").mkdir()
     (workspace.directory / "mine" / "lost.yaml").write_text(yaml.safe_dump(task))
     workspace.config["tasks"] = ["mine"]
-    workspace.config["evaluations"] += [{"task": "global_piqa", "languages": ["pt"]}, {"task": "lost", "data": "hub"}]
+    added = {"task": "openbookqa", "languages": ["es"], "protocols": ["generation"], "limit": 4}
+    workspace.config["evaluations"] += [added, {"task": "lost", "data": "hub"}]
     previous = {p: _content(p) for p in workspace.directory.glob("results/tiny/tasks/*.parquet")}
     run = workspace.run()
-    assert "2 evaluations computed" in (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    logs = workspace.directory / "logs"
+    assert "2 evaluations computed" in (logs / "infer" / "tiny.1of1.log").read_text(), "of the base and its adapter"
+    assert "1 evaluation computed, 4 up to date" in (logs / "similarity" / "tiny.log").read_text()
     assert previous
     assert {path: _content(path) for path in previous} == previous
     assert run.returncode == 1

@@ -28,7 +28,9 @@ rule encoder:
         'exec python "$VERNACULAR" encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
 
 
-# compute the similarity of one model's generations to every option; each distinct text is embedded once
+# compute the similarity of one model's generations to every option; each distinct text is embedded once, and files that
+# are up to date are kept, so that adding an evaluation computes only that evaluation. One process per model: one for all
+# would wait for the slowest model, and adding a model would repeat the metrics of all others
 rule similarity:
     input:
         model="resources/models/{model}.json",
@@ -37,7 +39,7 @@ rule similarity:
         requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.COMPARED),
         generations=expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.COMPARED),
     output:
-        expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
+        update(expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED)),
     log:
         "logs/similarity/{model}.log",
     benchmark:

@@ -22,6 +22,7 @@ from vernacular.core.errors import (
     format_count,
     is_contained,
 )
+from vernacular.core.progress import Progress
 
 log = logging.getLogger("vernacular")
 
@@ -38,6 +39,7 @@ class Batch(ABC):
     key: str  # where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all
     noun: str  # of a file's content, for the summary: "dataset"
     done_label, failed_label = "made", "failed"  # its outcome, for the summary
+    prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
 
     def __init__(self, args):
         self.args = args
@@ -56,8 +58,8 @@ class Batch(ABC):
     def fail(self, path: Path, spec: dict, reason: str) -> str:
         """Write a file without rows that states the reason; return one line about it."""
 
-    def run(self) -> str:
-        """Make the files that are not up to date; return a summary of one line.
+    def run(self, label: str) -> str:
+        """Make the files that are not up to date; return a summary of one line, which begins with `label`.
 
         Raises:
             ArtifactError: An input is damaged.
@@ -68,20 +70,22 @@ class Batch(ABC):
         skip_reasons = attempts.skip_reasons()
         counts = Counter()
         try:
-            for name, path, spec in self._files():
-                if self._is_current(path, spec):
-                    os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
-                    counts["up to date"] += 1
-                elif reason := skip_reasons.get((name,)):
-                    counts[self.failed_label] += 1
-                    self._report_failure(path, spec, reason)
-                else:
-                    attempts.set_current(name)
-                    counts[self._try(path, spec)] += 1
+            with Progress(label.replace(":", ""), len(self.specs), self.noun) as progress:
+                for name, path, spec in self._files():
+                    if self._is_current(path, spec):
+                        os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
+                        counts["up to date"] += 1
+                    elif reason := skip_reasons.get((name,)):
+                        counts[self.failed_label] += 1
+                        self._report_failure(path, spec, reason)
+                    else:
+                        attempts.set_current(name)
+                        counts[self._try(path, spec)] += 1
+                    progress.advance()
         finally:  # runs unless the process is killed
             attempts.end()
         extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
-        return ", ".join([f"{format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
+        return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
     def fail_rest(self, reason: str) -> str:
         """Write files that state `reason` for all that `run` has not written; return one line for each."""
@@ -114,7 +118,7 @@ class Batch(ABC):
             self._report_failure(path, spec, f"{type(error).__name__}: {first_line(error)}")
             return self.failed_label
         log.info(line)
-        if (seconds := time.perf_counter() - started) > 1:  # a download, or a large dataset
+        if self.prints_files and (seconds := time.perf_counter() - started) > 1:
             print(f"{line} ({seconds:.1f} s)", flush=True)
         return self.done_label
 

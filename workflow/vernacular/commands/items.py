@@ -21,7 +21,7 @@ def items(args) -> str:
 
     An unavailable dataset gets a file that states the reason; the others are read.
     """
-    return f"items: {_Datasets(args).run()}"
+    return f"items: {_Datasets(args).run('items')}"
 
 
 def give_up(args, reason: str) -> str:

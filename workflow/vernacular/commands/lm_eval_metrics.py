@@ -18,7 +18,7 @@ from vernacular.protocols.schema import REQUESTS
 
 def lm_eval_metrics(args) -> str:
     """Write the results of each evaluation to `args.out`; one without outputs gets a file that states why."""
-    return f"lm-eval-metrics: {args.spec['model']}: {_Evaluations(args).run()}"
+    return _Evaluations(args).run(f"lm-eval-metrics: {args.spec['model']}")
 
 
 def give_up(args, reason: str) -> str:

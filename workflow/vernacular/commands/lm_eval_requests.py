@@ -19,7 +19,7 @@ _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "tas
 
 def lm_eval_requests(args) -> str:
     """Write the documents and prompts of each evaluation; an unavailable task gets files that state the reason."""
-    return f"lm-eval-requests: {_Evaluations(args).run()}"
+    return f"lm-eval-requests: {_Evaluations(args).run('lm-eval-requests')}"
 
 
 def give_up(args, reason: str) -> str:

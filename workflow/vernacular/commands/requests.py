@@ -13,7 +13,7 @@ from vernacular.protocols.schema import REQUESTS, request_size
 
 def requests(args) -> str:
     """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
-    return f"requests: {_Evaluations(args).run()}"
+    return f"requests: {_Evaluations(args).run('requests')}"
 
 
 def give_up(args, reason: str) -> str:

@@ -1,106 +1,106 @@
 """Command `similarity`: similarity of generated responses to every option, for one model."""
 
-import logging
 from pathlib import Path
 
+from vernacular.commands.batch import Batch
+from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, first_line, format_count, is_contained
-from vernacular.core.progress import Progress
+from vernacular.core.errors import format_count
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity.outputs import TOOLS
 from vernacular.protocols.schema import REQUESTS
 
-log = logging.getLogger("vernacular")
-
 
 def similarity(args) -> str:
-    """Compute the similarity of each response to every option, for all evaluations of one model."""
-    jobs, name = _jobs(args), read_record(args.model)["name"]
-    with Progress(f"similarity {name}", len(jobs), "evaluation") as progress:
-        for job in jobs:
-            try:
-                job.run(args)
-            except UserError:
-                raise
-            except BaseException as error:
-                if not is_contained(error):
-                    raise
-                log.exception("%s failed", job.evaluation)
-                job.give_up(f"{type(error).__name__}: {first_line(error)}")
-            progress.advance()
-    return f"similarity: {name}: {format_count(len(jobs), 'evaluation')}"
+    """Compute the similarity of each response to every option, for the evaluations of one model that lack it."""
+    evaluations = _Evaluations(args)
+    return evaluations.run(f"similarity: {evaluations.model['name']}")
 
 
 def give_up(args, reason: str) -> str:
     """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
-    unfinished = [job for job in _jobs(args) if not job.target.exists()]
-    for job in unfinished:
-        job.give_up(reason)
-    name = read_record(args.model)["name"]
-    return f"similarity: {name}: {format_count(len(unfinished), 'evaluation')} without similarity ({reason})"
+    return _Evaluations(args).fail_rest(reason)
 
 
-def _jobs(args) -> "list[_Job]":
-    records = {path: read_record(path) for path in [*args.encoders, args.model]}
-    for path, record in records.items():
-        check_recorded(path, record)
-    encoders_by_name = {path.name.removesuffix(".json"): records[path] for path in args.encoders}
-    model = records[args.model]
-    generations = {path.stem: path for path in args.generations}
-    # sorted by items: evaluations of the same items share their options, whose vectors are cached
-    evaluations = sorted(args.spec["evaluations"].items(), key=lambda entry: entry[1]["items"])
-    return [_Job(args, name, spec, encoders_by_name, model, generations[name]) for name, spec in evaluations]
+class _Evaluations(Batch):
+    """The evaluations of one model."""
 
+    key = "evaluations"
+    noun, done_label, failed_label = "evaluation", "computed", "failed"
+    prints_files = False
 
-class _Job:
-    """One evaluation of one model."""
+    def __init__(self, args):
+        super().__init__(args)
+        records = {path: read_record(path) for path in [*args.encoders, args.model]}
+        for path, record in records.items():
+            check_recorded(path, record)
+        self.model = records[args.model]
+        self.encoder_records = {path.stem: records[path] for path in args.encoders}
+        self.generations = {path.stem: path for path in args.generations}
+        # sorted by items: evaluations of the same items share their options, whose vectors are cached
+        by_items = sorted(self.specs.items(), key=lambda entry: entry[1]["items"])
+        self.specs = {name: {"evaluation": name, **spec} for name, spec in by_items}
 
-    def __init__(self, args, evaluation: str, spec: dict, encoders_by_name: dict, model: dict, generations: Path):
-        self.evaluation, self.spec, self.model, self.generations = evaluation, spec, model, generations
-        self.target = args.out / f"{evaluation}.parquet"
-        self.encoders = {metric: encoders_by_name[name] for metric, name in spec["encoders"].items()}
-        if tool := TOOLS.get(spec["style"]):
-            self.encoders |= dict.fromkeys(tool.SELF_ENCODED, model)
-        self.output_metadata = artifacts.metadata(generations)
-        encoders = [record.get("fingerprint") for record in self.encoders.values()]
-        self.input_fingerprint = artifacts.input_fingerprint(spec, encoders, generations)
+    def is_current(self, metadata: dict, spec: dict) -> bool:
+        return metadata["fingerprint"] == self._fingerprint(spec) and not metadata.get("missing_metrics")
 
-    def run(self, args) -> None:
-        if missing := missing_reason(self.output_metadata):
-            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
-            return
+    def make(self, path: Path, spec: dict) -> str:
+        generations = self._generations(spec)
+        output_metadata = artifacts.metadata(generations)
+        if missing := missing_reason(output_metadata):
+            self._write(path, spec, [], missing)
+            return f"similarity: {path.stem}: no outputs"
         from vernacular.metrics.similarity.compute import similarities  # imports torch, which a masked model needs not
 
-        items = args.items_dir / f"{self.spec['items']}.parquet"
-        requests = args.requests_dir / f"{self.evaluation}.parquet"
-        check_inputs(items, requests, self.generations, self.output_metadata, self.model)
-        rows, similarity_metadata = similarities(
+        items, requests = self._items(spec), self._requests(spec)
+        check_inputs(items, requests, generations, output_metadata, self.model)
+        rows, metadata = similarities(
             items_in(items),
-            artifacts.read(self.generations, GENERATIONS).to_pylist(),
-            self.spec["metrics"],
-            self.encoders,
+            artifacts.read(generations, GENERATIONS).to_pylist(),
+            spec["metrics"],
+            self._encoders(spec),
             requests=artifacts.read(requests, REQUESTS).to_pylist(),
-            style=self.spec["style"],
-            language=self.spec["language"],
-            threads=args.threads,
+            style=spec["style"],
+            language=spec["language"],
+            threads=self.args.threads,
         )
-        self._write(rows, similarity_metadata)
+        self._write(path, spec, rows, metadata | {"generations": output_metadata["fingerprint"]})
+        return f"similarity: {path.stem}: {format_count(len(rows), 'row')}"
 
-    def give_up(self, reason: str) -> None:
-        """Write a file without rows, with the reason in its metadata."""
-        if missing := missing_reason(self.output_metadata):
-            artifacts.write(self.target, SIMILARITIES, [], {**missing, "fingerprint": self.input_fingerprint})
-            return
-        missing_metrics = {metric["metric"]: reason for metric in self.spec["metrics"]}
-        self._write([], {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics})
+    def fail(self, path: Path, spec: dict, reason: str) -> str:
+        output_metadata = artifacts.metadata(self._generations(spec))
+        missing_metrics = {metric["metric"]: reason for metric in spec["metrics"]}
+        metadata = {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics}
+        metadata["generations"] = output_metadata.get("fingerprint")
+        self._write(path, spec, [], missing_reason(output_metadata) or metadata)
+        return f"similarity: {self.model['name']}: {path.stem}: {reason}"
 
-    def _write(self, rows: list[dict], similarity_metadata: dict) -> None:
-        file_metadata = {
-            "evaluation": self.evaluation,
-            **similarity_metadata,
-            "generations": self.output_metadata.get("fingerprint"),
-        }
-        artifacts.write(self.target, SIMILARITIES, rows, {**file_metadata, "fingerprint": self.input_fingerprint})
+    def _write(self, path: Path, spec: dict, rows: list[dict], metadata: dict) -> None:
+        metadata = {"evaluation": path.stem, **metadata, "fingerprint": self._fingerprint(spec)}
+        artifacts.write(path, SIMILARITIES, rows, metadata)
+
+    def _encoders(self, spec: dict) -> dict[str, dict]:
+        """Return the record of each metric's encoder; a tool's style may compare by the evaluated model itself."""
+        encoders = {metric: self.encoder_records[name] for metric, name in spec["encoders"].items()}
+        if tool := TOOLS.get(spec["style"]):
+            encoders |= dict.fromkeys(tool.SELF_ENCODED, self.model)
+        return encoders
+
+    def _generations(self, spec: dict) -> Path:
+        return self.generations[spec["evaluation"]]
+
+    def _items(self, spec: dict) -> Path:
+        return self.args.items_dir / f"{spec['items']}.parquet"
+
+    def _requests(self, spec: dict) -> Path:
+        return self.args.requests_dir / f"{spec['evaluation']}.parquet"
+
+    def _fingerprint(self, spec: dict) -> str:
+        """Return the fingerprint of all inputs; the options may change without the prompts, and so the responses."""
+        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
+        return artifacts.input_fingerprint(
+            spec, encoders, self._items(spec), self._requests(spec), self._generations(spec)
+        )
