@@ -73,8 +73,6 @@ def run(count: int, n_series: int, n_evaluations: int) -> None:
         "curves": (curves_spec(cfg), [*common, "results/summary"]),
         "summary": (specs.summary_spec(cfg), ["--metrics", *(f"results/{n}/metrics.parquet" for n in names),
                                               "--out", "results/summary"]),
-        "tokenizers": (specs.tokenizers_spec(cfg), ["--tokens", *(f"results/{n}/tokens.parquet" for n in names),
-                                                    "--out", "results/summary"]),
         "report": (specs.report_spec(cfg), ["--models", *(f"resources/models/{n}.json" for n in names), *common,
                                             "results/report", "--changes", "results/comparisons"]),
     }  # fmt: skip

@@ -105,7 +105,7 @@ COMMANDS_BY_FILE = [
     (f"results/one/similarity/{GENERATION}.parquet", ["metrics"]),
     (f"results/one/tasks/{OPTIONS}.parquet", ["compare", "report"]),
     ("results/one/metrics.parquet", ["compare", "summary"]),
-    ("results/one/tokens.parquet", ["tokenizers"]),
+    ("results/one/tokens.parquet", ["summary"]),
 ]
 
 

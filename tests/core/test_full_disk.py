@@ -23,7 +23,7 @@ from vernacular.config import load as config
 from vernacular.core import artifacts
 
 COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "metrics", "export", "compare", "summary",
-         "tokenizers", "report", "verify"]  # fmt: skip
+         "report", "verify"]  # fmt: skip
 SMALL_DISK = 40 * 2**20  # bytes
 
 

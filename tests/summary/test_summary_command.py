@@ -2,6 +2,7 @@
 
 import zipfile
 from argparse import Namespace
+from pathlib import Path
 
 import openpyxl
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
-from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 
 HOME = "/home/ana/private"
 EVALUATION = "openbookqa.gl.generation.5shot"
@@ -29,6 +30,13 @@ def metadata(model: str, **record) -> dict:
     return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
 
 
+def write_metrics(directory: Path, table, metadata: dict) -> Path:
+    """Write the files of a model that rule `metrics` writes, without token counts."""
+    tokens = {"model": metadata["model"], "tokenizer": "abc", "evaluations": {}, "fingerprint": "f"}
+    artifacts.write(directory / "tokens.parquet", TOKENS, TOKENS.schema.empty_table(), tokens)
+    return artifacts.write(directory / "metrics.parquet", METRICS, table, metadata)
+
+
 @pytest.fixture
 def out(metrics_table, tmp_path):
     """Return the directory of a summary of a local model and its local adapter."""
@@ -37,11 +45,12 @@ def out(metrics_table, tmp_path):
     records["mine"]["adapter"] = {"source": f"{HOME}/lora-gl", "revision": None}
     for model, changes in rows.items():
         table = metrics_table(changes | {"model": model, "style": "default"})
-        artifacts.write(tmp_path / model / "metrics.parquet", METRICS, table, metadata(model, **records[model]))
+        write_metrics(tmp_path / model, table, metadata(model, **records[model]))
     out = tmp_path / "summary"
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
+    spec["parallel"] = []
     summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec))
     return out
 
@@ -59,13 +68,18 @@ def test_no_table_or_workbook_contains_a_local_path(out):
 def test_run_without_any_value_has_all_tables(tmp_path):
     unavailable = {"evaluations": {EVALUATION: {"unavailable": "gated"}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
-    artifacts.write(tmp_path / "metrics.parquet", METRICS, METRICS.schema.empty_table(), record | unavailable)
+    metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | unavailable)
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
-    spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}}
-    summary(Namespace(metrics=[tmp_path / "metrics.parquet"], out=tmp_path, spec=spec))
+    spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}
+    summary(Namespace(metrics=[metrics], out=tmp_path, spec=spec))
     assert pd.read_csv(tmp_path / "notes.csv")["note"].tolist() == ["gated"]
-    assert {path.stem for path in tmp_path.glob("*.xlsx")} == {"leaderboard", "similarity_summary", "surprisal_summary"}
+    assert {path.stem for path in tmp_path.glob("*.xlsx")} == {
+        "leaderboard",
+        "similarity_summary",
+        "surprisal_summary",
+        "tokenizers",
+    }
 
 
 def test_tables_have_readable_names(out):

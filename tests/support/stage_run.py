@@ -38,7 +38,7 @@ class Run:
                 if command == "similarity":
                     assert self("encoder") == 0
                 assert self(command, model) == 0
-        for command in ("compare", "summary", "tokenizers", "report", "verify"):
+        for command in ("compare", "summary", "report", "verify"):
             assert self(command) == 0
 
     def _request_paths(self, excluded_protocol=None) -> list[str]:
@@ -94,10 +94,6 @@ class Run:
     def summary(self, _: str) -> list[str]:
         metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
         return ["--spec", _spec(specs.summary_spec(self.config)), "--metrics", *metrics, "--out", "results/summary"]
-
-    def tokenizers(self, _: str) -> list[str]:
-        tokens = [f"results/{name}/tokens.parquet" for name in self.config.models]
-        return ["--spec", _spec(specs.tokenizers_spec(self.config)), "--tokens", *tokens, "--out", "results/summary"]
 
     def report(self, _: str) -> list[str]:
         files = ["--models", *(f"resources/models/{name}.json" for name in self.config.models)]

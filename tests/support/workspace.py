@@ -17,7 +17,7 @@ from support import tiny
 ROOT = Path(__file__).parents[2]
 RULES = {
     *("all", "collect", "compare", "curves", "encoder", "export", "infer", "infer_server", "items", "metrics"),
-    *("model", "report", "requests", "server", "similarity", "summary", "tokenizers", "verify"),
+    *("model", "report", "requests", "server", "similarity", "summary", "verify"),
 }
 
 

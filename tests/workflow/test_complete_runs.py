@@ -185,7 +185,6 @@ def test_added_model_runs_only_that_model(workspace):
         "export",
         "compare",
         "summary",
-        "tokenizers",
         "report",
         "verify",
         "all",

@@ -19,7 +19,7 @@ from vernacular.data.schema import ITEMS
 pytestmark = pytest.mark.slow
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
-AFTER_METRICS = {"compare", "summary", "tokenizers", "report", "verify", "all"}
+AFTER_METRICS = {"compare", "summary", "report", "verify", "all"}
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,9 @@ from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
+from vernacular.core.garbage import collect_rarely
+
+collect_rarely()  # planning creates large tables and little garbage
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 

@@ -68,10 +68,12 @@ rule curves:
         'exec python "$VERNACULAR" curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
-# write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks
+# write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks; and what the tokenizers of all
+# models make of each language
 rule summary:
     input:
         metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
+        tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         curves=curve_files(),
     output:
@@ -81,6 +83,9 @@ rule summary:
         table("similarity_summary", "Excel"),
         table("surprisal_summary", "Excel"),
         table("leaderboard", "Excel"),
+        in_output("summary/tokenizers.parquet"),
+        table("tokenizers", "CSV"),
+        table("tokenizers", "Excel"),
         directory(expand(in_output("summary/{tool}"), tool=settings.SUMMARY_EXPORTS)),
         notes=table("notes", "CSV"),
     log:
@@ -100,33 +105,6 @@ rule summary:
         "summary: write the tables and spreadsheets of all models"
     shell:
         'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
-
-
-# compare what the tokenizers of all models make of each language
-rule tokenizers:
-    input:
-        tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
-    output:
-        in_output("summary/tokenizers.parquet"),
-        table("tokenizers", "CSV"),
-        table("tokenizers", "Excel"),
-    log:
-        "logs/tokenizers/tokenizers.log",
-    benchmark:
-        "benchmarks/tokenizers/tokenizers.tsv"
-    localrule: True
-    conda:
-        "../../envs/tables.yaml"
-    resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
-    params:
-        spec=spec("tokenizers", **specs.tokenizers_spec(CONFIG)),
-        out_dir=output_parent(1),
-    message:
-        "tokenizers: compare the tokenizers of all models in each language"
-    shell:
-        'exec python "$VERNACULAR" tokenizers --spec - --tokens {input.tokens:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser

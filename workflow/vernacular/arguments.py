@@ -170,10 +170,6 @@ def _add_stage_commands(commands) -> None:
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
     summary.add_argument("--out", type=Path, required=True)
 
-    tokenizers = add("tokenizers", "tokenizers", "compare tokens per word, character and byte of models and languages")
-    tokenizers.add_argument("--tokens", type=Path, nargs="+", required=True)
-    tokenizers.add_argument("--out", type=Path, required=True)
-
     report = add("report", "report", "write the HTML report")
     report.add_argument("--results", type=Path, required=True, help="directory with one directory per model")
     report.add_argument("--models", type=Path, nargs="+", required=True, help="records of the models")

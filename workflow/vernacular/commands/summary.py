@@ -1,6 +1,8 @@
-"""Command `summary`: metrics and comparisons of all models -> tables, spreadsheets and notes."""
+"""Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
 from pathlib import Path
+
+import pyarrow as pa
 
 from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
@@ -9,8 +11,8 @@ from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
-from vernacular.core.tables import write_csv
-from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.core.tables import rows_of, write_csv
+from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.checkpoints import add_positions, equal_weight_notes
 from vernacular.summary.curves import curve_sheets
 from vernacular.summary.grid import collect, to_arrow, wide
@@ -18,6 +20,8 @@ from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
 from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import dataset_sources
+from vernacular.summary.tokenizer_sheet import write_tokenizers
+from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
 
@@ -30,6 +34,7 @@ except ModuleNotFoundError:  # the package of export formats is optional
 
 def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
+    _write_tokenizers(args)
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
     checkpoints = checkpoints_in(args.spec)
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
@@ -73,6 +78,25 @@ def summary(args) -> str:
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
     )
+
+
+def _write_tokenizers(args) -> None:
+    """Write tokens per byte, character and word, split words and premiums of each model and language."""
+    paths = [path.with_name("tokens.parquet") for path in args.metrics]  # written by the same job
+    rows = tokenizer_rows([_tokens_in(path) for path in paths], args.spec["parallel"])
+    table = pa.Table.from_pylist(rows, schema=TOKENIZERS.schema)
+    fingerprint = artifacts.input_fingerprint(args.spec, *paths)
+    artifacts.write(args.out / "tokenizers.parquet", TOKENIZERS, table, {"fingerprint": fingerprint})
+    write_csv(args.out / "tokenizers.csv", table.to_pandas())
+    write_tokenizers(args.out / "tokenizers.xlsx", rows)
+
+
+def _tokens_in(path: Path) -> ModelTokens:
+    metadata = artifacts.metadata(path)
+    rows: dict[str, list[dict]] = {}
+    for row in rows_of(artifacts.read(path, TOKENS)):
+        rows.setdefault(row["evaluation"], []).append(row)
+    return ModelTokens(metadata["model"], metadata["tokenizer"], rows, metadata["evaluations"])
 
 
 def _curve_sheets(directory: Path) -> dict:

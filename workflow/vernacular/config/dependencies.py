@@ -187,16 +187,14 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
+    """Return the labels of models and tasks, and the tasks whose items are translations of each other."""
+    parallel = [name for name in task_labels(config) if config.tasks.get(name, {}).get("parallel")]
+    return _labels(config) | {"parallel": parallel}
+
+
+def _labels(config: Config) -> dict:
     labels = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
     return labels | checkpoints_spec(config)
-
-
-def tokenizers_spec(config: Config) -> dict:
-    """Return the models, and the tasks whose items are translations of each other."""
-    return {
-        "models": list(config.models),
-        "parallel": [t for t in task_labels(config) if config.tasks.get(t, {}).get("parallel")],
-    }
 
 
 def report_spec(config: Config) -> dict:
@@ -204,7 +202,7 @@ def report_spec(config: Config) -> dict:
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     spec = {
-        **summary_spec(config),
+        **_labels(config),
         "pairs": config.comparisons,
         "templates": template_hash,
     }
