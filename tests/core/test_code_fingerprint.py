@@ -21,7 +21,6 @@ NOT_IN_KEYS = {
     "vernacular.arguments": "parses arguments, which are in the keys",
     "vernacular.user_arguments": "parses arguments of commands that are run by hand",
     "vernacular.cli": "runs a command",
-    "vernacular.core.garbage": "frees memory",
     "vernacular.results": "reads results",
     "vernacular.statistics.sequential": "called by vernacular.results",
     "vernacular.commands.check": "prints",

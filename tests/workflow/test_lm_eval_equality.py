@@ -3,6 +3,7 @@
 Needs the environment of the benchmarks (`make .bench/.complete`), which has lm_eval and torch; skipped without it.
 """
 
+import importlib.util
 import json
 import math
 import os
@@ -72,6 +73,10 @@ def environment(tmp_path_factory) -> Path:
     (site_packages,) = PYTHON.parents[1].glob("lib/python*/site-packages")
     (own,) = directory.glob("lib/python*/site-packages")
     (own / "lm_eval.pth").write_text(f"{site_packages}\n")
+    if "COVERAGE_PROCESS_CONFIG" in os.environ:  # `make coverage`: a stage in this environment counts, too
+        (own / "coverage").symlink_to(importlib.util.find_spec("coverage").submodule_search_locations[0])
+        (own / "vernacular.pth").write_text(f"{ROOT / 'workflow'}\n")
+        (own / "with_coverage.pth").write_text("import coverage; coverage.process_startup()\n")
     content = {"format": FORMAT, "versions": {"lm_eval": "0.4.13"}, "python": "3", "digest": "0", "tasks": {}}
     content |= {"directory": str(site_packages / "lm_eval" / "tasks"), "groups": {}, "tags": {}}
     python = directory / "bin" / "python"

@@ -4,6 +4,7 @@ module, its `config:`. OUTPUTS: none.
 
 import atexit
 import functools
+import gc
 import json
 import os
 import re
@@ -31,9 +32,11 @@ from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
-from vernacular.core.garbage import collect_rarely
 
-collect_rarely()  # planning creates large tables and little garbage
+# Planning creates large tables and little garbage; with Python's threshold of 700 objects, a sixth of its time is garbage
+# collection
+gc.freeze()
+gc.set_threshold(10_000)
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 

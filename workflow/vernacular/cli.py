@@ -13,7 +13,6 @@ import time
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
-from vernacular.core.garbage import collect_rarely
 from vernacular.core.logs import log_to
 
 log = logging.getLogger("vernacular")
@@ -30,7 +29,6 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             state why replace its results, and the status is 0: other models and datasets continue, and rule `verify`
             reports the failure at the end.
     """
-    collect_rarely()
     args = parser().parse_args(arguments)
     # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
     os.environ.setdefault("TQDM_DISABLE", "1")

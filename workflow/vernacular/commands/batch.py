@@ -87,11 +87,11 @@ class Batch(ABC):
         extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
         return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
-    def fail_rest(self, reason: str) -> str:
-        """Write files that state `reason` for all that `run` has not written; return one line for each."""
+    def fail_rest(self, reason: str) -> list[str]:
+        """Write files that state `reason` for all that `run` has not written; return one line about each."""
         lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
         Attempts(self.args).end()
-        return "\n".join(lines)
+        return lines
 
     def _files(self) -> Iterator[tuple[str, Path, dict]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())

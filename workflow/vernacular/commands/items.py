@@ -21,12 +21,12 @@ def items(args) -> str:
 
     An unavailable dataset gets a file that states the reason; the others are read.
     """
-    return f"items: {_Datasets(args).run('items')}"
+    return _Datasets(args).run("items")
 
 
 def give_up(args, reason: str) -> str:
     """Write items files without rows that state why the remaining datasets are unavailable."""
-    return _Datasets(args).fail_rest(reason)
+    return "\n".join(_Datasets(args).fail_rest(reason))
 
 
 class _Datasets(Batch):

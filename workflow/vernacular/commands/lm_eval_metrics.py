@@ -23,7 +23,7 @@ def lm_eval_metrics(args) -> str:
 
 def give_up(args, reason: str) -> str:
     """Write files without rows that state why the remaining evaluations have no metrics."""
-    return _Evaluations(args).fail_rest(reason)
+    return "\n".join(_Evaluations(args).fail_rest(reason))
 
 
 class _Evaluations(Batch):

@@ -19,12 +19,12 @@ _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "tas
 
 def lm_eval_requests(args) -> str:
     """Write the documents and prompts of each evaluation; an unavailable task gets files that state the reason."""
-    return f"lm-eval-requests: {_Evaluations(args).run('lm-eval-requests')}"
+    return _Evaluations(args).run("lm-eval-requests")
 
 
 def give_up(args, reason: str) -> str:
     """Write files without rows that state why the remaining evaluations have none."""
-    return _Evaluations(args).fail_rest(reason)
+    return "\n".join(_Evaluations(args).fail_rest(reason))
 
 
 class _Evaluations(Batch):

@@ -13,12 +13,12 @@ from vernacular.protocols.schema import REQUESTS, request_size
 
 def requests(args) -> str:
     """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
-    return f"requests: {_Evaluations(args).run('requests')}"
+    return _Evaluations(args).run("requests")
 
 
 def give_up(args, reason: str) -> str:
     """Write requests files without rows that state why the remaining evaluations have none."""
-    return _Evaluations(args).fail_rest(reason)
+    return "\n".join(_Evaluations(args).fail_rest(reason))
 
 
 class _Evaluations(Batch):

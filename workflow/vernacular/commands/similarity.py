@@ -22,7 +22,9 @@ def similarity(args) -> str:
 
 def give_up(args, reason: str) -> str:
     """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
-    return _Evaluations(args).fail_rest(reason)
+    evaluations = _Evaluations(args)
+    count = format_count(len(evaluations.fail_rest(reason)), "evaluation")
+    return f"similarity: {evaluations.model['name']}: {count} without similarity ({reason})"
 
 
 class _Evaluations(Batch):
