@@ -131,7 +131,7 @@ def _reason(run: Run, reference: dict, difference: float | None, scores: list[fl
     rows = run.scores(reference["model"], reference["evaluation"]).get(reference["item"], [])
     index = reference["column"].partition(":")[2]
     rows = [row for row in rows if not index or row["role"].endswith(f":{index}")]
-    n_tokens = max((len(row["tokens"]) for row in rows), default=0)
+    n_tokens = max((len(row["tokens"] or ()) for row in rows), default=0)  # none if it could not be scored
     if difference <= max(2 * PER_TOKEN * n_tokens, RELATIVE * abs(reference["value"])):
         return "float"
     if any("boundary" in (row["flags"] or "") for row in rows):
