@@ -109,7 +109,7 @@ def test_workbooks_contain_the_values_of_the_results_table(workspace):
 
 def test_run_reports_its_stages_durations_and_output_directory(workspace):
     for stage in ("items", "requests", "model", "encoder", "infer", "collect", "similarity", "metrics", "summary"):
-        assert re.search(rf"^{stage}: (?!{stage})", workspace.first_output, re.MULTILINE), stage
+        assert re.search(rf"^{stage}: (?!{stage}: )", workspace.first_output, re.MULTILINE), stage
         assert re.search(rf"^{stage} +\d+ +[\d.]+", workspace.first_output, re.MULTILINE), stage
         assert list((workspace.directory / "logs" / stage).iterdir())
     assert "results/report/index.html" in workspace.first_output
