@@ -102,8 +102,7 @@ def _mcc_cross_validated(surprisal: np.ndarray, is_good: np.ndarray, fold: np.nd
     train = fold[:, None] != np.arange(FOLDS)[:, None]
     n_train = np.cumsum(train, axis=-1, dtype=np.int32)
     tp = np.cumsum(train & is_good[:, None], axis=-1, dtype=np.int32)
-    fp = n_train - tp
-    scores = matthews(tp, fp, tp[..., -1:] - tp, fp[..., -1:] - fp)
+    scores = _matthews(tp, n_train, tp[..., -1:].astype(float), n_train[..., -1:].astype(float))
     scores = scores.round(12)  # values that differ by rounding only are equal
     is_tied = np.zeros(value.shape, bool)
     is_tied[:, :-1] = value[:, 1:] == value[:, :-1]
@@ -124,8 +123,14 @@ def _mcc_cross_validated(surprisal: np.ndarray, is_good: np.ndarray, fold: np.nd
 def matthews(tp, fp, fn, tn) -> np.ndarray:
     """Compute the Matthews correlation coefficient of counts; 0 if a margin is empty (Chicco & Jurman 2020)."""
     tp, fp, fn, tn = (np.asarray(count, float) for count in (tp, fp, fn, tn))
-    denominator = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return np.divide(tp * tn - fp * fn, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+    return _matthews(tp, tp + fp, tp + fn, tp + fp + fn + tn)
+
+
+def _matthews(tp: np.ndarray, predicted: np.ndarray, positive: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Compute it from true positives, predicted and actual positives and all items; the last two are floats."""
+    product = predicted * positive
+    denominator = np.sqrt(product * (n - positive) * (n - predicted))
+    return np.divide(tp * n - product, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> np.ndarray:

@@ -122,10 +122,10 @@ def cluster_bootstrap(
     n_clusters = int(codes.max(initial=-1)) + 1
     if n_clusters < 2:
         return _UNDEFINED
-    rng = np.random.default_rng(seed)
     if statistic is None:
-        draws = _means(arrays[0], codes, n_clusters, resamples, rng)
+        draws = _means(arrays[0], codes, n_clusters, resamples, seed)
     else:
+        rng = np.random.default_rng(seed)
         draws = resample_statistic(statistic, arrays, codes, n_clusters, resamples, rng, vectorized)
     if not np.isfinite(draws).all():
         return _UNDEFINED
@@ -167,7 +167,7 @@ def _missing(label) -> bool:
     return label is None or label != label  # NaN
 
 
-def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: int, rng) -> np.ndarray:
+def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: int, seed: int) -> np.ndarray:
     """Return (resamples,) ratio means: sums of the drawn clusters over their sizes.
 
     Clusters of equal sum and size are interchangeable. With few distinct ones (binary values), it suffices to draw
@@ -177,13 +177,26 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
     sizes = np.bincount(codes, minlength=n_clusters).astype(float)
     distinct, counts = np.unique(np.stack([sums, sizes]), axis=1, return_counts=True)
     if len(counts) <= _MAX_DISTINCT:
-        weights = rng.multinomial(n_clusters, counts / n_clusters, size=resamples)
+        weights = _multinomial(tuple(counts.tolist()), resamples, seed)
         return weights @ distinct[0] / (weights @ distinct[1])
+    is_equal_size = bool((sizes == sizes[0]).all())
+    rng = np.random.default_rng(seed)
     means = np.empty(resamples)
     for rows in chunks(resamples, n_clusters):
         draws = rng.integers(n_clusters, size=(rows.stop - rows.start, n_clusters), dtype=np.int32)
-        means[rows] = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
+        n_items = n_clusters * sizes[0] if is_equal_size else sizes[draws].sum(axis=1)
+        means[rows] = sums[draws].sum(axis=1) / n_items
     return means
+
+
+@lru_cache(maxsize=8)  # metrics of one evaluation, and evaluations of one size, have the same counts
+def _multinomial(counts: tuple[int, ...], resamples: int, seed: int) -> np.ndarray:
+    """Return (resamples, k) floats: how often a draw of sum(counts) clusters has each of k kinds; read-only."""
+    n_clusters = sum(counts)
+    shares = np.array(counts) / n_clusters
+    drawn = np.random.default_rng(seed).multinomial(n_clusters, shares, size=resamples).astype(float)
+    drawn.setflags(write=False)
+    return drawn
 
 
 def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorized: bool) -> np.ndarray:
@@ -222,8 +235,8 @@ def _concat_ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.arange(sizes.sum()) + np.repeat(starts - offsets, sizes)
 
 
-def chunks(rows: int, width: int, cells: int = _CELLS):
-    """Yield slices of 0..rows, each with about `cells` numbers in rows of `width`."""
-    step = max(1, cells // max(1, width))
+def chunks(rows: int, width: int, cells: int | None = None):
+    """Yield slices of 0..rows, each with about `cells` numbers (by default `_CELLS`) in rows of `width`."""
+    step = max(1, (cells or _CELLS) // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
