@@ -1,6 +1,7 @@
 """Linear layers by oneDNN compute what PyTorch's own compute."""
 
 import copy
+import os
 import subprocess
 import sys
 
@@ -11,7 +12,13 @@ from transformers.pytorch_utils import Conv1D
 from vernacular.checkpoints import linear_layers
 from vernacular.checkpoints.linear_layers import use_onednn
 
-pytestmark = pytest.mark.skipif(not linear_layers._is_available(), reason="oneDNN is not used on this processor")
+pytestmark = pytest.mark.skipif(not linear_layers._is_available(), reason="PyTorch has no oneDNN on this processor")
+
+
+@pytest.fixture(autouse=True)
+def any_processor(monkeypatch):
+    """Use oneDNN, which computes the same on all processors, also on those where it is slower."""
+    monkeypatch.setattr(linear_layers, "_is_faster", lambda: True)
 
 
 def layer(kind: type, n_in: int, n_out: int, bias: bool = True) -> torch.nn.Module:
@@ -128,7 +135,9 @@ def test_memory_does_not_grow_with_the_number_of_batch_sizes():
     """In a process of its own: the caches of oneDNN are limited before it is first used."""
     code = """
 import torch
+from vernacular.checkpoints import linear_layers
 from vernacular.checkpoints.linear_layers import use_onednn
+linear_layers._is_faster = lambda: True
 torch.set_num_threads(1)
 layers = [torch.nn.Linear(256, n, bias=False).requires_grad_(False) for n in (256, 512, 768)]
 assert all(map(use_onednn, layers))
@@ -144,3 +153,14 @@ print(resident() - before)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(run.stdout) < 100  # MiB; 700 with caches for 1024 shapes
+
+
+@pytest.mark.parametrize("capability", ["avx2", "default"])
+def test_a_processor_without_avx512_uses_pytorch(capability):
+    code = """
+import torch
+from vernacular.checkpoints.linear_layers import use_onednn
+assert not use_onednn(torch.nn.Linear(8, 4).requires_grad_(False))
+"""
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -1,9 +1,9 @@
 """Linear layers of a model in float32 on a CPU, computed by oneDNN.
 
-PyTorch computes them with MKL, which does not use AVX-512 on processors of other vendors than Intel: on an AMD EPYC,
-oneDNN (a part of PyTorch as well) computes the same product in less than half the time. Results differ from those of
-MKL by rounding, as they do between two processors. PyTorch has no setting for this; the operator is the one to which
-its compiler lowers linear layers.
+PyTorch computes them with MKL, which does not use AVX-512 on processors of other vendors than Intel: on an AMD EPYC
+with AVX-512, oneDNN (a part of PyTorch as well) computes the same product in less than half the time. On one without
+AVX-512, MKL is faster by an eighth and is used. Results of the two differ by rounding, as they do between two
+processors. PyTorch has no setting for this; the operator is the one to which its compiler lowers linear layers.
 """
 
 import logging
@@ -41,8 +41,8 @@ def use_onednn(model: torch.nn.Module) -> bool:
     """Let oneDNN compute the linear layers of `model` that are in float32 on a CPU; return whether it does.
 
     Classes, parameters and their names stay as they are, because PEFT looks at them. Subclasses of these layers keep
-    their own implementation. Nothing changes on processors on which PyTorch does not use MKL, or if oneDNN does not
-    reproduce the product of the first layer.
+    their own implementation. Nothing changes on processors without AVX-512, or if oneDNN does not reproduce the product
+    of the first layer.
     """
     layers = [
         module
@@ -50,7 +50,7 @@ def use_onednn(model: torch.nn.Module) -> bool:
         # not a tensor of a quantization library, which claims a dtype that its memory has not
         if type(module) in _FORWARD and _is_suitable(module.weight) and type(module.weight.data) is torch.Tensor
     ]
-    if not layers or not _is_available():
+    if not layers or not _is_available() or not _is_faster():
         return False
     for variable, capacity in _CACHES.items():
         os.environ.setdefault(variable, capacity)
@@ -66,6 +66,10 @@ def _is_available() -> bool:
     on_x86 = platform.machine().lower() in _PROCESSORS
     mkldnn = torch.backends.mkldnn
     return on_x86 and mkldnn.is_available() and mkldnn.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def _is_faster() -> bool:
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")  # ATEN_CPU_CAPABILITY=avx2 selects MKL
 
 
 def _is_suitable(tensor: torch.Tensor) -> bool:

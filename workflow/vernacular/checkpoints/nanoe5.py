@@ -12,15 +12,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers.initialization import no_init_weights
 
 from vernacular.core.errors import ModelError
+from vernacular.core.stand_ins import stand_ins
+
+with stand_ins("sklearn", "datasets"):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 MAGIC = b"E5S1"
 _BLOCK = 32  # weights that share one scale
+_CHUNK = 1 << 14  # blocks that are dequantized at a time: 2 MB of float32, which fit in the cache
 _LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of (hidden, feed-forward)
     "q": ("attention.self.query", "hh"),
     "k": ("attention.self.key", "hh"),
@@ -29,6 +34,7 @@ _LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of
     "fi": ("intermediate.dense", "fh"),
     "fo": ("output.dense", "hf"),
 }
+_SIZES = ("vocab_size", "hidden_size", "intermediate_size")
 _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
@@ -54,17 +60,25 @@ def convert(source: Path, directory: Path) -> None:
         layer_norm_eps=1e-12 if abs(epsilon - 1e-12) < 1e-13 else epsilon,
         pad_token_id=tokenizer.pad_token_id,
         hidden_act="gelu",
+        use_cache=False,  # as sentence-transformers sets it
     )
-    model = BertModel(config, add_pooling_layer=False)
-    model.load_state_dict(_state(tensors, layers, hidden, intermediate, vocabulary, positions, types))
-    with tempfile.TemporaryDirectory(dir=directory.parent) as bert:
-        model.save_pretrained(bert)
-        tokenizer.save_pretrained(bert)
-        stack = [Transformer(bert), Pooling(hidden, "mean"), Normalize()]
-        encoder = SentenceTransformer(
-            modules=stack, device="cpu", prompts={"query": "query: "}, default_prompt_name="query"
-        )
-        encoder.save(str(directory), create_model_card=False)
+    with no_init_weights():  # the next line replaces all parameters
+        model = BertModel(config)
+    model.load_state_dict(_state(tensors, layers, hidden, intermediate, vocabulary, positions, types), assign=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as placeholder:
+        # sentence-transformers builds its module from files: here from those of a tiny model
+        tiny_config = {"num_hidden_layers": 1, "num_attention_heads": 1} | dict.fromkeys(_SIZES, 8)
+        BertModel(BertConfig(**tiny_config)).save_pretrained(placeholder)
+        tokenizer.save_pretrained(placeholder)
+        transformer = Transformer(placeholder)
+    transformer.model = model
+    encoder = SentenceTransformer(
+        modules=[transformer, Pooling(hidden, "mean"), Normalize()],
+        device="cpu",
+        prompts={"query": "query: "},
+        default_prompt_name="query",
+    )
+    encoder.save(str(directory), create_model_card=False)
 
 
 def _state(tensors, layers, hidden, intermediate, vocabulary, positions, types) -> dict[str, torch.Tensor]:
@@ -75,6 +89,9 @@ def _state(tensors, layers, hidden, intermediate, vocabulary, positions, types) 
         "embeddings.token_type_embeddings.weight": tensors.f32("emb.type", types, hidden),
         "embeddings.LayerNorm.weight": tensors.f32("emb.ln.w", hidden),
         "embeddings.LayerNorm.bias": tensors.f32("emb.ln.b", hidden),
+        # not in the file, and not used
+        "pooler.dense.weight": torch.zeros(hidden, hidden),
+        "pooler.dense.bias": torch.zeros(hidden),
     }
     for layer in range(layers):
         prefix = f"encoder.layer.{layer}."
@@ -152,7 +169,11 @@ class _Tensors:
     def q4(self, name: str, rows: int, columns: int) -> torch.Tensor:
         count = rows * columns // _BLOCK
         blocks = np.frombuffer(self.buffer, np.uint8, count * 18, self.tensor_offsets[name]).reshape(count, 18)
-        scale = blocks[:, :2].copy().view("<f2").astype(np.float32)  # [count, 1]
-        packed = blocks[:, 2:]
-        weights = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32) - 8  # [count, 32]
-        return torch.from_numpy((weights * scale).reshape(rows, columns))
+        weights = np.empty((count, _BLOCK), np.float32)
+        for start in range(0, count, _CHUNK):
+            chunk, out = blocks[start : start + _CHUNK], weights[start : start + _CHUNK]
+            packed = chunk[:, 2:]
+            out[:, :16], out[:, 16:] = packed & 15, packed >> 4
+            out -= 8
+            out *= chunk[:, :2].copy().view("<f2")  # scale, [blocks, 1]
+        return torch.from_numpy(weights.reshape(rows, columns))

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
+from vernacular.core.stand_ins import stand_ins
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
@@ -27,6 +26,10 @@ from vernacular.metrics.similarity.encoder import (
     loading_error,
 )
 from vernacular.types import ModelRecord
+
+with stand_ins("sklearn", "datasets"):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 
 def load(record: ModelRecord) -> SentenceTransformer:

