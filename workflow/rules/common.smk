@@ -214,6 +214,14 @@ def clear_module():
         clear()
 
 
+# Snakemake 9.27 limits jobs to 100 per second, and for this limit plans again one second after each plan: every finished
+# job adds a plan per second until the run ends (docs/resources.md). A limit that a user sets is kept
+onstart:
+    limiter = getattr(workflow.scheduler, "job_rate_limiter", None)
+    if limiter and (limiter.max_jobs, limiter.timespan) == (100, 1):
+        workflow.scheduler.job_rate_limiter = None
+
+
 onsuccess:
     clear()
     shell('python "$VERNACULAR" finish {CONFIG.benchmarks:q} --results {CONFIG.results:q}/summary')
