@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
 
+from oracles import surprisal
 from support import llama, served, tiny
 from support.scoring import build_requests, item
 from vernacular.checkpoints.resolve import resolve
@@ -43,7 +44,8 @@ TEXTS = [
     ("O gato dorme no tellado e a cadela ladra na rúa.", 43, 47),
     ("Ela canta. 🙂", 0, 12),
 ]
-COMPARED = ("request_id", "tokens", "offsets", "is_greedy", "n_prompt_tokens", "flags")
+COMPARED = ("request_id", "tokens", "offsets", "n_prompt_tokens", "flags")
+NOISE = 0.02  # nats: llama.cpp keeps keys and values in float16, and its kernels differ between processors
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,11 @@ def test_probe_selects_forced_tokens_because_echo_is_ignored(record):
     assert checks["forcing", 14]["seen"] == "513 tokens refused (HTTP 400)"
 
 
+def _margins(model, text: str, start: int, end: int) -> list[float]:
+    bos = model.tokenizer.bos_token_id if start == 0 and not model.adds_bos else None
+    return surprisal.causal(model.model, model.tokenizer, text, start, end, bos=bos).margins
+
+
 def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
     requests = tiny.score_requests(TEXTS)
     expected, actual = (
@@ -97,8 +104,14 @@ def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
         COMPARED if record["server"]["tokenizer"] == "local" else COMPARED[2:]
     )  # the server names tokens by their text
     assert [[row[name] for name in same] for row in actual] == [[row[name] for name in same] for row in expected]
-    for row, expected_row in zip(actual, expected, strict=True):
-        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
+    n_decided = 0
+    for row, expected_row, text in zip(actual, expected, TEXTS, strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=NOISE)
+        for margin, *flags in zip(_margins(model, *text), row["is_greedy"], expected_row["is_greedy"], strict=True):
+            if abs(margin) > 2 * NOISE:  # otherwise, the noise decides which of two tokens is the most probable one
+                assert flags == [margin > 0] * 2
+                n_decided += 1
+    assert n_decided > 30
     assert any(len(row["logprobs"]) > 5 for row in actual)
 
 
