@@ -34,7 +34,6 @@ _LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of
     "fi": ("intermediate.dense", "fh"),
     "fo": ("output.dense", "hf"),
 }
-_SIZES = ("vocab_size", "hidden_size", "intermediate_size")
 _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
@@ -67,8 +66,8 @@ def convert(source: Path, directory: Path) -> None:
     model.load_state_dict(_state(tensors, layers, hidden, intermediate, vocabulary, positions, types), assign=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as placeholder:
         # sentence-transformers builds its module from files: here from those of a tiny model
-        tiny_config = {"num_hidden_layers": 1, "num_attention_heads": 1} | dict.fromkeys(_SIZES, 8)
-        BertModel(BertConfig(**tiny_config)).save_pretrained(placeholder)
+        tiny = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        BertModel(BertConfig(**tiny)).save_pretrained(placeholder)
         tokenizer.save_pretrained(placeholder)
         transformer = Transformer(placeholder)
     transformer.model = model

@@ -13,8 +13,8 @@ def stand_ins(*names: str) -> Iterator[None]:
 
     POT imports scikit-learn, sentence-transformers also datasets, and bert-score matplotlib and pandas, for functions
     that nothing here calls (clustering, training, plots, tables): a quarter of the processor time until a process can
-    embed texts. What they import from a stand-in raises RuntimeError when it is
-    called. After the block, the libraries themselves can be imported.
+    embed texts. What they import from a stand-in raises RuntimeError when it is called. After the block, the libraries
+    themselves can be imported.
     """
     finder = _Finder({name for name in names if name not in sys.modules})
     sys.meta_path.insert(0, finder)
