@@ -28,6 +28,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.parent.name not in slowest)
 
 
+def pytest_collection_finish():
+    """Leave what the imported libraries created out of later collections: each would take a second."""
+    gc.freeze()
+
+
 @pytest.fixture
 def default_signals():
     """Restore the default handlers of SIGINT, SIGTERM and SIGUSR1 in this process and its children, as in a terminal.

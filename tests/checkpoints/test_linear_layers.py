@@ -131,6 +131,7 @@ def test_nothing_changes_if_the_product_differs(monkeypatch, caplog):
     assert "does not reproduce" in caplog.text
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_batch_sizes():
     """In a process of its own: the caches of oneDNN are limited before it is first used."""
     code = """
@@ -155,7 +156,7 @@ print(resident() - before)
     assert float(run.stdout) < 100  # MiB; 700 with caches for 1024 shapes
 
 
-@pytest.mark.parametrize("capability", ["avx2", "default"])
+@pytest.mark.parametrize("capability", ["avx2", pytest.param("default", marks=pytest.mark.slow)])
 def test_a_processor_without_avx512_uses_pytorch(capability):
     code = """
 import torch

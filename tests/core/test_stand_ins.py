@@ -61,6 +61,7 @@ def test_a_failed_import_leaves_no_stand_in(packages, tmp_path):
     assert "plots" not in sys.modules
 
 
+@pytest.mark.slow
 def test_similarity_imports_no_library_for_training_plots_or_tables():
     code = """
 import sys

@@ -1,5 +1,6 @@
 """Every PEFT adapter type equals PEFT's own model and leaves its base unchanged, or is rejected with its name."""
 
+import copy
 import importlib.util
 import json
 import typing
@@ -42,6 +43,7 @@ class AdapterFactory:
         self.base = Base(self.record)
         with self.base.model(self.record) as loaded:
             self.outputs = score(loaded, REQUESTS)[0]["logprobs"].to_pylist()
+        self.original = AutoModelForCausalLM.from_pretrained(directory / "base", dtype=torch.float32).eval()
 
     def adapter(self, name: str, **options):
         """Return the record of a case's adapter."""
@@ -51,8 +53,8 @@ class AdapterFactory:
         return resolve_adapter(name, str(directory), self.record)
 
     def load_base(self):
-        """Load the base with transformers."""
-        return AutoModelForCausalLM.from_pretrained(self.directory / "base", dtype=torch.float32).eval()
+        """Return a copy of the base as transformers loads it."""
+        return copy.deepcopy(self.original)
 
 
 @pytest.fixture(scope="module", params=tuners.ARCHITECTURES)

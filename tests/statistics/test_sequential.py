@@ -48,6 +48,7 @@ def test_evidence_counts_items_and_names_the_cluster_that_decides():
     assert sequential(*in_order([np.zeros(2)] * 30)).decided is None
 
 
+@pytest.mark.slow
 def test_confidence_sequence_contains_the_mean_at_all_times():
     rng = np.random.default_rng(3)
     covered = []

@@ -80,6 +80,7 @@ class HubServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # otherwise, the body waits 40 ms until the client has confirmed the headers
     hub: HubServer
     protocol_version = "HTTP/1.1"
 

@@ -24,9 +24,13 @@ KEY = "sk-right-and-secret"
 _STEPS = 150
 
 
-@functools.cache
 def trained_model(tokens: str = "bytes", arch: str = "llama", steps: int = _STEPS) -> LoadedModel:
     """Return a tiny model that has learned the lines of `tiny` and the probe's texts: real text is plausible to it."""
+    return _train(tokens, arch, steps)
+
+
+@functools.cache
+def _train(tokens: str, arch: str, steps: int) -> LoadedModel:
     tokenizer = copy.deepcopy(tiny.tokenizer(tokens))
     tokenizer.add_tokens([AddedToken(label, normalized=False) for label in checks.LABELS])  # as in real vocabularies
     loaded = wrap(tiny.model(arch, len(tokenizer)), tokenizer, tiny.record(arch))
@@ -312,6 +316,7 @@ class Server:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # otherwise, the body waits 40 ms until the client has confirmed the headers
     fake: Server
     protocol_version = "HTTP/1.1"
 

@@ -11,10 +11,10 @@ from importlib.machinery import ModuleSpec
 def stand_ins(*names: str) -> Iterator[None]:
     """Import empty modules in place of these libraries, unless they are already loaded.
 
-    POT imports scikit-learn and networkx, sentence-transformers scikit-learn and datasets, and bert-score matplotlib and
-    pandas, for functions that nothing here calls (clustering, training, plots, tables): a quarter of the processor time
-    until a process can embed texts. What they import from a stand-in raises RuntimeError when it is called. After the
-    block, the libraries themselves can be imported.
+    POT imports scikit-learn and networkx, sentence-transformers scikit-learn and datasets, and bert-score matplotlib
+    and pandas, for functions that nothing here calls (clustering, training, plots, tables): a quarter of the processor
+    time until a process can embed texts. What they import from a stand-in raises RuntimeError when it is called. After
+    the block, the libraries themselves can be imported.
     """
     finder = _Finder({name for name in names if name not in sys.modules})
     sys.meta_path.insert(0, finder)
