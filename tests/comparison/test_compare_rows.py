@@ -103,6 +103,17 @@ def test_excluded_items_are_counted_in_the_note(candidate, n, note):
     assert sorted(reverse["note"].split("; ")) == sorted(reversed_note.split("; "))
 
 
+def test_items_that_differ_by_rounding_do_not_differ():
+    values = [0.5 + k / 40 for k in range(12)]
+    sides = [[row(f"i{k}", surprisal=value * factor) for k, value in enumerate(values)] for factor in (1, 1 + 3e-8)]
+    (record,) = compare_rows(*sides, [SURPRISAL])
+    assert (record["difference"], record["p_value"], record["ci_low"], record["note"]) == (0, 1, None, NO_DIFFERENCE)
+    sides[1][0] = row("i0", surprisal=values[0] + 0.3)
+    (record,) = compare_rows(*sides, [SURPRISAL])
+    assert record["difference"] == pytest.approx(0.3 / 12, rel=1e-12)
+    assert record["p_value"] == 1, "one item of twelve, in either direction"
+
+
 @pytest.mark.parametrize(
     ("baseline", "candidate", "note"),
     [

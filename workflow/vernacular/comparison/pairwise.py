@@ -18,7 +18,12 @@ from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.errors import format_count
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_codes, resample_statistic
-from vernacular.statistics.paired import corpus_difference, mean_differences, minimum_detectable_difference
+from vernacular.statistics.paired import (
+    corpus_difference,
+    item_differences,
+    mean_differences,
+    minimum_detectable_difference,
+)
 
 RESAMPLES = 10_000
 # a corpus statistic is recomputed in each resample, and the resamples only serve to estimate a standard error
@@ -184,8 +189,7 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, se
 
 def _difference(baseline: np.ndarray, candidate: np.ndarray) -> np.ndarray:
     """Return (n,) candidate - baseline, NaN if a side is missing; all NaN if a value is infinite."""
-    with np.errstate(invalid="ignore"):
-        difference = candidate - baseline
+    difference = item_differences(candidate, baseline)
     infinite = np.isinf(baseline) & ~np.isnan(candidate) | np.isinf(candidate) & ~np.isnan(baseline)
     return np.full(len(baseline), np.nan) if infinite.any() else difference
 

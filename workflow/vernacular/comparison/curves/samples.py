@@ -17,6 +17,7 @@ from vernacular.statistics.paired import (
     cluster_counts,
     cluster_sums,
     corpus_difference,
+    item_differences,
     mean_differences,
     resample_means,
 )
@@ -75,7 +76,8 @@ class Samples:
             return self._corpus_differences(pairs)
         first, second = (self.values[:, [self.models.index(pair[side]) for pair in pairs]] for side in (0, 1))
         binary = np.full(len(pairs), self.metric.proportion)
-        return mean_differences(second - first, self.codes, binary, resamples=self.resamples, seed=self.seed)
+        differences = item_differences(second, first)
+        return mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=self.seed)
 
     def _corpus_draws(self, model: str) -> np.ndarray:
         rng = np.random.default_rng(self.seed)  # the same resamples for each model
