@@ -78,7 +78,7 @@ def _contents(path: Path) -> Iterator[bytes]:
         with zipfile.ZipFile(path) as archive:
             yield from (archive.read(name) for name in archive.namelist())
     elif path.suffix == ".parquet":
-        table = pq.read_table(path, partitioning=None)
+        table = pq.ParquetFile(path).read()
         yield from (table.schema.metadata or {}).values()
         for column in table.columns:
             if pa.types.is_string(column.type) or pa.types.is_list(column.type):

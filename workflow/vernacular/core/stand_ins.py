@@ -1,13 +1,14 @@
 """Stand-ins for libraries that another library imports, but that nothing here calls."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, version
 
 
-@contextmanager
+@contextlib.contextmanager
 def stand_ins(*names: str) -> Iterator[None]:
     """Import empty modules in place of these libraries, unless they are already loaded.
 
@@ -46,6 +47,8 @@ class _Finder(MetaPathFinder, Loader):
             return type(attribute, (_NotLoaded,), {"__module__": module.__name__})
 
         module.__getattr__ = find
+        with contextlib.suppress(PackageNotFoundError):  # scikit-learn is not named like its package
+            module.__version__ = version(module.__name__)  # sentence-transformers records it
 
 
 class _NotLoaded:

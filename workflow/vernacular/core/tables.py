@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,7 +117,7 @@ TEXT_NOTE = """\
 """
 
 
-def csv_text(columns: list[str], rows: list[list]) -> str:
+def csv_text(columns: list[str], rows: Iterable[Sequence]) -> str:
     """Return a table as the text of a CSV file; text cells are escaped by `formula_safe`, numbers are unchanged."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -78,10 +78,11 @@ class Differences:
 def item_differences(candidate: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     """Return candidate - baseline of arrays of one shape; 0 if float32 does not resolve it (1e-6 of the larger value).
 
-    The same response has a cosine that differs by 1e-8 if it was embedded beside other texts. Tests use ranks and signs,
-    so that items that differ by rounding only would be an observation like any other.
+    The same response has a cosine that differs by 1e-8 if it was embedded beside other texts. Tests use ranks and
+    signs, so that items that differ by rounding only would be an observation like any other.
 
-    >>> item_differences(np.array([0.9 + 2e-8, 0.9, np.nan, np.inf]), np.array([0.9, 0.8, 0.1, np.inf])).round(3).tolist()
+    >>> candidate, baseline = np.array([0.9 + 2e-8, 0.9, np.nan, np.inf]), np.array([0.9, 0.8, 0.1, np.inf])
+    >>> item_differences(candidate, baseline).round(3).tolist()
     [0.0, 0.1, nan, nan]
     """
     with np.errstate(invalid="ignore"):  # inf - inf

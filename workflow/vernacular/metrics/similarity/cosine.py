@@ -54,10 +54,11 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
             trust_remote_code=False,
             output_loading_info=True,
         )
-        if (Path(directory) / "modules.json").exists():
-            encoder = SentenceTransformer(directory, local_files_only=True, model_kwargs=model_kwargs)
-        else:
-            encoder = _mean_pooling_encoder(directory, adapter, model_kwargs)
+        with stand_ins("datasets"):  # sentence-transformers records its version
+            if (Path(directory) / "modules.json").exists():
+                encoder = SentenceTransformer(directory, local_files_only=True, model_kwargs=model_kwargs)
+            else:
+                encoder = _mean_pooling_encoder(directory, adapter, model_kwargs)
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
@@ -123,7 +124,8 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
     # small on a CPU, so that activations fit in the cache
     batch_size = 256 if encoder.device.type == "cuda" else 16
     try:
-        vectors = encoder.encode(texts, prompt=prefix, batch_size=batch_size, show_progress_bar=False)
+        with stand_ins("datasets"):  # sentence-transformers accepts its columns, too
+            vectors = encoder.encode(texts, prompt=prefix, batch_size=batch_size, show_progress_bar=False)
     except IndexError:
         raise ModelError(OUT_OF_VOCABULARY) from None
     if not np.isfinite(vectors).all():
