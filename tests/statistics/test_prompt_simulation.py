@@ -10,6 +10,7 @@ from vernacular.statistics.over_prompts import mean_over_prompts, resampled_vari
 from vernacular.statistics.paired import exact_sign_flip
 
 pytestmark = pytest.mark.slow
+soak = pytest.mark.soak  # simulations of ten seconds each
 SHAPE = (CLUSTERS, PER_CLUSTER, PROMPTS, 1)
 RUNS = 2000
 
@@ -43,7 +44,9 @@ def simulate(prompt_points, shape, runs=RUNS, own_seeds=True):
     return counts / runs
 
 
-@pytest.mark.parametrize("points", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    "points", [pytest.param(0, marks=soak), pytest.param(1, marks=soak), 2, pytest.param(4, marks=soak)]
+)
 def test_interval_over_five_prompts_holds(points):
     covered, covered_by_items, different, different_by_items = simulate(points, SHAPE)
     assert covered >= 0.94
@@ -89,7 +92,7 @@ STATISTICS = {
 
 
 @pytest.mark.parametrize("points", [0, 2])
-@pytest.mark.parametrize("name", STATISTICS)
+@pytest.mark.parametrize("name", ["auc", "difsur", pytest.param("mcc", marks=soak)])
 def test_interval_of_corpus_statistics_holds(name, points):
     statistic, arrays_of = STATISTICS[name]
     rng, clusters = np.random.default_rng([12, points]), cluster_labels((CLUSTERS, N_PAIRED))

@@ -10,7 +10,7 @@ ITEMS = "resources/items/cola.gl.limit4.parquet"
 
 @pytest.mark.parametrize(
     ("arguments", "limit"),
-    [((), "None"), (("--max-jobs-per-timespan", "50/1s"), "50"), (("--max-jobs-per-timespan", "100/1m"), "100")],
+    [((), "None"), (("--max-jobs-per-timespan", "50/1s"), "50"), (("--max-jobs-per-timespan", "100/2s"), "100")],
 )
 def test_only_snakemakes_default_limit_of_jobs_per_second_is_removed(tmp_path, arguments, limit):
     workspace = Workspace(tmp_path, [{"task": "cola", "languages": ["gl"], "limit": 4}])
