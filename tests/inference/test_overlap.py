@@ -4,6 +4,7 @@ Each test makes the device wait for the event that must happen meanwhile; withou
 """
 
 import threading
+import time
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from vernacular.inference.job.run import COMPUTED, run_group
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import chunks, execute, head
+from vernacular.inference.scoring import chunks, execute, head, strategy
 from vernacular.inference.scoring import score as score_module
 from vernacular.inference.scoring.score import score
 from vernacular.inference.scoring.token_scores import PendingScores
@@ -135,9 +136,18 @@ def test_overlapped_outputs_equal_those_computed_one_after_the_other(job, events
 def test_threads_begin_when_an_asynchronous_device_has_a_batch(job, events, tmp_path, monkeypatch):
     monkeypatch.setattr(LoadedModel, "is_asynchronous", True)
     record, paths = job
+    within_memory = strategy.within_memory
+
+    def check(*args):
+        if "check a" not in events.order:
+            time.sleep(0.2)  # threads that began at once would be faster
+        events.add("check a")
+        return within_memory(*args)
+
+    monkeypatch.setattr(strategy, "within_memory", check)  # the self-check, which is the first work of the device
     assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
     position = {name: events.order.index(name) for name in events.order}  # of the first
-    assert position["batch a"] < position["prepare b"]
+    assert position["check a"] < position["prepare b"]
     assert position["batch b"] < min(position["prepare c"], position["write a"])
     assert position["batch c"] < position["write b"]
 
