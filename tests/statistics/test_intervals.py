@@ -211,6 +211,14 @@ def test_draws_are_the_same_if_values_differ_by_rounding():
     assert cluster_bootstrap(None, [-0.0 * values], None, seed=7) == (0, 0)
 
 
+@pytest.mark.parametrize("scale", [2.0**-40, 2.0**40])
+def test_intervals_of_small_and_large_values_have_their_scale(scale):
+    values = np.random.default_rng(3).gamma(2, 1, 20)
+    low, high = cluster_bootstrap(None, [values], None, seed=7)
+    assert low < values.mean() < high
+    assert cluster_bootstrap(None, [values * scale], None, seed=7) == (low * scale, high * scale)
+
+
 @pytest.mark.parametrize(
     "clusters", [None, np.arange(50) // 5, np.repeat(["a", "b", "c", "d", "e"], [1, 2, 7, 15, 25])]
 )

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtrit  # importing scipy.stats takes mo
 
 _CELLS = 2_000_000  # maximum size of one array (16 MB as float64)
 _MAX_DISTINCT = 24  # up to this many distinct clusters, counting them is faster than drawing clusters
-_DECIMALS = 6  # sums of clusters that are equal to so many decimals are counted as equal
+_BITS = 20  # sums of clusters that are equal to so many binary digits (1e-6 of the sum) are counted as equal
 _UNDEFINED = (float("nan"), float("nan"))
 
 
@@ -177,7 +177,9 @@ def _means(values: np.ndarray, codes: np.ndarray, n_clusters: int, resamples: in
     """
     sums = np.bincount(codes, weights=values, minlength=n_clusters)
     sizes = np.bincount(codes, minlength=n_clusters).astype(float)
-    kinds = np.stack([np.round(sums, _DECIMALS) + 0.0, sizes])  # + 0.0: -0.0 is 0
+    mantissas, exponents = np.frexp(sums)
+    rounded = np.ldexp(np.round(mantissas * 2**_BITS), exponents) + 0.0  # + 0.0: -0.0 is 0
+    kinds = np.stack([rounded, sizes])
     _, first, counts = np.unique(kinds, axis=1, return_index=True, return_counts=True)
     if len(counts) <= _MAX_DISTINCT:
         weights = _multinomial(tuple(counts.tolist()), resamples, seed)
