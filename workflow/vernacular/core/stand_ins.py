@@ -1,4 +1,4 @@
-"""Stand-ins for libraries that another library imports, but that nothing here calls."""
+"""Libraries that other libraries import, but that nothing here calls: stand-ins for them, or a later import."""
 
 import contextlib
 import sys
@@ -7,15 +7,19 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
 
+# Parts of SciPy, which are a second to import; scipy.sparse is quick, and called.
+SCIPY = tuple(f"scipy.{part}" for part in ("linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"))
+
 
 @contextlib.contextmanager
 def stand_ins(*names: str) -> Iterator[None]:
-    """Import empty modules in place of these libraries, unless they are already loaded.
+    """Import empty modules in place of these libraries ("scipy.stats": a part of one), unless they are already loaded.
 
-    POT imports scikit-learn and networkx, sentence-transformers scikit-learn and datasets, and bert-score matplotlib
-    and pandas, for functions that nothing here calls (clustering, training, plots, tables): a quarter of the processor
-    time until a process can embed texts. What they import from a stand-in raises RuntimeError when it is called. After
-    the block, the libraries themselves can be imported.
+    POT imports scikit-learn, networkx and SciPy, sentence-transformers scikit-learn, datasets, PEFT and SciPy,
+    transformers SciPy, and bert-score matplotlib and pandas, for functions that nothing here calls (clustering,
+    training, object detection, plots, tables): a third of the processor time until a process can embed texts. What they
+    import from a stand-in raises RuntimeError when it is called. After the block, the libraries themselves can be
+    imported.
     """
     finder = _Finder({name for name in names if name not in sys.modules})
     sys.meta_path.insert(0, finder)
@@ -24,7 +28,29 @@ def stand_ins(*names: str) -> Iterator[None]:
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if finder.replaces(name)]:
-            del sys.modules[name]
+            module = sys.modules.pop(name)
+            parent, _, attribute = name.rpartition(".")
+            if vars(sys.modules.get(parent, object)).get(attribute) is module:
+                delattr(sys.modules[parent], attribute)
+
+
+def postpone_pandas() -> None:
+    """Let pyarrow import pandas when it converts a table to or from pandas, not at the first conversion of any values.
+
+    This saves a quarter of a second in each process that needs no pandas. It is for the processes of stages, which
+    convert only tables: before the first one, `pyarrow.array` does not recognize the missing values of a pandas Series.
+    """
+    if "pyarrow" in sys.modules and "pandas" not in sys.modules:
+        absent = _Absent()
+        sys.meta_path.insert(0, absent)
+        sys.modules["pyarrow"].array([0])  # finds no pandas, and asks again when it needs it
+        sys.meta_path.remove(absent)
+
+
+class _Absent(MetaPathFinder):
+    def find_spec(self, fullname, path=None, target=None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(f"{fullname} is not imported yet.")
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -32,7 +58,7 @@ class _Finder(MetaPathFinder, Loader):
         self.libraries = libraries
 
     def replaces(self, name: str) -> bool:
-        return name.partition(".")[0] in self.libraries
+        return any(name == library or name.startswith(f"{library}.") for library in self.libraries)
 
     def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self, is_package=True) if self.replaces(fullname) else None

@@ -8,10 +8,9 @@ does not restore tensors that PEFT overwrites (trained biases, weights from whic
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import PeftModel
 from transformers import AutoTokenizer
 
 from vernacular.checkpoints import inputs
@@ -26,6 +25,9 @@ from vernacular.core.failures import (
 )
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.types import ModelRecord
+
+if TYPE_CHECKING:
+    from peft import PeftModel  # not at run time: a base without adapters does not need it
 
 
 @contextlib.contextmanager
@@ -72,7 +74,7 @@ def _restore_modules(saved_modules) -> None:
             vars(module)[name] = value
 
 
-def _apply(loaded: LoadedModel, record: ModelRecord) -> PeftModel:
+def _apply(loaded: LoadedModel, record: ModelRecord) -> "PeftModel":
     name, adapter = record["name"], record["adapter"]
     label = f"model {name}: the adapter {adapter['source']}"
     inputs.verify(record)

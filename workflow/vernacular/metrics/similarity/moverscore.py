@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from vernacular.core.fingerprint import import_modules
-from vernacular.core.stand_ins import stand_ins
+from vernacular.core.stand_ins import SCIPY, stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
 
-with stand_ins("sklearn", "networkx"):
+with stand_ins("sklearn", "networkx", *SCIPY):
     import ot
 
 
