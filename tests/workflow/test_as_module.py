@@ -8,21 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from support import plain_run
 from support.faults import rows
 from support.tools import run_snakemake
-from support.workspace import ROOT, Workspace, output_tail
+from support.workspace import ROOT, output_tail
 
-SIMILARITY = {"metrics": ["cosine"], "encoders": {"default": "./encoder"}}
 CONFIGS = {
-    "galician": {
-        "models": {"tiny": {"source": "./causal", "dtype": "float32"}},
-        "data": "samples",
-        "evaluations": [
-            {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "limit": 4},
-            {"task": "cola", "languages": ["es"]},
-        ],
-        "similarity": SIMILARITY,
-    },
+    "galician": plain_run.CONFIG,
     # another model of the same name, another output directory, and a model that is unavailable
     "serbian": {
         "models": {"tiny": {"source": "./other", "dtype": "float32"}, "absent": {"source": "./absent"}},
@@ -31,6 +23,7 @@ CONFIGS = {
             {"task": "serbian_cloze", "languages": ["sr"], "limit": 6},
             {"task": "cola", "languages": ["es"]},
         ],
+        "similarity": plain_run.CONFIG["similarity"],
         "output": "tables",
     },
 }
@@ -67,22 +60,18 @@ rule own:
 
 
 @pytest.fixture(scope="module")
-def plain_run(tmp_path_factory) -> Path:
-    """The directory of plain runs of both configs."""
-    workspace = Workspace(tmp_path_factory.mktemp("plain"), [])
-    for name, config in CONFIGS.items():
-        workspace.config = {**config, "store": f"store-{name}"}
-        run = workspace.run()
-        assert run.returncode == (1 if name == "serbian" else 0), output_tail(run)
-    return workspace.directory
+def plain_runs(tmp_path_factory) -> dict[str, Path]:
+    """The directories of plain runs of both configs."""
+    serbian = plain_run.run(tmp_path_factory.mktemp("serbian"), CONFIGS["serbian"], returncode=1)
+    return {"galician": plain_run.plain_run(tmp_path_factory), "serbian": serbian}
 
 
 @pytest.fixture(scope="module")
-def directory(plain_run, tmp_path_factory) -> Path:
+def directory(plain_runs, tmp_path_factory) -> Path:
     """The directory of a run of the importing workflow."""
     directory = tmp_path_factory.mktemp("importing")
     for model in ("causal", "other", "encoder"):
-        shutil.copytree(plain_run / model, directory / model)
+        shutil.copytree(plain_runs["serbian"] / model, directory / model)
     (directory / "Snakefile").write_text(IMPORTING)
     (directory / "study.yaml").write_text(yaml.safe_dump(CONFIGS))
     (directory / "config.yaml").write_text("models: {}\n")  # not what the modules are given
@@ -95,8 +84,8 @@ def directory(plain_run, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "prefix"), [("galician", "runs/gl"), ("serbian", "runs/sr")])
-def test_module_yields_the_tables_of_a_plain_run(plain_run, directory, name, prefix):
-    plain, imported = plain_run / OUTPUTS[name], directory / prefix / OUTPUTS[name]
+def test_module_yields_the_tables_of_a_plain_run(plain_runs, directory, name, prefix):
+    plain, imported = plain_runs[name] / OUTPUTS[name], directory / prefix / OUTPUTS[name]
     summary = pd.read_parquet(imported / "summary" / "results.parquet")
     assert summary["value"].notna().sum() > 5
     pd.testing.assert_frame_equal(summary, pd.read_parquet(plain / "summary" / "results.parquet"))

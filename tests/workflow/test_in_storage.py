@@ -5,28 +5,19 @@ import shutil
 import pandas as pd
 import pytest
 import yaml
+from support.plain_run import CONFIG, plain_run
 from support.tools import TOOLS, needs_rsync, needs_tools, run_snakemake
-from support.workspace import ROOT, Workspace, output_tail
-
-EVALUATIONS = [
-    {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation"], "limit": 4},
-    {"task": "cola", "languages": ["es"]},
-    {"task": "serbian_cloze", "languages": ["sr"], "limit": 4},
-]
+from support.workspace import ROOT, output_tail
 
 pytestmark = [pytest.mark.slow, needs_tools, needs_rsync]
 
 
-def test_run_in_storage_yields_the_tables_of_a_plain_run(tmp_path):
-    workspace = Workspace(tmp_path / "plain", EVALUATIONS)
-    workspace.config["similarity"]["metrics"] = ["cosine"]
-    plain = workspace.run()
-    assert plain.returncode == 0, output_tail(plain)
-
+def test_run_in_storage_yields_the_tables_of_a_plain_run(tmp_path, tmp_path_factory):
+    plain = plain_run(tmp_path_factory)
     directory = tmp_path / "work"
     for model in ("causal", "encoder"):
-        shutil.copytree(workspace.directory / model, directory / model)
-    (directory / "config.yaml").write_text(yaml.safe_dump({**workspace.config, "store": "../store"}))
+        shutil.copytree(plain / model, directory / model)
+    (directory / "config.yaml").write_text(yaml.safe_dump({**CONFIG, "store": "../store"}))
     bucket = tmp_path / "bucket"
     arguments = [
         "-c2",
@@ -39,7 +30,7 @@ def test_run_in_storage_yields_the_tables_of_a_plain_run(tmp_path):
     run = run_snakemake(directory, *arguments, python=TOOLS / "python")
     assert run.returncode == 0, output_tail(run)
     summary = pd.read_parquet(bucket / "results" / "summary" / "results.parquet")
-    expected = pd.read_parquet(workspace.directory / "results" / "summary" / "results.parquet")
+    expected = pd.read_parquet(plain / "results" / "summary" / "results.parquet")
     pd.testing.assert_frame_equal(summary, expected)
     assert (bucket / "results" / "report" / "index.html").exists()
     assert list((tmp_path / "store").rglob("*.parquet"))

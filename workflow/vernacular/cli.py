@@ -14,8 +14,8 @@ from collections.abc import Callable
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
+from vernacular.core.imports import postpone_pandas
 from vernacular.core.logs import log_to
-from vernacular.core.stand_ins import postpone_pandas
 
 log = logging.getLogger("vernacular")
 

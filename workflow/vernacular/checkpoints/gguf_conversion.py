@@ -16,6 +16,10 @@ from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS
 from vernacular.core.errors import ModelError, first_line, first_of
 from vernacular.core.failures import wrap_library_errors
+from vernacular.core.imports import SCIPY, stand_ins
+
+with stand_ins(*SCIPY):  # for losses of object detection
+    import transformers.modeling_utils  # noqa: F401
 
 
 def convert(file: Path, out: Path) -> None:

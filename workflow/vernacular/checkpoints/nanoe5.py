@@ -17,7 +17,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from transformers.initialization import no_init_weights
 
 from vernacular.core.errors import ModelError
-from vernacular.core.stand_ins import SCIPY, stand_ins
+from vernacular.core.imports import SCIPY, stand_ins
 
 with stand_ins("sklearn", "datasets", "peft", *SCIPY):
     from sentence_transformers import SentenceTransformer

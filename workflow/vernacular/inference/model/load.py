@@ -25,7 +25,7 @@ from vernacular.core.failures import (
     is_out_of_memory,
     wrap_library_errors,
 )
-from vernacular.core.stand_ins import SCIPY, stand_ins
+from vernacular.core.imports import SCIPY, stand_ins
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.types import ModelRecord
 

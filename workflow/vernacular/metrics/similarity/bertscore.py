@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vernacular.core.stand_ins import stand_ins
+from vernacular.core.imports import stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord

@@ -17,7 +17,7 @@ from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
-from vernacular.core.stand_ins import SCIPY, stand_ins
+from vernacular.core.imports import SCIPY, stand_ins
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vernacular.core.fingerprint import import_modules
-from vernacular.core.stand_ins import SCIPY, stand_ins
+from vernacular.core.imports import SCIPY, stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord

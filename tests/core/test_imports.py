@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import pytest
 from support import tiny
-from vernacular.core.stand_ins import stand_ins
+from vernacular.core.imports import stand_ins
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ assert abs(minimize(lambda x: (x - 3) ** 2, 0).x[0] - 3) < 1e-4
 def test_pandas_is_imported_when_a_table_is_converted(first):
     code = f"""
 import sys
-from vernacular.core.stand_ins import postpone_pandas
+from vernacular.core.imports import postpone_pandas
 postpone_pandas()
 assert "pyarrow" not in sys.modules
 import pyarrow
@@ -143,5 +143,25 @@ frame = {first}
 table = pyarrow.Table.from_pandas(frame.assign(b=pandas.Categorical(["x", None]), c=["x", None]))
 assert [column.null_count for column in table.columns] == [1, 1, 1]
 assert pyarrow.array(frame["a"]).null_count == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_garbage_is_not_collected_while_torch_is_imported():
+    code = """
+import gc, sys
+from vernacular.core.imports import without_collection
+collections = lambda: sum(generation["collections"] for generation in gc.get_stats())
+before = collections()
+with without_collection():
+    import torch
+assert collections() == before
+assert gc.isenabled() and gc.get_freeze_count() > 10_000
+gc.unfreeze()
+with without_collection():
+    import transformers.modeling_utils
+assert gc.isenabled() and gc.get_freeze_count() == 0, "torch was loaded before"
+assert collections() > before
 """
     subprocess.run([sys.executable, "-c", code], check=True)
