@@ -171,7 +171,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case.endswith("tensors") else case for case in CASES]
+)
 def test_oversized_or_special_files_are_rejected_within_limits(checkpoint, tmp_path, case):
     damage, expected = CASES[case]
     damage(checkpoint)

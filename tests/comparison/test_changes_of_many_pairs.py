@@ -123,6 +123,7 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path, monkeypa
     assert len(files) == 20
 
 
+@pytest.mark.slow
 def test_parallel_processes_write_identical_files(tmp_path, monkeypatch):
     expected = run(tmp_path / "alone", ["a", "b", "c"])
     monkeypatch.setattr(compare_command, "_MIN_ITEMS_FOR_POOL", 1)

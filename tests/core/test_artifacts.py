@@ -130,6 +130,7 @@ def set_byte(path, offset: int, byte: int) -> None:
 MANY_ROWS = [{"name": f"vernacular-digests {n}" * 9, "legs": n} for n in range(99)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "bits"), [(ROWS, range(8)), ([], [0]), (MANY_ROWS, [6])], ids=["two", "none", "many"])
 def test_any_flipped_bit_is_detected(tmp_path, rows, bits):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, rows, {"fingerprint": "x"})

@@ -37,6 +37,7 @@ def check_store(path: Path) -> None:
     assert not list(path.rglob("*.part"))
 
 
+@pytest.mark.slow
 def test_concurrent_writers(tmp_path):
     assert run_writers(tmp_path, writers=4, operations=25, n_killed=2, seed=1) >= 100
     check_store(tmp_path)

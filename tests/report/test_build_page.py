@@ -40,6 +40,7 @@ def test_report_files_contain_no_urls(report_dir):
     assert [path.name for path in files if "//" in re.sub(r"(^|\s)//[^\n]*", "", path.read_text("utf-8"))] == []
 
 
+@pytest.mark.slow
 def test_vega_bundle_matches_pinned_package():
     assert (ASSETS / "lib" / "vega.js").read_text("utf-8") == vl_convert.javascript_bundle()
 
@@ -66,6 +67,7 @@ def test_report_replaces_old_report_and_comparisons_are_optional(tmp_path):
     assert read_data_file(out, "index")["pairs"] == []
 
 
+@pytest.mark.slow
 def test_parallel_build_is_identical(tmp_path, report_dir, monkeypatch):
     monkeypatch.setattr(page, "FILES_PER_POOL", 0)
     run = write_run(tmp_path / "run")

@@ -66,6 +66,7 @@ def test_components_of_normal_tables_are_unbiased_and_the_interval_holds():
     assert 0.945 <= np.mean(held) <= 0.975
 
 
+@pytest.mark.slow
 def test_components_of_three_factors_are_unbiased():
     rng = np.random.default_rng(2)
     sd = {(0,): 0.2, (1,): 0.05, (2,): 0.03, (0, 1): 0.1, (0, 2): 0.08, (1, 2): 0.04, (0, 1, 2): 0.17}

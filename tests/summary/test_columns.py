@@ -51,6 +51,7 @@ def outline(sheet) -> list[int]:
     return list(levels.values())
 
 
+@pytest.mark.slow
 def test_overview_of_ten_models_and_many_evaluations_fits_a_screen(write_workbook, overall_row):
     overall = [
         overall_row(model=f"m{m}", scope=scope, mean=m / 10, rank=10 - m)

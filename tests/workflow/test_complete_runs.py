@@ -248,17 +248,18 @@ def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_report
     assert workspace.planned_jobs()["items"] == 1, "the next run retries"
 
 
-@pytest.mark.parametrize(
-    ("break_config", "fragments"),
-    [
-        (lambda c: c["evaluations"][0].update(langauges=["gl"]), ["evaluations[0]", "langauges", "languages"]),
-        (lambda c: c["evaluations"][0].update(task="openbook"), ["evaluations[0]", '"openbook"', '"openbookqa"']),
-        (lambda c: c["evaluations"][0].update(languages=["de"]), ["evaluations[0]", "openbookqa", '"de"']),
-        (lambda c: c["models"].update(empty={}), ["models.empty", '"source"']),
-        (lambda c: c["models"]["tiny"].update(dtype=32), ["models.tiny.dtype", "32", "float32"]),
-    ],
-    ids=["key", "task", "language", "missing key", "value"],
-)
+def slow(*arguments):
+    return pytest.param(*arguments, marks=pytest.mark.slow)
+
+
+# the mistakes themselves are tested in tests/config
+@pytest.mark.parametrize(("break_config", "fragments"), [
+    (lambda c: c["evaluations"][0].update(langauges=["gl"]), ["evaluations[0]", "langauges", "languages"]),
+    slow(lambda c: c["evaluations"][0].update(task="openbook"), ["evaluations[0]", '"openbook"', '"openbookqa"']),
+    slow(lambda c: c["evaluations"][0].update(languages=["de"]), ["evaluations[0]", "openbookqa", '"de"']),
+    slow(lambda c: c["models"].update(empty={}), ["models.empty", '"source"']),
+    (lambda c: c["models"]["tiny"].update(dtype=32), ["models.tiny.dtype", "32", "float32"]),
+], ids=["key", "task", "language", "missing key", "value"])  # fmt: skip
 def test_config_error_stops_the_run_with_its_location_in_one_line(workspace, break_config, fragments):
     original = copy.deepcopy(workspace.config)
     try:
