@@ -15,8 +15,6 @@ for name in list(os.environ):
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
 gc.set_threshold(10_000)  # as in __main__.py: libraries create a million objects that remain
-if "PYTEST_XDIST_WORKER" in os.environ:
-    gc.disable()  # until all tests and the libraries that they need are imported
 
 # Examples of property tests are the same in each run and order; without a database, also after a failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None)
@@ -33,7 +31,6 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Leave what the imported libraries created out of later collections: each would take a second."""
     gc.freeze()
-    gc.enable()
 
 
 @pytest.fixture
