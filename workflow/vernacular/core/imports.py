@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 # Parts of SciPy, which are a second to import; scipy.sparse is quick, and called.
 SCIPY = tuple(f"scipy.{part}" for part in ("linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"))
+UNUSED_BY_SENTENCE_TRANSFORMERS = ("sklearn", "datasets", "peft", *SCIPY)
 
 
 @contextlib.contextmanager

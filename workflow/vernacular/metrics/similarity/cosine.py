@@ -17,7 +17,7 @@ from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
-from vernacular.core.imports import SCIPY, stand_ins
+from vernacular.core.imports import UNUSED_BY_SENTENCE_TRANSFORMERS, stand_ins
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
@@ -27,7 +27,7 @@ from vernacular.metrics.similarity.encoder import (
 )
 from vernacular.types import ModelRecord
 
-with stand_ins("sklearn", "datasets", "peft", *SCIPY):
+with stand_ins(*UNUSED_BY_SENTENCE_TRANSFORMERS):
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
