@@ -167,3 +167,25 @@ assert gc.isenabled() and gc.get_freeze_count() == 0, "torch was loaded before"
 assert collections() > before
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_exports_of_transformers_are_read_once_and_are_the_same():
+    code = """
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from vernacular.core.imports import read_exports_once
+read_exports_once()
+import transformers.models
+from transformers.utils import import_utils
+assert import_utils.create_import_structure_from_path.cache_info().hits > 500, "directories of models"
+read_exports_once()
+assert [finder for finder in sys.meta_path if "vernacular" in type(finder).__module__] == []
+spec = spec_from_file_location("transformers.utils.original", import_utils.__file__)
+original = module_from_spec(spec)
+spec.loader.exec_module(original)
+expected = original.define_import_structure(transformers.models.__file__)
+assert original.create_import_structure_from_path.cache_info().misses > 500
+assert import_utils.define_import_structure(transformers.models.__file__) == expected
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -57,7 +57,10 @@ class AdapterFactory:
         return copy.deepcopy(self.original)
 
 
-@pytest.fixture(scope="module", params=tuners.ARCHITECTURES)
+# two architectures that share least; the third, with biases and tied embeddings, in slow tests
+@pytest.fixture(
+    scope="module", params=[*tuners.ARCHITECTURES[:2], pytest.param(tuners.ARCHITECTURES[2], marks=pytest.mark.slow)]
+)
 def models(request, tmp_path_factory):
     return AdapterFactory(request.param, tmp_path_factory.mktemp(request.param))
 
