@@ -57,9 +57,10 @@ class AdapterFactory:
         return copy.deepcopy(self.original)
 
 
-# two architectures that share least; the third, with biases and tied embeddings, in slow tests
+# qwen2 in slow tests only: llama and gpt2 share least
 @pytest.fixture(
-    scope="module", params=[*tuners.ARCHITECTURES[:2], pytest.param(tuners.ARCHITECTURES[2], marks=pytest.mark.slow)]
+    scope="module",
+    params=[pytest.param(arch, marks=[pytest.mark.slow] * (arch == "qwen2")) for arch in tuners.ARCHITECTURES],
 )
 def models(request, tmp_path_factory):
     return AdapterFactory(request.param, tmp_path_factory.mktemp(request.param))
