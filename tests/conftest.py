@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from hypothesis import settings
+from vernacular.core.imports import read_exports_once
 
 # Remove the user's own settings (token, mirror, proxy, Snakemake profile, threads).
 for name in list(os.environ):
@@ -14,6 +15,7 @@ for name in list(os.environ):
         del os.environ[name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 
+read_exports_once()  # as processes of stages do
 gc.set_threshold(10_000)  # as in __main__.py: libraries create a million objects that remain
 
 # Examples of property tests are the same in each run and order; without a database, also after a failure.

@@ -52,12 +52,16 @@ VIEWS_OF_TWO_MODELS = ["#/overview?show=model:0", "#/overview?show=pair:0", "#/l
                        "#/comparison"]  # fmt: skip
 
 
-@pytest.mark.parametrize("view", VIEWS)
+def slow_except(quick: set, views: list) -> list:
+    return [pytest.param(view, marks=[pytest.mark.slow] * (view not in quick)) for view in views]
+
+
+@pytest.mark.parametrize("view", slow_except({"#/overview", f"#/item/{SENTENCES}/plain/s3"}, VIEWS))
 def test_texts_are_readable_in_both_themes(browser, view):
     assert_readable(browser, view)
 
 
-@pytest.mark.parametrize("view", VIEWS_OF_TWO_MODELS)
+@pytest.mark.parametrize("view", slow_except({f"#/task/{PAIRS[0]}/tuned", "#/comparison"}, VIEWS_OF_TWO_MODELS))
 def test_texts_about_two_models_are_readable_in_both_themes(page, view):
     assert_readable(page, view)
 
