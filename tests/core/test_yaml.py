@@ -1,6 +1,8 @@
-"""YAML 1.2 as plain values: types, line numbers and errors."""
+"""YAML 1.2 as plain values: types, line numbers and errors; defaults of a schema."""
 
+import jsonschema
 import pytest
+from vernacular.core import validate
 from vernacular.core.errors import ConfigError
 from vernacular.core.yaml import read
 
@@ -66,3 +68,30 @@ def test_error_names_file_and_line(tmp_path, text, message):
     with pytest.raises(ConfigError) as error:
         content(tmp_path, text)
     assert str(error.value) == f"{tmp_path}/a.yaml{message}"
+
+
+def test_content_can_be_changed_and_a_changed_file_is_read_again(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("a: {b: [1]}\n")
+    content, _ = read(path)
+    content["a"]["b"].append(2)
+    assert read(path) == ({"a": {"b": [1]}}, {("a",): 1, ("a", "b"): 1, ("a", "b", 0): 1})
+    path.write_text("\na: {b: [3]}\n")
+    assert read(path)[0] == {"a": {"b": [3]}}
+    assert read(path)[1][("a",)] == 2
+
+
+def test_defaults_are_filled_at_all_levels_and_not_shared():
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/a", "default": {}}, "n": {"type": "integer", "default": 3}},
+        "$defs": {"a": {"type": "object", "properties": {"b": {"type": "array", "default": []}}}},
+    }
+    first, second = {"n": 4}, {"a": {}}
+    validate.fill_defaults(first, schema)
+    assert first == {"a": {"b": []}, "n": 4}
+    first["a"]["b"].append(1)
+    validate.fill_defaults(second, schema)
+    assert second == {"a": {"b": []}, "n": 3}
+    with pytest.raises(jsonschema.ValidationError):
+        validate.fill_defaults({"n": "x"}, schema)

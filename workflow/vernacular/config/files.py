@@ -4,8 +4,6 @@ import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import snakemake.utils
-
 from vernacular.core import validate, yaml
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.problems import Problems
@@ -63,7 +61,7 @@ class Files:
                 valid[key] = copy.deepcopy(value)  # the defaults are not what the user wrote
         has_models = "models" in valid
         valid.setdefault("models", {"none": {}})  # so that the evaluations are checked if no model is valid
-        snakemake.utils.validate(valid, str(_SCHEMA))
+        validate.fill_defaults(valid, validate.schema(_SCHEMA))
         return valid if has_models else {**valid, "models": {}}
 
 

@@ -6,6 +6,7 @@ In addition to the schema, texts may not contain what must not get into the resu
 characters.
 """
 
+import copy
 import functools
 import json
 import math
@@ -55,6 +56,15 @@ def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
     first, *rest = keys
     inner = with_values(schema[first], tuple(rest), values) if rest else schema[first] | {"enum": list(values)}
     return schema | {first: inner}
+
+
+def fill_defaults(value, schema: dict) -> None:
+    """Add the defaults of the schema to a value, in place.
+
+    Raises:
+        jsonschema.ValidationError: The value violates the schema.
+    """
+    _Filler(schema).validate(value)
 
 
 def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
@@ -177,6 +187,18 @@ _Validator = jsonschema.validators.extend(
     {"pattern": _pattern},
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
+
+
+def _properties(validator, properties: dict, instance, schema):
+    """Set missing keys to their defaults, then check all keys; from the questions and answers of jsonschema."""
+    if isinstance(instance, dict):
+        for key, subschema in properties.items():
+            if "default" in subschema:
+                instance.setdefault(key, copy.deepcopy(subschema["default"]))
+    yield from jsonschema.Draft202012Validator.VALIDATORS["properties"](validator, properties, instance, schema)
+
+
+_Filler = jsonschema.validators.extend(_Validator, {"properties": _properties})
 
 
 def _line(lines: dict, key_path: tuple) -> int | None:

@@ -4,6 +4,8 @@ ruamel.yaml reads them as YAML 1.2: `no`, `on` and `1:30` are text, and a duplic
 and keys are the text as written.
 """
 
+import copy
+import functools
 from pathlib import Path
 
 from ruamel.yaml import YAML, YAMLError
@@ -62,13 +64,19 @@ def read(path) -> tuple[object, dict[tuple, int]]:
     """
     text = read_text(path)
     try:
-        reader = _Reader()
-        node = reader.compose(text)
-        lines: dict[tuple, int] = {}
-        _record_lines(node, (), lines)
-        return node and reader.constructor.construct_document(node), lines
+        content, lines = _parse(text)
+        return copy.deepcopy(content), lines
     except (YAMLError, RecursionError) as error:
         raise config_error(path, error) from None
+
+
+@functools.lru_cache(maxsize=200)  # a pattern is read for each language, and takes as long as fifty copies
+def _parse(text: str) -> tuple[object, dict[tuple, int]]:
+    reader = _Reader()
+    node = reader.compose(text)
+    lines: dict[tuple, int] = {}
+    _record_lines(node, (), lines)
+    return node and reader.constructor.construct_document(node), lines
 
 
 def read_text(path) -> str:
