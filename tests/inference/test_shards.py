@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from support import tiny
 from vernacular.checkpoints.resolve import resolve
-from vernacular.core import artifacts
+from vernacular.core import artifacts, progress
 from vernacular.inference.job.collect import write_outputs
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import split_into_shards
@@ -119,3 +119,12 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
     write_outputs(record, {"a": paths["a"]}, tmp_path / "a", tmp_path / "alone")
     single_job, rows = read_logprobs(tmp_path / "a", "a"), read_logprobs(tmp_path / "out", "a")
     assert {item: pytest.approx(values, abs=1e-5) for item, values in single_job.items()} == rows
+
+
+def test_progress_of_shards_can_be_told_apart(job, tmp_path, monkeypatch, capfd):
+    record, paths = job
+    monkeypatch.setattr(progress, "INTERVAL", 0.001)
+    for shard in ((1, 2), (0, 1)):
+        run_group([record], paths, tmp_path / str(shard[1]), shard=shard)
+    labels = {line.partition(":")[0] for line in capfd.readouterr().err.splitlines() if line.startswith("infer ")}
+    assert labels == {"infer m (shard 2of2)", "infer m"}

@@ -8,7 +8,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import check_recorded, inference_record
 from vernacular.core.errors import format_count
 from vernacular.core.records import write_status
-from vernacular.inference.job.run import run_group
+from vernacular.inference.job.run import run_group, shard_label
 
 log = logging.getLogger("vernacular")
 
@@ -25,13 +25,14 @@ def infer(args) -> str:
     for path, record in zip(args.models, records, strict=True):
         check_recorded(path, record)
     index, count = (int(number) for number in args.shard.split("of"))
+    shard = (index - 1, count)
     request_files = {path.stem: path for path in args.requests}
     try:
         statuses, failed = run_group(
             records,
             request_files,
             args.store,
-            shard=(index - 1, count),
+            shard=shard,
             threads=args.threads,
             skip_reasons=attempts.skip_reasons(),
             on_begin=attempts.set_current,
@@ -46,7 +47,8 @@ def infer(args) -> str:
     counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
     counts["failed"] = sum(map(len, failed.values()))
     parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
-    return "\n".join([*messages, f"infer: {', '.join(statuses)}: {', '.join(parts) or 'no evaluations'}"])
+    models = ", ".join(statuses) + shard_label(shard)
+    return "\n".join([*messages, f"infer: {models}: {', '.join(parts) or 'no evaluations'}"])
 
 
 def give_up(args, reason: str) -> str:

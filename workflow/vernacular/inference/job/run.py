@@ -54,7 +54,7 @@ def run_group(
     done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
     failed: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
     with stop_on_signals() as stop, stop.interruptible():
-        missing: list[tuple[dict, list[WorkUnit]]] = []
+        missing: list[tuple[dict, list[WorkUnit], Progress]] = []
         for record in records:
             units = []
             for unit in work_units(record, request_files, shard):
@@ -70,11 +70,22 @@ def run_group(
                 else:
                     units.append(unit)
             if units:
-                missing.append((record, units))
+                label = f"infer {record['name']}{shard_label(shard)}"
+                missing.append((record, units, Progress(label, len(units), "evaluation")))
         if missing:
             on_begin = on_begin or (lambda *_: None)
             _run_models(records[0], missing, store, stop, threads, done, failed, on_begin, overlaps)
     return done, failed
+
+
+def shard_label(shard: tuple[int, int]) -> str:
+    """Return what tells the lines of shards that run at the same time apart; nothing if the work is not split.
+
+    >>> shard_label((0, 2)), shard_label((0, 1))
+    (' (shard 1of2)', '')
+    """
+    index, count = shard
+    return f" (shard {index + 1}of{count})" if count > 1 else ""
 
 
 def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> str | None:
@@ -94,14 +105,14 @@ def _run_models(
     except MachineError:
         raise
     except ModelError as error:
-        for record, units in missing:
+        for record, units, _ in missing:
             reason = _base_failure(base_record, record, error)
             failed[record["name"]] |= {unit.evaluation: reason for unit in units}
         return
-    for record, units in missing:
+    for record, units, progress in missing:
         on_begin(record["name"], None)
         try:
-            computed, failures = _run_model(base, record, units, store, stop, on_begin, overlaps)
+            computed, failures = _run_model(base, record, units, progress, store, stop, on_begin, overlaps)
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
@@ -124,7 +135,14 @@ def _open(record: dict, *, threads, shared: bool):
 
 
 def _run_model(
-    base, record: ModelRecord, units: list[WorkUnit], store: Store, stop: StopFlag, on_begin, overlaps: bool
+    base,
+    record: ModelRecord,
+    units: list[WorkUnit],
+    progress: Progress,
+    store: Store,
+    stop: StopFlag,
+    on_begin,
+    overlaps: bool,
 ) -> tuple[list[str], dict[str, str]]:
     """Compute one model's work units; return (completed evaluations, reason by failed evaluation).
 
@@ -132,7 +150,6 @@ def _run_model(
     """
     from vernacular.inference.job.pipeline import Pipeline
 
-    progress = Progress(f"infer {record['name']}", len(units), "evaluation")
     with stop.interruptible(), progress, base.model(record) as loaded:
         return Pipeline(loaded, units, store, stop, overlaps=overlaps).run(on_begin, progress)
 
