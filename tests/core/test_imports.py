@@ -189,3 +189,22 @@ assert original.create_import_structure_from_path.cache_info().misses > 500
 assert import_utils.define_import_structure(transformers.models.__file__) == expected
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_scipy_is_imported_without_parts_of_numpy_which_can_be_imported_afterwards():
+    code = """
+import sys
+from vernacular.core.imports import skip_parts_of_numpy
+for _ in range(2):
+    skip_parts_of_numpy()
+from scipy.special import stdtr
+assert stdtr(3, 0) == 0.5
+assert not {"numpy.f2py", "numpy.testing"} & set(sys.modules)
+assert [finder for finder in sys.meta_path if "vernacular" in type(finder).__module__] == []
+skip_parts_of_numpy()
+assert [finder for finder in sys.meta_path if "vernacular" in type(finder).__module__] == []
+import numpy, scipy.stats
+numpy.testing.assert_allclose(scipy.stats.norm.cdf([0, 1]), [0.5, 0.8413447], rtol=1e-6)
+assert numpy.f2py.get_include()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ import time
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
-from vernacular.core.imports import postpone_pandas, read_exports_once
+from vernacular.core.imports import postpone_pandas, read_exports_once, skip_parts_of_numpy
 from vernacular.core.logs import log_to
 
 log = logging.getLogger("vernacular")
@@ -60,10 +60,12 @@ def _run(args, *, own_process: bool = False) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log, append=getattr(args, "restarted", False))
+        if own_process:
+            skip_parts_of_numpy()
+            read_exports_once()
         command = _command(args.run)
         if own_process:
             postpone_pandas()
-            read_exports_once()
         if summary := command(args):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one

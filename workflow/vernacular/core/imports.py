@@ -4,10 +4,11 @@ import contextlib
 import functools
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 # Parts of SciPy, which are a second to import; scipy.sparse is quick, and called.
 SCIPY = tuple(f"scipy.{part}" for part in ("linalg", "ndimage", "optimize", "signal", "spatial", "special", "stats"))
@@ -67,34 +68,54 @@ def postpone_pandas() -> None:
         sys.meta_path.remove(absent)
 
 
+def skip_parts_of_numpy() -> None:
+    """Let SciPy import its functions without NumPy's Fortran compiler and test tools: a tenth of a second.
+
+    SciPy copies all names of NumPy, which includes parts that are otherwise imported at their first use. Nothing
+    happens if SciPy has copied them.
+    """
+    _wrap_import("scipy._lib.array_api_compat.numpy", _execute_without_parts_of_numpy)
+
+
+def _execute_without_parts_of_numpy(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    with stand_ins("numpy.f2py", "numpy.testing"):
+        execute(module)
+
+
 def read_exports_once() -> None:
     """Let transformers read the files of its models once when it is imported: 0.6 of 4 seconds until it has a model.
 
     It looks for the names that 2,500 files export, and does so twice, because it remembers only 128 of their 550
     directories, and it looks at every line of a file. Nothing happens if transformers is loaded.
     """
-    if _Exports.MODULE not in sys.modules:
-        sys.meta_path.insert(0, _Exports())
+    _wrap_import("transformers.utils.import_utils", _execute_with_cache)
 
 
-class _Exports(MetaPathFinder):
-    MODULE = "transformers.utils.import_utils"
+def _execute_with_cache(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    execute(module)
+    of_directory, of_file = module.create_import_structure_from_path, module.fetch__all__
+    module.create_import_structure_from_path = functools.cache(of_directory.__wrapped__)
+    # the last line that begins with __all__, and what follows
+    module.fetch__all__ = lambda content: of_file(content[content.rfind("\n__all__") + 1 :])
+
+
+def _wrap_import(name: str, wrapper: Callable[[Callable[[ModuleType], None], ModuleType], None]) -> None:
+    """Call `wrapper(execute, module)` when a module is imported, instead of `execute(module)`."""
+    if name not in sys.modules and not any(isinstance(f, _Wrapper) and f.name == name for f in sys.meta_path):
+        sys.meta_path.insert(0, _Wrapper(name, wrapper))
+
+
+class _Wrapper(MetaPathFinder):
+    def __init__(self, name: str, wrapper: Callable):
+        self.name, self.wrapper = name, wrapper
 
     def find_spec(self, fullname, path=None, target=None) -> ModuleSpec | None:
-        if fullname != self.MODULE:
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(fullname, path, target)
-        spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)
+        spec.loader.exec_module = functools.partial(self.wrapper, spec.loader.exec_module)
         return spec
-
-    @staticmethod
-    def _execute(execute, module) -> None:
-        execute(module)
-        of_directory, of_file = module.create_import_structure_from_path, module.fetch__all__
-        module.create_import_structure_from_path = functools.cache(of_directory.__wrapped__)
-        # the last line that begins with __all__, and what follows
-        module.fetch__all__ = lambda content: of_file(content[content.rfind("\n__all__") + 1 :])
 
 
 class _Absent(MetaPathFinder):
