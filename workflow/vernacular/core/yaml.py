@@ -65,7 +65,7 @@ def read(path) -> tuple[object, dict[tuple, int]]:
     text = read_text(path)
     try:
         content, lines = _parse(text)
-        return copy.deepcopy(content), lines
+        return copy.deepcopy(content), dict(lines)
     except (YAMLError, RecursionError) as error:
         raise config_error(path, error) from None
 
