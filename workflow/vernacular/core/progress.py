@@ -73,7 +73,8 @@ class Progress:
     def _print_lines(self) -> None:
         started = time.monotonic()
         while not self._stopped.wait(INTERVAL):
-            print(self.line(time.monotonic() - started), file=sys.stderr, flush=True)
+            # one write, so that jobs do not interrupt each other's lines if PYTHONUNBUFFERED is set
+            print(f"{self.line(time.monotonic() - started)}\n", end="", file=sys.stderr, flush=True)
 
 
 def format_duration(seconds: float) -> str:
