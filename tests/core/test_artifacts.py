@@ -89,7 +89,7 @@ def test_column_selection_and_dictionary_columns(tmp_path):
     rows = [{"name": f"{index}", "calls": ["miau" * 1000] * 3} for index in range(200)]
     path = artifacts.write(tmp_path / "calls.parquet", kind, rows, {"fingerprint": "x"})
     assert artifacts.read(path, kind, columns=["name"]).column_names == ["name"]
-    table = artifacts.read(path, kind, dictionary_columns=("calls.list.element",))
+    table = artifacts.read(path, kind, dictionary_columns=("calls",))
     assert table.to_pylist() == rows
     assert table.nbytes < 20_000 < artifacts.read(path, kind).nbytes / 100
     with pytest.raises(ArtifactError, match="another version"):
@@ -215,3 +215,20 @@ assert artifacts.read({str(path)!r}, kind).num_rows == {len(ROWS)}
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 4_999, 5_000, 5_001, 10_000, 10_001])
+def test_dictionary_columns_are_equal_over_row_groups(tmp_path, n_rows):
+    turn = pa.struct([("role", pa.string()), ("content", pa.string())])
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("turns", pa.list_(turn))])
+    kind = Kind("turns", schema, key=("id",))
+    # more than 1 MB of distinct texts per row group, where Parquet gives up its own dictionary
+    turns = [None, [], [None], [{"role": "user", "content": None}], [{"role": "a", "content": "x" * 500}] * 2]
+    rows = [{"id": i, "text": f"{i % 7}" * 90, "turns": turns[i % 5]} for i in range(n_rows)]
+    for row in rows[3::4]:
+        row["turns"] = [{"role": "user", "content": f"{row['id']} " * 80}]
+    path = artifacts.write(tmp_path / "turns.parquet", kind, rows, {})
+    assert artifacts.read(path, kind, dictionary_columns=("text", "turns")).to_pylist() == rows
+    assert artifacts.read(path, kind, columns=["id"], dictionary_columns=("text",)).to_pylist() == [
+        {"id": row["id"]} for row in rows
+    ]

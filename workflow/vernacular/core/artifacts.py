@@ -87,8 +87,8 @@ def read(
     Args:
         allow_moved: Accept a file that was moved after it was written.
         columns: The columns to read; None for all.
-        dictionary_columns: Text columns ("prefix", "messages.list.element.content", …) to read as dictionary arrays,
-            which store each distinct value once, although thousands of rows share it.
+        dictionary_columns: Columns whose texts, at any depth, are returned as dictionary arrays, which store each
+            distinct value once per row group, although thousands of rows share it.
 
     Raises:
         ArtifactError: The file is missing, damaged, or of another kind, schema or place.
@@ -103,9 +103,20 @@ def read(
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
         digests.check_body(file, footer)
         file.seek(0)
-        # pq.read_table would import pandas: a third of a second for each process
-        parquet = pq.ParquetFile(file, page_checksum_verification=True, read_dictionary=list(dictionary_columns))
-        return parquet.read(columns)
+        try:
+            # pq.read_table would import pandas: a third of a second for each process
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            if not dictionary_columns or not parquet.num_row_groups:
+                return parquet.read(columns)
+            # not by `read_dictionary`, which pyarrow does not implement for nested columns of several row groups
+            groups = (parquet.read_row_group(group, columns) for group in range(parquet.num_row_groups))
+            return pa.concat_tables([_with_dictionaries(group, dictionary_columns) for group in groups])
+        except pa.ArrowMemoryError:
+            raise
+        except pa.ArrowException as error:
+            raise ArtifactError(
+                f"{path}: its content is intact, but pyarrow {pa.__version__} cannot read it ({first_line(error)})."
+            ) from error
 
 
 def metadata(path, *, allow_moved: bool = False) -> dict:
@@ -144,6 +155,33 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         return pa.Table.from_pylist(rows, schema=kind.schema)
     except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
         raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+
+
+def _with_dictionaries(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Return a row group with the texts of the columns `names` as dictionary arrays."""
+    for name in set(names) & set(table.column_names):
+        index = table.column_names.index(name)
+        encoded = [_dictionary_encoded(chunk) for chunk in table.column(name).chunks]
+        table = table.set_column(index, name, encoded)
+    return table
+
+
+def _dictionary_encoded(array: pa.Array) -> pa.Array:
+    """Return an array with all its texts, also those in lists and structs, as dictionary arrays.
+
+    >>> _dictionary_encoded(pa.array([["a", "a"], None, []])).to_pylist()
+    [['a', 'a'], None, []]
+    """
+    if pa.types.is_string(array.type):
+        return array.dictionary_encode()
+    if pa.types.is_list(array.type):
+        values = _dictionary_encoded(array.values)
+        return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null() if array.null_count else None)
+    if pa.types.is_struct(array.type):
+        fields = [_dictionary_encoded(array.field(index)) for index in range(array.type.num_fields)]
+        names = [field.name for field in array.type]
+        return pa.StructArray.from_arrays(fields, names, mask=array.is_null() if array.null_count else None)
+    return array
 
 
 @contextlib.contextmanager

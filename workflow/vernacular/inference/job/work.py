@@ -20,8 +20,7 @@ from vernacular.types import ModelRecord
 
 _KEY_COLUMNS = ["item_id", "role", "request_id"]
 _SIZE_COLUMNS = ["text", "max_new_tokens", "longest_target"]
-_REPEATED_COLUMNS = ("role", "kind", "prefix", "messages.list.element.role", "messages.list.element.content")
-_REPEATED_COLUMNS += ("few_shot_examples.list.element", "stop.list.element", "extras.list.element")
+_REPEATED_COLUMNS = ("role", "kind", "prefix", "messages", "few_shot_examples", "stop", "extras")
 
 
 @dataclass(frozen=True)
