@@ -1,12 +1,10 @@
 """Settings of all tests; this file also puts tests/ on the import path, so that `from support import tiny` works."""
 
-import gc
 import os
 import signal
 
 import pytest
 from hypothesis import settings
-from vernacular.core.imports import read_exports_once
 
 # Remove the user's own settings (token, mirror, proxy, Snakemake profile, threads).
 for name in list(os.environ):
@@ -14,9 +12,6 @@ for name in list(os.environ):
     if name.startswith(prefixes) or name.lower().endswith("_proxy"):
         del os.environ[name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-
-read_exports_once()  # as processes of stages do
-gc.set_threshold(10_000)  # as in __main__.py: libraries create a million objects that remain
 
 # Examples of property tests are the same in each run and order; without a database, also after a failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None)
@@ -28,11 +23,6 @@ def pytest_collection_modifyitems(items):
     """Run workflow tests first: each file runs in one process, and the longest must not start last."""
     slowest = ("workflow", "slurm")
     items.sort(key=lambda item: item.path.parent.name not in slowest)
-
-
-def pytest_collection_finish():
-    """Leave what the imported libraries created out of later collections: each would take a second."""
-    gc.freeze()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import vernacular
-from vernacular.core import fingerprint, parsed_code
+from vernacular.core import fingerprint
 from vernacular.core.fingerprint import NO_EFFECT, closure, code_fingerprint
 from vernacular.inference.job.work import ENTRY_MODULES, SERVED_MODULES
 
@@ -86,10 +86,6 @@ def package(tmp_path, monkeypatch):
     yield write
     closure.cache_clear()
     fingerprint._parse.cache_clear()
-
-
-def test_imports_by_pattern_are_found_by_the_name_of_the_function():
-    assert fingerprint.import_modules.__name__ == parsed_code._IMPORT_MODULES
 
 
 def test_every_module_is_in_a_key_or_excluded_with_reason():

@@ -4,7 +4,6 @@ module, its `config:`. OUTPUTS: none.
 
 import atexit
 import functools
-import gc
 import json
 import os
 import re
@@ -32,11 +31,6 @@ from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
-
-# Planning creates large tables and little garbage; with Python's threshold of 700 objects, a sixth of its time is garbage
-# collection
-gc.freeze()
-gc.set_threshold(10_000)
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 
@@ -212,14 +206,6 @@ def clear_module():
     is_run = workflow.is_main_process and workflow.executor_plugin and not workflow.dryrun
     if IS_MODULE and is_run:
         clear()
-
-
-# Snakemake 9.27 limits jobs to 100 per second, and for this limit plans again one second after each plan: every finished
-# job adds a plan per second until the run ends (docs/resources.md). A limit that a user sets is kept
-onstart:
-    limiter = getattr(workflow.scheduler, "job_rate_limiter", None)
-    if limiter and (limiter.max_jobs, limiter.timespan) == (100, 1):
-        workflow.scheduler.job_rate_limiter = None
 
 
 onsuccess:

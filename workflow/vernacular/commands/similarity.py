@@ -7,7 +7,6 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.imports import without_collection
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
@@ -56,8 +55,7 @@ class _Evaluations(Batch):
         if missing := missing_reason(output_metadata):
             self._write(path, spec, [], missing)
             return f"similarity: {path.stem}: no outputs"
-        with without_collection():  # of torch, which a masked model needs not
-            from vernacular.metrics.similarity.compute import similarities
+        from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
         items, requests = self._items(spec), self._requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)

@@ -5,6 +5,7 @@ Imports are therefore parsed and followed, so that no list of files has to be ma
 formatting have no effect.
 """
 
+import ast
 import functools
 import hashlib
 import importlib
@@ -14,8 +15,6 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-
-from vernacular.core.parsed_code import parsed
 
 
 def fingerprint(value) -> str:
@@ -45,7 +44,6 @@ NO_EFFECT = {
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.digests": "detection of damaged files",
     "vernacular.core.failures": "classification of errors, and messages",
-    "vernacular.core.parsed_code": "computation of keys; a change gives other keys",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.replacing": "writing of files",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
@@ -140,13 +138,52 @@ def _distributions() -> dict[str, list[str]]:
 @functools.cache
 def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
     """Return (hash of a module's code, modules of this package that it imports, libraries that it imports)."""
-    code, names, patterns = parsed(module, _file(module))
-    names = set(names).union(*(_matching_modules(pattern).values() for pattern in patterns))
+    code, names, patterns = _parse_source(module, _file(module).read_text("utf-8"))
+    names = names.union(*(_matching_modules(pattern).values() for pattern in patterns))
     parts = [name.split(".") for name in names]
     with_parents = {".".join(components[:n]) for components in parts for n in range(1, len(components) + 1)}
     package_modules = {name for name in with_parents if name.split(".")[0] == _ROOT.name and _file(name).exists()}
     library_names = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {_ROOT.name}
     return code, frozenset(package_modules - {module}), frozenset(library_names)
+
+
+def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
+    """Return (hash of the code, names that it imports, patterns of files that it imports)."""
+    tree = ast.parse(source)
+    names, patterns = set(), set()
+    for node in _nodes(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"{module}: relative imports are not followed; write the full name.")
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == import_modules.__name__:
+            patterns.add(ast.literal_eval(node.args[0]))
+    code = json.dumps(ast.dump(_without_docstrings(tree)), ensure_ascii=False)
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest(), names, patterns
+
+
+def _nodes(tree: ast.AST):
+    """Yield all nodes, except those that only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            continue
+        yield node
+        yield from _nodes(node)
+
+
+def _without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
 
 
 def _file(module: str) -> Path:

@@ -7,7 +7,6 @@ records why the results are missing.
 """
 
 import contextlib
-import gc
 import os
 import signal
 import threading
@@ -28,8 +27,6 @@ def pool(count: int) -> ProcessPoolExecutor:
 
 def _init_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # rows contain no reference cycles, and scanning them for cycles would take a third of the time
-    gc.disable()
     # a killed parent cannot shut down its pool: without this thread, workers would wait for tasks indefinitely
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from vernacular.checkpoints.deleted import DELETED, is_deleted
 from vernacular.core.errors import MachineError, ModelError
-from vernacular.core.imports import without_collection
 from vernacular.core.processes import StopFlag, stop_on_signals
 from vernacular.core.progress import Progress
 from vernacular.inference.job.store import Store
@@ -128,8 +127,7 @@ def _open(record: dict, *, threads, shared: bool):
         from vernacular.inference.server.start import StartedServer
 
         return StartedServer(record)
-    with without_collection():
-        from vernacular.inference.model.base import Base
+    from vernacular.inference.model.base import Base
 
     return Base(record, threads=threads, shared=shared)
 

@@ -25,12 +25,8 @@ from vernacular.core.failures import (
     is_out_of_memory,
     wrap_library_errors,
 )
-from vernacular.core.imports import SCIPY, stand_ins
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.types import ModelRecord
-
-with stand_ins(*SCIPY):  # for losses of object detection
-    import transformers.modeling_utils
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}

@@ -12,17 +12,14 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
+import bert_score
 import numpy as np
 import torch
+from bert_score.utils import greedy_cos_idf, model2layers
 
-from vernacular.core.imports import stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
-
-with stand_ins("matplotlib", "mpl_toolkits", "pandas"):
-    import bert_score
-    from bert_score.utils import greedy_cos_idf, model2layers
 
 
 def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:

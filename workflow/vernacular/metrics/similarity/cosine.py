@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM
 
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
-from vernacular.core.imports import UNUSED_BY_SENTENCE_TRANSFORMERS, stand_ins
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
@@ -26,10 +27,6 @@ from vernacular.metrics.similarity.encoder import (
     loading_error,
 )
 from vernacular.types import ModelRecord
-
-with stand_ins(*UNUSED_BY_SENTENCE_TRANSFORMERS):
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 
 def load(record: ModelRecord) -> SentenceTransformer:
@@ -54,11 +51,10 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
             trust_remote_code=False,
             output_loading_info=True,
         )
-        with stand_ins("datasets"):  # sentence-transformers records its version
-            if (Path(directory) / "modules.json").exists():
-                encoder = SentenceTransformer(directory, local_files_only=True, model_kwargs=model_kwargs)
-            else:
-                encoder = _mean_pooling_encoder(directory, adapter, model_kwargs)
+        if (Path(directory) / "modules.json").exists():
+            encoder = SentenceTransformer(directory, local_files_only=True, model_kwargs=model_kwargs)
+        else:
+            encoder = _mean_pooling_encoder(directory, adapter, model_kwargs)
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
@@ -124,8 +120,7 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
     # small on a CPU, so that activations fit in the cache
     batch_size = 256 if encoder.device.type == "cuda" else 16
     try:
-        with stand_ins("datasets"):  # sentence-transformers accepts its columns, too
-            vectors = encoder.encode(texts, prompt=prefix, batch_size=batch_size, show_progress_bar=False)
+        vectors = encoder.encode(texts, prompt=prefix, batch_size=batch_size, show_progress_bar=False)
     except IndexError:
         raise ModelError(OUT_OF_VOCABULARY) from None
     if not np.isfinite(vectors).all():

@@ -21,15 +21,12 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
+import ot
 
 from vernacular.core.fingerprint import import_modules
-from vernacular.core.imports import SCIPY, stand_ins
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
-
-with stand_ins("sklearn", "networkx", *SCIPY):
-    import ot
 
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
