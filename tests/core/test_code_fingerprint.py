@@ -131,21 +131,13 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
     assert not server_modules & local
 
 
-def test_interop_modules_are_in_keys_of_stages_that_use_them():
-    tool = "vernacular.interop.simil_eval"
-    expected = {
-        "requests": {tool, f"{tool}.prompts"},
-        "similarity": {tool, f"{tool}.outputs", f"{tool}.moverscore"},
-        "metrics": {tool, f"{tool}.outputs"},
-        "infer": set(),
-        "collect": set(),
-    }
+def test_styles_of_another_tool_are_in_keys_of_stages_that_use_them():
+    prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.simil_eval"
+    expected = {"requests": {prompts}, "similarity": {outputs}, "metrics": {outputs}, "infer": set(), "collect": set()}
     for stage, modules in expected.items():
-        in_key = {name for name in closure(f"vernacular.commands.{stage}") if ".interop." in name}
-        assert in_key == modules, stage
-    assert not any(
-        ".interop" in name for entries in ENTRY_MODULES.values() for entry in entries for name in closure(entry)
-    )
+        assert closure(f"vernacular.commands.{stage}") & {prompts, outputs} == modules, stage
+    for entry in (entry for entries in ENTRY_MODULES.values() for entry in entries):
+        assert not any(".interop" in name or "simil_eval" in name for name in closure(entry))
 
 
 def test_command_module_is_in_its_own_key():

@@ -1,13 +1,11 @@
-"""A clone with a new protocol package, and without the formats of other tools (`vernacular/interop`)."""
-
-import shutil
+"""A clone with a new protocol package."""
 
 import openpyxl
 import pytest
 import yaml
 from support.workspace import ROOT, Clone, output_tail
 
-pytestmark = pytest.mark.slow  # three complete runs
+pytestmark = pytest.mark.slow  # a complete run
 
 PACKAGE = {
     "__init__.py": """
@@ -55,15 +53,12 @@ def workspace(tmp_path_factory):
         directory,
         [
             {"task": "openings", "limit": 4},
-            {"task": "palmx_culture", "languages": ["ar"], "limit": 4},
-            {"task": "veritasqa", "languages": ["ca"], "protocols": ["generation"], "limit": 4},
         ],
     )
     package = workspace.code_path("vernacular/protocols/opening")
     package.mkdir()
     for name, text in PACKAGE.items():
         (package / name).write_text(text.lstrip())
-    shutil.rmtree(workspace.code_path("vernacular/interop"))
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     rows = [f'{{"sentence": "O gato número {n} durme.", "label": {n % 2}}}' for n in range(6)]
     (workspace.directory / "mine" / "rows.jsonl").write_text("\n".join(rows))
@@ -86,20 +81,3 @@ def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
     report = workspace.directory / "results" / "report" / "data"
     assert EVALUATION in (report / "index.js").read_text()
     assert any('"opening"' in path.read_text() for path in report.rglob("*.js")), "the tokens of its spans are shown"
-
-
-def test_without_interop_all_other_outputs_exist(workspace):
-    assert "palmx_culture.ar.letters.0shot" in set(workspace.results()["evaluation"])
-    names = {path.name for path in (workspace.directory / "results" / "summary").iterdir()}
-    assert "leaderboard.xlsx" in names
-    assert not names & {"lm_eval", "every_eval_ever"}
-    assert not (workspace.directory / "results" / "exports").exists()
-    similarities = workspace.results().query("evaluation == 'veritasqa.ca.generation.0shot' and category == ''")
-    assert {"cosine_mean", "moverscore_mean", "bertscore_mean"} <= set(similarities["metric"])
-
-
-def test_without_interop_its_styles_are_unknown_and_the_allowed_styles_are_listed(workspace):
-    workspace.config["evaluations"][-1] |= {"styles": ["default", "simil-eval"]}
-    run = workspace.run("-n")
-    assert run.returncode != 0
-    assert 'evaluations[2].styles[1]: unknown value "simil-eval". Allowed: default, lm_eval, open.' in output_tail(run)

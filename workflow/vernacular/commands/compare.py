@@ -21,13 +21,9 @@ from vernacular.core.errors import DataError, format_count
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
+from vernacular.interop import EXPORTS
+from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
-
-try:
-    from vernacular.interop.exports import EXPORTS
-    from vernacular.interop.serbian_cloze import serbian_json
-except ModuleNotFoundError:  # the package of export formats is optional
-    EXPORTS = {}
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
 

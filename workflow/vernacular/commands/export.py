@@ -6,8 +6,7 @@ from vernacular.commands.common import items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
-from vernacular.interop import grew_tse, palmx, serbian_cloze
-from vernacular.interop.exports import EXPORTS
+from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.types import Item
 

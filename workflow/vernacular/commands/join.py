@@ -9,17 +9,13 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, UserError, format_count
 from vernacular.core.tables import to_frame, write_csv
+from vernacular.interop.every_eval_ever_samples import read_hashes
 from vernacular.metrics.schema import RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings
 from vernacular.summary.prompts import as_questions
 from vernacular.summary.workbook import write_leaderboard
 from vernacular.types import ALL_PROMPTS
-
-try:
-    from vernacular.interop.every_eval_ever_samples import read_hashes
-except ModuleNotFoundError:  # the package of export formats is optional
-    read_hashes = None
 
 _COMPARABLE = {"dataset_revision": "dataset revisions", "signature": "signatures"}  # if these are equal
 
@@ -129,8 +125,6 @@ def _listed(sets: dict[str, list[str]]) -> str:
 
 def _text_differences(folders: list[Path]) -> list[dict]:
     """Return a row for each evaluation in which items of one ID have other texts in another publication."""
-    if read_hashes is None:
-        return []
     rows, first = [], {}
     for folder in folders:
         for evaluation, hashes in read_hashes(folder).items():

@@ -15,17 +15,13 @@ from vernacular.core.errors import DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.publication import publishable
 from vernacular.core.tables import to_frame
+from vernacular.interop.every_eval_ever import write_every_eval_ever
+from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.summary.grid import to_arrow
 from vernacular.summary.prompts import standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.types import ALL_PROMPTS
-
-try:
-    from vernacular.interop.every_eval_ever import write_every_eval_ever
-    from vernacular.interop.lm_eval_results import write_lm_eval_results
-except ModuleNotFoundError:  # the package of export formats is optional
-    write_every_eval_ever = write_lm_eval_results = None
 
 _TABLES = ("*.csv", "*.xlsx")
 _SOURCES = ("source", "adapter source")  # of the description of a model
@@ -56,9 +52,8 @@ def publish(args) -> str:
         metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
         artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
-        if write_every_eval_ever:
-            source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-            _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
+        _write_exchange_files(args.results, temporary, values, models, prompts, source)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
         check_nothing_private(temporary, [Path.cwd(), Path.home(), args.results.resolve().parent], sources)
         if args.folder.exists():

@@ -10,8 +10,9 @@ from vernacular.core.errors import format_count
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity.outputs import TOOLS
+from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.schema import REQUESTS
+from vernacular.types import SIMIL_EVAL_STYLES
 
 
 def similarity(args) -> str:
@@ -85,10 +86,10 @@ class _Evaluations(Batch):
         artifacts.write(path, SIMILARITIES, rows, metadata)
 
     def _encoders(self, spec: dict) -> dict[str, dict]:
-        """Return the record of each metric's encoder; a tool's style may compare by the evaluated model itself."""
+        """Return the record of each metric's encoder; Simil-Eval compares by the evaluated model itself."""
         encoders = {metric: self.encoder_records[name] for metric, name in spec["encoders"].items()}
-        if tool := TOOLS.get(spec["style"]):
-            encoders |= dict.fromkeys(tool.SELF_ENCODED, self.model)
+        if spec["style"] in SIMIL_EVAL_STYLES:
+            encoders |= dict.fromkeys(simil_eval.SELF_ENCODED, self.model)
         return encoders
 
     def _generations(self, spec: dict) -> Path:

@@ -12,6 +12,8 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of, write_csv
+from vernacular.interop.every_eval_ever import write_every_eval_ever
+from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.checkpoints import add_positions, equal_weight_notes
 from vernacular.summary.curves import curve_sheets
@@ -24,12 +26,6 @@ from vernacular.summary.tokenizer_sheet import write_tokenizers
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
-
-try:
-    from vernacular.interop.every_eval_ever import write_every_eval_ever
-    from vernacular.interop.lm_eval_results import write_lm_eval_results
-except ModuleNotFoundError:  # the package of export formats is optional
-    write_every_eval_ever = write_lm_eval_results = None
 
 
 def summary(args) -> str:
@@ -63,9 +59,8 @@ def summary(args) -> str:
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
-    if write_lm_eval_results:
-        write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
-        write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
+    write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
+    write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
     provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
     questions = as_questions(published, prompts)

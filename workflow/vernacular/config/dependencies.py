@@ -19,10 +19,10 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.similarity.outputs import TOOLS
+from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import prompt_lines
-from vernacular.types import DEFAULT_PROMPT, SETTING
+from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
@@ -145,9 +145,9 @@ def similarity_spec(config: Config) -> dict:
 
 
 def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
-    """Return a similarity metric with its options; the style of another tool may specify them."""
-    if tool := TOOLS.get(evaluation.style):
-        return {"metric": metric, **tool.METRIC_OPTIONS.get(metric, {})}
+    """Return a similarity metric with its options; those of Simil-Eval's styles are that tool's."""
+    if evaluation.style in SIMIL_EVAL_STYLES:
+        return {"metric": metric, **simil_eval.METRIC_OPTIONS.get(metric, {})}
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
 
 

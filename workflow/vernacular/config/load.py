@@ -19,13 +19,9 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.problems import Problems
 from vernacular.data.tasks import load_task, task_names
+from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
 from vernacular.protocols.registry import COMPARED, GENERATED, OWN, SCORED, TOOL_PROTOCOLS
 from vernacular.types import Evaluation
-
-try:
-    from vernacular.interop.exports import EXPORTS, SUMMARY_EXPORTS
-except ModuleNotFoundError:  # the package of export formats is optional
-    EXPORTS, SUMMARY_EXPORTS = {}, ()
 
 __all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
            "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip

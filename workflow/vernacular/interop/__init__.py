@@ -1,5 +1,5 @@
-"""Formats and prompt styles of other tools; the package can be deleted without effect on other results.
+"""Formats of other tools: per-item results by protocol, and values of lm-evaluation-harness and Every Eval Ever."""
 
-Per-item results are written by protocol, values in the formats of lm-evaluation-harness and Every Eval Ever. A tool
-with prompt styles is a package, such as `simil_eval`.
-"""
+# protocol -> the module of this package that writes its per-item results
+EXPORTS = {"letters": "palmx", "cloze": "serbian_cloze", "target_word": "grew_tse"}
+SUMMARY_EXPORTS = ("lm_eval", "every_eval_ever")  # directories next to the tables of all models

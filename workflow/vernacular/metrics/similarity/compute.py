@@ -14,9 +14,9 @@ from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.metrics.similarity import cosine, moverscore
-from vernacular.metrics.similarity.outputs import TOOLS, parse_outputs
+from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
-from vernacular.types import Generation, Item, ModelRecord, Request
+from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, ModelRecord, Request
 
 METRICS = ("cosine", "moverscore", "bertscore")
 
@@ -56,8 +56,7 @@ def similarities(
     torch.set_num_threads(threads)
     specs = [_resolve(metric) for metric in metrics]
     outputs = parse_outputs(requests, generations)
-    tool = TOOLS.get(style)
-    strip = tool.strip if tool else str.strip
+    strip = str if style in SIMIL_EVAL_STYLES else str.strip  # that tool compares surrounding whitespace, too
     options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in outputs}
     pairs = {  # a dict: ordered and unique
         (strip(outputs[item].text), strip(option)): None

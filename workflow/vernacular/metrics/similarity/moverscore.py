@@ -10,7 +10,7 @@ a ⊥ b: half the mass is moved by √2, so EMD = √2/2 and the score is 1 / 1.
 
 Variants differ in their tokens and weights. In the `default` variant, the first subword token of every word that is not
 punctuation has weight; words and tokens are those of the tokenizer, with the casing of its training. Special tokens
-have none (as with the paper's idf, because [CLS] is in every text). Variants of other tools are in `interop/`.
+have none (as with the paper's idf, because [CLS] is in every text). The variant `simil-eval` is that of the tool.
 """
 
 import string
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import ot
 
-from vernacular.core.fingerprint import import_modules
+from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.types import ModelRecord
@@ -58,9 +58,42 @@ class Variant(NamedTuple):
     weigh: Callable[..., np.ndarray]  # tokens and idf or None -> [n_tokens]
 
 
-VARIANTS = {"default": Variant(tokenize, token_weights)} | {
-    tool.VARIANT: Variant(tool.tokenize, tool.token_weights)
-    for tool in import_modules("vernacular/interop/*/moverscore.py").values()
+def tokenize_as_simil_eval(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
+    """Return the tokens that Simil-Eval passes to its encoder (after moverscore_v2.py).
+
+    The text is lower-cased, and BERT tokenizers also strip accents, even for a cased model. It is surrounded by literal
+    "[CLS]" and "[SEP]", which are unknown tokens in vocabularies other than BERT's; both have weight.
+    """
+    tokenized = []
+    for text_tokens in encoder.tokenize(texts, lower_case=True):
+        subwords = [
+            piece for piece, word in zip(text_tokens.subwords, text_tokens.words, strict=True) if word is not None
+        ]
+        subwords = ["[CLS]", *subwords[: encoder.max_tokens - 2], "[SEP]"]
+        ids = encoder.tokenizer.convert_tokens_to_ids(subwords)
+        if None in ids:
+            raise ModelError(
+                f"{encoder.name}: [CLS] and [SEP], or a token for unknown words, not found in its vocabulary; the "
+                'variant "simil-eval" of moverscore requires them. Use another encoder.'
+            )
+        tokenized.append(Tokens(ids, subwords, [""] * len(ids), [None] * len(ids), text_tokens.truncated))
+    return tokenized
+
+
+def simil_eval_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
+    """Return float64 [n_tokens]: 0 for pieces with "##" and ASCII punctuation, else idf or 1.
+
+    Later subword tokens therefore count for RoBERTa, but not for BERT.
+    """
+    has_no_weight = ["##" in piece or piece in set(string.punctuation) for piece in tokens.subwords]
+    return np.array(
+        [0.0 if d else 1.0 if idf is None else idf[i] for d, i in zip(has_no_weight, tokens.ids, strict=True)]
+    )
+
+
+VARIANTS = {
+    "default": Variant(tokenize, token_weights),
+    "simil-eval": Variant(tokenize_as_simil_eval, simil_eval_weights),
 }
 
 

@@ -1,28 +1,25 @@
 """generation: requests for generated responses, which are then compared with the options.
 
 Styles: `default` shows the options, `open` does not. Decoding is greedy and ends at the end of the line, or at the
-length of the longest option. All other styles have the prompts and decoding of a tool in `interop/`.
+length of the longest option. The styles `simil-eval` and `simil-eval-open` are those of that tool.
 """
 
-from vernacular.core.fingerprint import import_modules
+from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import display_order, example_text, gold_text, query
 from vernacular.protocols.request_rows import Setting, continue_with, generation_request, skipped_request, turn
-from vernacular.types import Item, Request
-
-# style: the module of another tool that has STYLES, `check`, `few_shot_example` and `requests`
-_TOOLS = {style: tool for tool in import_modules("vernacular/interop/*/prompts.py").values() for style in tool.STYLES}
+from vernacular.types import SIMIL_EVAL_STYLES, Item, Request
 
 
 def check(task: dict, *, style: str) -> None:
     """Raise ConfigError if the style has no prompt for the items of a task."""
-    if tool := _TOOLS.get(style):
-        tool.check(task, style)
+    if style in SIMIL_EVAL_STYLES:
+        simil_eval.check(task, style)
 
 
 def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    if tool := _TOOLS.get(setting.style):
-        return tool.few_shot_example(item, setting, _displayed_options(item, setting))
+    if setting.style in SIMIL_EVAL_STYLES:
+        return simil_eval.few_shot_example(item, setting, _displayed_options(item, setting))
     text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
     messages = [turn("user", _chat_message(text, setting)), turn("assistant", gold_text(item))]
     return example_text(text, gold_text(item), setting.language), messages
@@ -32,8 +29,8 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     """Return one generate request, role "response"."""
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    if tool := _TOOLS.get(setting.style):
-        return tool.requests(item, setting, _displayed_options(item, setting))
+    if setting.style in SIMIL_EVAL_STYLES:
+        return simil_eval.requests(item, setting, _displayed_options(item, setting))
     text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
     messages = [*setting.messages, turn("user", _chat_message(text, setting))]
     targets = [*item["choices"], *([item["target"]] if item["target"] else [])]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from support import similarity_encoders as tiny
 from support.generated_text import HUGE, REPEATED_FRAGMENTS
 from support.soak import examples
-from vernacular.interop.simil_eval import outputs as simil_eval
-from vernacular.metrics.similarity import compute
+from vernacular.metrics.similarity import compute, simil_eval
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.types import SIMIL_EVAL_STYLES
 
 FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
                              "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
@@ -133,7 +133,7 @@ def similarities(encoder_dir, choices, raw, metrics, style):
     return compute.similarities(items, [generation(raw)], metrics, encoders, requests=[request()], style=style)
 
 
-@pytest.mark.parametrize("style", simil_eval.STYLES)
+@pytest.mark.parametrize("style", SIMIL_EVAL_STYLES)
 def test_similarities_use_simil_eval_parser_and_options(encoder_dir, style):
     metrics = [{"metric": name, **simil_eval.METRIC_OPTIONS.get(name, {})} for name in compute.METRICS]
     rows, metadata = similarities(encoder_dir, [" mazá", "casa"], "A: a: mazá", metrics, style)
@@ -142,7 +142,7 @@ def test_similarities_use_simil_eval_parser_and_options(encoder_dir, style):
     assert "idf:yes" in metadata["signatures"]["bertscore"]
 
 
-@pytest.mark.parametrize("style", simil_eval.STYLES)
+@pytest.mark.parametrize("style", SIMIL_EVAL_STYLES)
 def test_surrounding_whitespace_is_compared(encoder_dir, monkeypatch, style):
     encoded_texts = tiny.record_encoded_texts(monkeypatch)
     rows, metadata = similarities(encoder_dir, [" mazá", "casa "], "A: mazá", ["cosine"], style)

@@ -9,7 +9,7 @@ from oracles import similarity
 from support import similarity_encoders as tiny
 from transformers import AutoModel, AutoTokenizer
 from vernacular.core.errors import ConfigError, ModelError
-from vernacular.interop.simil_eval import moverscore as simil_eval
+from vernacular.metrics.similarity import moverscore
 from vernacular.metrics.similarity.compute import similarities
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 
@@ -60,7 +60,7 @@ def test_unknown_variant_raises_config_error(encoder_dirs):
 
 def test_tokenize_lowercases_and_strips_accents_for_bert(encoder_dirs):
     encoder = TokenEncoder(tiny.record(encoder_dirs["bert"]))
-    (text_tokens,) = simil_eval.tokenize(encoder, ["A Coruña"])
+    (text_tokens,) = moverscore.tokenize_as_simil_eval(encoder, ["A Coruña"])
     assert "".join(text_tokens.subwords[1:-1]).replace("##", "") == "acoruna"
     (cased_tokens,) = encoder.tokenize(["A Coruña"])  # the tokenizer itself is unchanged
     assert "".join(cased_tokens.subwords[1:-1]).replace("##", "") == "ACoruña"
@@ -68,8 +68,8 @@ def test_tokenize_lowercases_and_strips_accents_for_bert(encoder_dirs):
 
 def test_special_tokens_have_nonzero_weight(encoder_dirs):
     encoder = TokenEncoder(tiny.record(encoder_dirs["bert"]))
-    (text_tokens,) = simil_eval.tokenize(encoder, ["..."])
-    assert simil_eval.token_weights(text_tokens).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
+    (text_tokens,) = moverscore.tokenize_as_simil_eval(encoder, ["..."])
+    assert moverscore.simil_eval_weights(text_tokens).tolist() == [1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def tokens(subwords, words):
@@ -82,8 +82,8 @@ def test_word_continuations_and_punctuation_have_zero_weight():
     """ "…" is not ASCII punctuation."""
     fixed_tokens = tokens(["[CLS]", "com", "##e", ",", "…", "[SEP]"], [None] * 6)
     idf = {i: i / 8 for i in range(6)}
-    assert simil_eval.token_weights(fixed_tokens).tolist() == [1, 1, 0, 0, 1, 1]
-    assert simil_eval.token_weights(fixed_tokens, idf).tolist() == [0, 1 / 8, 0, 0, 4 / 8, 5 / 8]
+    assert moverscore.simil_eval_weights(fixed_tokens).tolist() == [1, 1, 0, 0, 1, 1]
+    assert moverscore.simil_eval_weights(fixed_tokens, idf).tolist() == [0, 1 / 8, 0, 0, 4 / 8, 5 / 8]
 
 
 def stub(subwords, words, vocabulary, unknown=None):
@@ -102,7 +102,7 @@ def stub(subwords, words, vocabulary, unknown=None):
 
 def test_tokenize_adds_cls_and_sep_and_truncates():
     encoder = stub(["<s>", "a", "b", "c", "</s>"], [None, 0, 1, 2, None], {"a": 5, "b": 6}, unknown=1)
-    assert simil_eval.tokenize(encoder, ["a b c"]) == [
+    assert moverscore.tokenize_as_simil_eval(encoder, ["a b c"]) == [
         Tokens([1, 5, 6, 1], ["[CLS]", "a", "b", "[SEP]"], [""] * 4, [None] * 4, False)
     ]
 
@@ -110,6 +110,6 @@ def test_tokenize_adds_cls_and_sep_and_truncates():
 def test_vocabulary_without_special_tokens_raises_model_error():
     encoder = stub(["a"], [0], {"a": 5})
     with pytest.raises(ModelError) as error:
-        simil_eval.tokenize(encoder, ["a"])
+        moverscore.tokenize_as_simil_eval(encoder, ["a"])
     for part in ("stub: ", "[CLS] and [SEP]", 'variant "simil-eval"'):
         assert part in str(error.value)

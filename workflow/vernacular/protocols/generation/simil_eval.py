@@ -8,7 +8,6 @@ here, they are seeded.
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.interop.simil_eval import STYLES as STYLES
 from vernacular.protocols.prompts import gold_text
 from vernacular.protocols.request_rows import Setting, generation_request, turn
 from vernacular.types import Item, Request

@@ -6,17 +6,11 @@ the encoder of the cosine, so that cosines of different models are not comparabl
 
 import re
 
-from vernacular.interop.simil_eval import STYLES as STYLES
 from vernacular.types import Request
 
 METRIC_OPTIONS = {"moverscore": {"variant": "simil-eval"}, "bertscore": {"idf": True}}
 SELF_ENCODED = ("cosine",)
 STEMS = ("RESPOST", "CONTINUAC", "RESUM")  # a prompt ends in one of these unfinished labels
-
-
-def strip(text: str) -> str:
-    """Return a text as it is compared: unchanged."""
-    return text
 
 
 def parse(request: Request, generation: dict) -> str:
