@@ -1,6 +1,7 @@
 """Conversion of rows to items, with known irregularities of the datasets."""
 
 import pytest
+from support.messages import assert_states
 from vernacular.data.items import make_items
 
 
@@ -30,6 +31,12 @@ QUESTION = {"question": "q", "choices": "choices", "gold": "answer", "gold_forma
         "['un', 'dous']",
         '["un", "dous"]',
         "{'text': ['un', 'dous'], 'label': ['A', 'B']}",
+        "{'text': array(['un', 'dous'], dtype=object), 'label': array(['A', 'B'], dtype=object)}",
+        "array(['un',\n       'dous'], dtype='<U4')",
+        "[np.str_('un'), np.str_('dous')]",
+        "[{'text': 'un', 'label': 'A'} {'text': 'dous', 'label': 'B'}]",
+        "['un'\n 'dous']",
+        "('un', 'dous')",
     ],
 )
 def test_options_in_supported_formats(choices):
@@ -115,6 +122,74 @@ def test_story_is_four_sentences_joined_by_spaces():
 
 def test_bracketed_text_is_not_parsed_as_a_list():
     assert make_item({"s": "[1, 2]", "l": 1}, "sentence", {"context": "s", "label": "l"})["context"] == "[1, 2]"
+
+
+def dropped_sentence(row: dict, item_type: str, columns: dict) -> str:
+    """Return the sentence on the row, which is dropped."""
+    _, counts = make_items([row], item_type, columns)
+    [sentence] = counts["first_dropped"].values()
+    return sentence
+
+
+def test_printed_numbers_sets_and_shortened_lists():
+    row = {"q": "?", "choices": "['un' 'dous' 'tres']", "answer": "[0 1 0]"}
+    assert make_item(row, "question", QUESTION | {"gold_format": "labels"})["gold"] == [1]
+    assert make_item(row | {"answer": "[0, 2]"}, "question", QUESTION | {"gold_format": "index"})["gold"] == [0, 2]
+    options = {"q": "?", "choices": "{'un', 'dous'}", "answer": "dous"}
+    item = make_item(options, "question", QUESTION | {"gold_format": "text"})
+    assert item["choices"][item["gold"][0]] == "dous"
+    assert drop_reason(options | {"answer": "A"}, "question", QUESTION) == "options are a set, which has no order"
+    sentence = dropped_sentence({"q": "?", "choices": "['un' 'dous' ... 'mil']", "answer": "A"}, "question", QUESTION)
+    assert_states(sentence, "row 0", "['un' 'dous' ... 'mil']", "shortened", "Parquet")
+
+
+def test_dropped_row_is_shown_with_its_value_and_the_allowed_ones():
+    row = {"q": "?", "choices": {"text": ["un", "dous"], "label": ["A", "B"]}, "answer": "А"}  # a Cyrillic letter
+    assert_states(dropped_sentence(row, "question", QUESTION), "row 0", 'answer "А" (Cyrillic)', '"A", "B"')
+    row = {"q": "?", "choices": ["un", "dous"], "answer": "3"}
+    assert_states(dropped_sentence(row, "question", QUESTION | {"gold_format": "number"}), '"3"', '"1", "2"')
+    row = {"good": "A maza\u0301.", "bad": "A maz\xe1."}
+    sentence = dropped_sentence(row, "pair", {"good": "good", "bad": "bad"})
+    assert_states(sentence, "invisible", "U+0061 U+0301", "U+00E1")
+
+
+@pytest.mark.parametrize(
+    ("letters", "gold"),
+    [
+        ("АБВ", [0, 1, 2]),  # Cyrillic
+        ("абв", [0, 1, 2]),
+        ("AБB", [0, 1, 2]),  # typed partly in Latin: А and В look like A and B
+        ("АВС", [0, 1, 2]),  # Cyrillic letters that look like A, B, C
+        ("ΑΒΓ", [0, 1, 2]),
+        ("აბგ", [0, 1, 2]),
+        ("ابج", [0, 1, 2]),
+        ("ابت", [0, 1, 2]),
+        ("ＡＢＣ", [0, 1, 2]),
+        ("ABА", [0, 1, 0]),  # the last is Cyrillic
+        ("АВ", [None, None]),  # 0 and 2, or 0 and 1
+        ("AЖB", [0, None, 1]),
+    ],
+)
+def test_letters_of_other_scripts_follow_the_alphabet_of_the_column(letters, gold):
+    rows = [{"q": f"{i}?", "choices": ["un", "dous", "tres"], "answer": letter} for i, letter in enumerate(letters)]
+    items, _ = make_items(rows, "question", QUESTION)
+    found = {item["source_row"]: item["gold"][0] for item in items}
+    assert [found.get(i) for i in range(len(rows))] == gold
+
+
+@pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        ("maza\u0301", ["maz\xe1", "pera"]),
+        ("maz\xe1.", ["maza\u0301", "pera"]),
+        ("\ufeffmaz\xe1", ["maz\xe1", "pera"]),
+        ("a\xa0maz\xe1", ["a maz\xe1", "pera"]),
+    ],
+)
+def test_answer_in_another_normalization_is_the_option_which_stays_unchanged(answer, options):
+    row = {"q": "?", "choices": options, "answer": answer}
+    item = make_item(row, "question", QUESTION | {"gold_format": "text"})
+    assert (item["choices"], item["gold"]) == (options, [0])
 
 
 MULTI_ANSWER = {

@@ -135,7 +135,31 @@ def test_dropped_rows_are_counted_by_reason(tmp_path):
     assert [item["gold"] for item in items] == [[0], []]
     assert [item["source_row"] for item in items] == [0, 5]
     [warning] = [warning for warning in metadata["warnings"] if "empty option" in warning]
-    assert_states(warning, "odd (gl)", "1 row", "empty option", "row 4 of 6")
+    assert_states(warning, "odd (gl)", "1 row", "empty option", "odd.csv, line 5", '"x", ""')
+
+
+NUMBERED = "{question: q, choices: [a, b, c], gold: answer, gold_format: %s}"
+
+
+@pytest.mark.parametrize(
+    ("gold_format", "answers", "parts"),
+    [
+        ("index", "123", ("expected 0 to 2", "got 3", "numbered.csv, line 4", "from 1", "gold_format: number")),
+        ("number", "201", ("expected 1 to 3", "got 0", "numbered.csv, line 3", "from 0", "gold_format: index")),
+        ("index", "0123", None),  # one invalid answer of a correct format
+        ("number", "0123", None),
+        ("index", "12", None),
+    ],
+)
+def test_answers_that_are_numbered_from_another_number_are_rejected(tmp_path, gold_format, answers, parts):
+    rows = "q,a,b,c,answer\n" + "".join(f"{i}?,x,y,z,{answer}\n" for i, answer in enumerate(answers))
+    task = write(tmp_path, "numbered", NUMBERED % gold_format, rows)
+    if parts is None:
+        assert len(load_items(task, "gl")[0]) >= len(answers) - 1
+        return
+    with pytest.raises(DataError) as raised:
+        load_items(task, "gl")
+    assert_states(raised.value, "numbered (gl)", f"gold_format: {gold_format}", *parts)
 
 
 def test_missing_column_error_suggests_the_closest(tmp_path):

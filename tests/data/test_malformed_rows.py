@@ -147,7 +147,8 @@ def convert(row: dict, item_type="question", **columns):
     items, counts = make_items([row], item_type, (QUESTION if item_type == "question" else SENTENCE) | columns)
     assert counts["kept"] + sum(counts["dropped"].values()) == 1
     if not items:
-        assert counts["first_dropped"] == dict.fromkeys(counts["dropped"], 0)
+        [first] = counts["first_dropped"].values()
+        assert first.startswith("row 0 (counted from 0): ")
         return next(iter(counts["dropped"]))
     return (items[0]["choices"], items[0]["gold"]) if item_type == "question" else items[0]["context"]
 
@@ -162,7 +163,12 @@ def convert(row: dict, item_type="question", **columns):
         ([1, True], (["1", "True"], [1])),
         ([b"\xc3\xa9", "x"], (["é", "x"], [1])),
         ([str(i) for i in range(30)], ([str(i) for i in range(30)], [1])),
-        (["a\u0301", "\u00e1"], (["a\u0301", "\u00e1"], [1])),  # composed and decomposed characters are different texts
+        (["a\u0301", "\u00e1"], "options that look the same"),
+        (["a\u200b", "a"], "options that look the same"),
+        (
+            ["\u06cc\u200c\u062e", "\u06cc\u062e"],
+            (["\u06cc\u200c\u062e", "\u06cc\u062e"], [1]),
+        ),  # Persian: other letters
         (["a", {"b": "c"}], "empty option"),
         ([["a"], ["b"]], (["a", "b"], [1])),
         ([[{"x": 1}], "b"], "choices is a mapping, not text"),
@@ -267,7 +273,7 @@ def test_invalid_few_shot_examples_are_reported(tmp_path):
     write(tmp_path, "some.csv", "s,l\nb,1\n,1\n")
     _, metadata = load_items(write_task(tmp_path, {"file": "a.csv", "few_shot": "some.csv"}), "gl")
     [warning] = metadata["warnings"]
-    assert_states(warning, "t (gl)", "1 few-shot example", "empty sentence", "row 2 of 2")
+    assert_states(warning, "t (gl)", "1 few-shot example", "empty sentence", "some.csv, line 3")
 
 
 def test_home_directory_of_unknown_user_raises_config_error(tmp_path):

@@ -1,6 +1,7 @@
 """Readers of data files: no type inference, no lost rows, errors for damaged files."""
 
 import gzip
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import assert_states
 from vernacular.core.errors import DataError
-from vernacular.data.readers import read_rows
+from vernacular.data.readers import located_rows, read_rows
 
 
 def write(tmp_path, name: str, content):
@@ -54,6 +55,83 @@ def test_json_list_object_with_one_list_and_lines(tmp_path):
     assert read_rows(write(tmp_path, "c.json", '{"a": 1}\n{"a": "\u2028"}\n')) == rows
     assert read_rows(write(tmp_path, "d.jsonl", '{"a": 1}\r\n\n{"a": "\u2028"}')) == rows
     assert read_rows(write(tmp_path, "e.jsonl.gz", gzip.compress(b'{"a": 1}'))) == rows[:1]
+
+
+COLUMNS = {"good": ["a", "b"], "bad": ["c", "d"]}
+COLUMN_ROWS = [{"good": "a", "bad": "c"}, {"good": "b", "bad": "d"}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        COLUMNS,  # json.dump(dataset.to_dict()), to_json(orient="list")
+        {"good": {"0": "a", "1": "b"}, "bad": {"0": "c", "1": "d"}},  # to_json()
+        {"0": {"good": "a", "bad": "c"}, "1": {"good": "b", "bad": "d"}},  # orient="index"
+        {"columns": ["good", "bad"], "index": [0, 1], "data": [["a", "c"], ["b", "d"]]},  # orient="split"
+        {"schema": {"fields": [{"name": "good"}]}, "data": COLUMN_ROWS},  # orient="table"
+    ],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_json_of_columns_has_one_row_per_value(tmp_path, value, name, indent):
+    if name == "a.jsonl" and indent is None and value is not COLUMNS:
+        pytest.skip("one line of a JSONL file is a row, unless all its values are lists")
+    assert read_rows(write(tmp_path, name, json.dumps(value, indent=indent))) == COLUMN_ROWS
+
+
+def test_json_columns_of_lists_and_objects_and_a_single_row(tmp_path):
+    columns = {"question": ["?", "!"], "choices": [{"text": ["a"], "label": ["A"]}, {"text": ["b"], "label": ["A"]}]}
+    rows = read_rows(write(tmp_path, "a.json", json.dumps(columns)))
+    assert rows[1] == {"question": "!", "choices": {"text": ["b"], "label": ["A"]}}
+    row = {"question": "?", "choices": ["a", "b"]}
+    assert read_rows(write(tmp_path, "b.json", json.dumps(row))) == [row]
+    assert read_rows(write(tmp_path, "c.jsonl", json.dumps([row, row]))) == [row, row]
+    assert read_rows(write(tmp_path, "d.jsonl", 2 * '{"text": ["a", "b"]}\n')) == [{"text": ["a", "b"]}] * 2
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ({"good": ["a", "b"], "bad": ["c"]}, ("equal length", '"good" has 2', '"bad" has 1', "records")),
+        ({"train": [{"a": 1}], "test": [{"a": 2}]}, ("one list of rows", '"train" and "test"', "file of its own")),
+        ({"r1": {"good": "a"}, "r2": {"good": "b"}}, ("list of rows", "object of objects", "records")),
+        ("text", ("list of rows", "got str")),
+    ],
+)
+def test_json_that_can_be_read_in_several_ways_is_rejected(tmp_path, value, parts):
+    with pytest.raises(DataError) as raised:
+        read_rows(write(tmp_path, "a.json", json.dumps(value)))
+    assert_states(raised.value, "a.json", *parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "sep=;\na;b\n1,5;2\n"),
+        ("a.csv", '\ufeff"sep=;"\r\na;b\r\n1,5;2\r\n'),
+        ("a.csv", "SEP=|\na|b\n1,5|2\n"),
+        ("a.csv", "sep=\t\na\tb\n1,5\t2\n"),
+        ("a.tsv", "sep=\t\na\tb\n1,5\t2\n"),
+    ],
+)
+def test_separator_line_of_excel_is_no_row_but_a_line(tmp_path, name, content):
+    [(location, row)] = located_rows(write(tmp_path, name, content))
+    assert row == {"a": "1,5", "b": "2"}
+    assert location.endswith("line 3")
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ('text\n"Un.\nDous."\nTres.\n', ["Un.\nDous.", "Tres."]),
+        ('text\r\n"Un ""e""\r\n\r\nDous."\r\n', ['Un "e"\r\n\r\nDous.']),
+        ('"text"\n"Un"\n"Dous"\n', ["Un", "Dous"]),  # all fields quoted
+        ('text\n"Vai," dixo.\n"Non.\n', ['"Vai," dixo.', '"Non.']),  # quotation marks of the text
+        ('text\n"Vai."\no 3" e\n', ['"Vai."', 'o 3" e']),
+    ],
+)
+def test_tsv_of_one_column_with_line_breaks_or_quotation_marks(tmp_path, content, texts):
+    assert [row["text"] for row in read_rows(write(tmp_path, "a.tsv", content))] == texts
 
 
 def test_parquet_types_are_kept(tmp_path):

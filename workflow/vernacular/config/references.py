@@ -32,7 +32,7 @@ class References:
 
     problems: Problems
     items: dict[str, int] = field(default_factory=dict)  # evaluation -> items that it evaluates
-    notes: list[str] = field(default_factory=list)  # dropped rows
+    notes: list[str] = field(default_factory=list)  # dropped rows, and other warnings
     unchecked: list[str] = field(default_factory=list)  # sources on the Hub or the web
 
 
@@ -158,8 +158,7 @@ def _check_data(config: Config, references: References, online: bool) -> None:
                 loaded[name], metadata = load_items(
                     spec["task"], spec["language"], source=spec["data"], limit=spec["limit"]
                 )
-                for reason, count in metadata["rows"]["dropped"].items():
-                    references.notes.append(f"{name}: {format_count(count, 'row')} dropped ({reason}).")
+                references.notes += metadata["warnings"]
             elif not online or not _check_dataset(spec):
                 references.unchecked.append(name)
         except (DataError, ConfigError) as error:

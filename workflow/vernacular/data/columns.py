@@ -6,9 +6,12 @@ A column is written `name`, `a.b` (key b of a), `a|b` (the first that exists), `
 
 import ast
 import io
+import itertools
 import json
 import math
+import re
 import tokenize
+import unicodedata
 
 from vernacular.core.errors import DataError, suggest
 
@@ -20,14 +23,51 @@ class SchemaMismatchError(DataError):
 
 
 class RowRejected(Exception):
-    """Row that is not a valid item; the message is the reason, phrased so that rows can be counted by reason."""
+    """Row that is not a valid item: the reason, by which rows are counted, and what was found instead."""
+
+    def __init__(self, reason: str, *values, detail: str = ""):
+        """Set `detail`, the sentence about this row; by default, the reason and the `values` that were found."""
+        super().__init__(reason)
+        self.detail = detail or reason + (": " if values else "") + ", ".join(map(quote, values))
+
+
+def quote(value) -> str:
+    """Return a value as a message shows it: in quotation marks, and not longer than a line.
+
+    >>> quote("Si."), quote(3)
+    ('"Si."', '"3"')
+    """
+    text = " ".join(str("" if value is None else value).split())
+    return f'"{text if len(text) <= 80 else text[:77] + "…"}"'
+
+
+# marks without width that change neither letters nor words; combining grapheme joiner, soft hyphen, bidi controls …
+_INVISIBLE = "\u00ad\u034f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+# joiners (ZWNJ, ZWJ) change letters of Arabic, Indic and similar scripts, and emoji, but nothing after other characters
+_INVISIBLE_MARKS = re.compile(f"[{_INVISIBLE}]|(?<![\u0590-\u1dff\u2600-\u27bf\u2c80-\U0010ffff])[\u200c\u200d]")
+
+
+def comparable(text: str) -> str:
+    """Return what two texts have in common that look the same: in NFC, without invisible marks, spaces as spaces.
+
+    The texts of items are never changed; only comparisons use this form.
+
+    >>> comparable("maza\\u0301\\u200b") == comparable("maz\\xe1")
+    True
+    >>> comparable("\\u06cc\\u200c\\u062e") == comparable("\\u06cc\\u062e")  # in Persian, ZWNJ changes the letters
+    False
+    """
+    if text.isascii():
+        return text
+    return re.sub(r"[^\S\t\n]", " ", unicodedata.normalize("NFC", _INVISIBLE_MARKS.sub("", text)))
 
 
 class Cells:
     """One row, read by the fields of a `columns` mapping; `repaired` collects the repairs made to it."""
 
-    def __init__(self, row: dict, columns: dict):
+    def __init__(self, row: dict, columns: dict, alphabet: dict[str, int] | None = None):
         self.row, self.columns = row, columns
+        self.alphabet = alphabet or {}  # letters of options, if they are not Latin (layouts.answer_alphabet)
         self.repaired: set[str] = set()
 
     def has(self, field: str) -> bool:
@@ -71,7 +111,7 @@ class Cells:
 
     def labels(self, field: str) -> list[str] | None:
         """Return the labels of options ("A", "B") if the column of options includes them, else None."""
-        value = _parse_literal(self.value(field)) if isinstance(self.columns.get(field), str) else None
+        value = parse_literal(self.value(field)) if isinstance(self.columns.get(field), str) else None
         if isinstance(value, dict) and isinstance(value.get("label"), list):
             return [as_text(label) for label in value["label"]]
         if isinstance(value, list) and value and all(isinstance(v, dict) and "label" in v for v in value):
@@ -79,13 +119,25 @@ class Cells:
         return None
 
     def _to_list(self, value) -> list:
-        value = _parse_literal(value)
+        text, value = value, parse_literal(value)
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             value = value["text"]
+        if isinstance(value, set):
+            if self.columns.get("gold_format") not in (None, "text"):
+                raise RowRejected("options are a set, which has no order", text)
+            value = sorted(value, key=str)
         if isinstance(value, list):
             return [v.get("text") if isinstance(v, dict) else v for v in value]
         separator = self.columns.get("separator")
+        if not separator and isinstance(value, str) and _PRINTED.match(value) and "..." in value:
+            detail = f"{quote(value)} was shortened when it was written; write JSON Lines or Parquet instead of CSV"
+            raise RowRejected("shortened list", detail=detail)
         return value.split(separator) if separator and isinstance(value, str) else [value]
+
+
+def location_of(row: dict, row_index: int) -> str:
+    """Return where a row stands, for messages."""
+    return getattr(row, "location", f"row {row_index} (counted from 0)")
 
 
 def find(row: dict, column: str):
@@ -165,7 +217,7 @@ def _walk(row: dict, name: str):
         return row[name]
     value = row
     for key in name.split("."):
-        value = _parse_literal(value)
+        value = parse_literal(value)
         if not isinstance(value, dict) or key not in value:
             return _MISSING
         value = value[key]
@@ -174,31 +226,79 @@ def _walk(row: dict, name: str):
 
 def _require_text(value, field: str) -> str:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, dict) for v in value)):
-        raise RowRejected(f"{field} is a mapping, not text")
+        raise RowRejected(f"{field} is a mapping, not text", value)
     return as_text(value)
 
 
-def _parse_literal(value):
+def parse_literal(value):
     """Parse a list or dict that a CSV file stores as text ("['a', 'b']"); return any other value unchanged."""
-    if not (isinstance(value, str) and value[:1] in ("[", "{") and value.strip()[-1:] in ("]", "}")):
+    if not (isinstance(value, str) and _PRINTED.match(value) and value.rstrip()[-1] in "])}"):
         return value
-    for parse in (json.loads, _parse_numpy_array, ast.literal_eval):
+    for parse in (json.loads, _parse_printed):
         try:
             return replace_surrogates(parse(value.strip()))
-        except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
             continue
     return value  # a text that resembles a list
 
 
-def _parse_numpy_array(text: str) -> list[str]:
-    """Return the texts of an array, which pandas writes into a CSV without commas; Python would concatenate them.
+_PRINTED = re.compile(r"\s*(?:[\[({]|(?:(?:np|numpy)\.)?array\(|frozenset\(|list\(|tuple\()")
+_NO_TOKENS = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+_VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
+_OPENING, _CLOSING = ("[", "(", "{"), ("]", ")", "}")
 
-    >>> _parse_numpy_array("['Si.' 'Si, claro.']")
-    ['Si.', 'Si, claro.']
+
+def _parse_printed(text: str) -> list | dict | set:
+    """Parse a list or dict as Python, numpy or pandas print it: array(…, dtype=object), np.str_('a'), no commas.
+
+    >>> _parse_printed("['Si.' 'Si, claro.']"), _parse_printed("{'text': array(['a', 'b'], dtype=object)}")
+    (['Si.', 'Si, claro.'], {'text': ['a', 'b']})
+
+    Raises:
+        ValueError, SyntaxError, tokenize.TokenError: The text is something else.
     """
-    ignored = (tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in ignored]
-    first, *inner, last = tokens
-    if first.string != "[" or last.string != "]" or len(inner) < 2 or any(t.type != tokenize.STRING for t in inner):
-        raise ValueError("no such array")
-    return [ast.literal_eval(t.string) for t in inner]
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in _NO_TOKENS]
+    lists, open_lists, with_commas = [], [], set()  # the innermost list of each token, by the index of its bracket
+    for i, token in enumerate(tokens):
+        if i and not open_lists and tokens[i - 1].string in _CLOSING:
+            raise ValueError("more than one value")  # for example, "(a) or (b)"
+        if token.string in _CLOSING and open_lists:
+            open_lists.pop()
+        lists.append(open_lists[-1] if open_lists else None)
+        if token.string == ",":
+            with_commas.add(lists[i])
+        if token.string in _OPENING:
+            open_lists.append(i)
+    parts = [tokens[0].string]
+    for i, (before, token) in enumerate(itertools.pairwise(tokens), start=1):
+        # an array is printed without commas, and Python would join its texts into one
+        begins = token.type in _VALUES or token.string in ("[", "{")
+        is_sign = token.string == "-" and before.end != token.start and token.end == tokens[i + 1].start
+        ends = before.type in _VALUES or before.string in _CLOSING
+        if ends and (begins or is_sign) and lists[i] not in with_commas:
+            parts.append(",")
+        parts.append(token.string)
+    value = _evaluate(ast.parse(" ".join(parts), mode="eval").body)
+    if not isinstance(value, (list, dict, set)):
+        raise ValueError("not a list")
+    return value
+
+
+def _evaluate(node: ast.expr):
+    """Return the value of a printed literal; tuples and arrays as lists. Nothing is called."""
+    match node:
+        case ast.List() | ast.Tuple():
+            return [_evaluate(element) for element in node.elts]
+        case ast.Set():
+            return set(map(_evaluate, node.elts))
+        case ast.Dict() if None not in node.keys:
+            return dict(zip(map(_evaluate, node.keys), map(_evaluate, node.values), strict=True))
+        case ast.Call(func=ast.Name(id="array" | "list" | "tuple" | "frozenset"), args=[content, *_]):
+            return _evaluate(content)
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy")), args=[content, *_]):
+            return _evaluate(content)
+        case ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="True_" | "False_"):
+            return node.attr == "True_"
+        case ast.Name(id="nan" | "NaN" | "NaT") | ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="nan"):
+            return None
+    return ast.literal_eval(node)

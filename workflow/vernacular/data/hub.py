@@ -17,7 +17,7 @@ from datasets.utils.metadata import MetadataConfigs
 from vernacular.core.errors import DataError, first_line, suggest
 from vernacular.core.hub_snapshot import snapshot as any_snapshot
 from vernacular.data.columns import SchemaMismatchError
-from vernacular.data.readers import detect_format, read_rows
+from vernacular.data.readers import Row, detect_format, read_rows
 
 snapshot = partial(any_snapshot, repo_type="dataset", error_class=DataError, missing_file_error=SchemaMismatchError)
 
@@ -42,7 +42,9 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
             if split is None and target_rows is few_shot_rows:
                 continue
             split_rows, files = _split_rows(repository, snapshot_dir, splits, split, separator, config)
-            target_rows += [{**row, "_config": config or ""} for row in split_rows]
+            for row in split_rows:
+                row["_config"] = config or ""
+            target_rows += split_rows
             file_names.update(files)
     provenance = {
         "kind": "hub",
@@ -164,7 +166,7 @@ def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> di
 
 def _split_rows(
     repository: str, snapshot_dir: Path, splits: dict, split: str | None, separator: str | None, config: str | None
-) -> tuple[list[dict], list[str]]:
+) -> tuple[list[Row], list[str]]:
     """Return (rows, files) of one split of one configuration, downloaded unless cached."""
     label = repository + (f", configuration {config}" if config else "")
     if split is None and len(splits) == 1:

@@ -3,32 +3,33 @@
 from collections import Counter
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.data.columns import Cells, RowRejected, as_text, find, replace_surrogates
-from vernacular.data.layouts import CONVERTERS
+from vernacular.data.columns import Cells, RowRejected, as_text, find, location_of, replace_surrogates
+from vernacular.data.layouts import CONVERTERS, answer_alphabet
 
 
 def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: bool = False) -> tuple[list[dict], dict]:
     """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`few_shot`).
 
     The prefix is needed because datasets number each split from 1. Counts: read, kept, dropped and repaired (by
-    reason), duplicates, and first_dropped (by reason, the 0-based number of the first row dropped for it).
+    reason), duplicates, and first_dropped (by reason, a sentence on the first row dropped for it).
     """
     dropped, repaired = Counter(), Counter()
-    first_dropped: dict[str, int] = {}
+    first_dropped: dict[str, str] = {}
+    alphabet = answer_alphabet(rows, columns)
     items = []
     for row_index, row in enumerate(rows):
-        cells = Cells(replace_surrogates(row), columns)
+        cells = Cells(replace_surrogates(row), columns, alphabet)
         if cells.row != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
             content = CONVERTERS[item_type](cells)
             if not few_shot and item_type == "multi_answer" and len(content["gold"]) == len(content["choices"]):
-                raise RowRejected("no incorrect answer")
+                raise RowRejected("no incorrect answer", *content["choices"])
             category = cells.text("category") or None
             cluster_id = _cluster_id(cells, content, item_type)
         except RowRejected as reason:
             dropped[str(reason)] += 1
-            first_dropped.setdefault(str(reason), row_index)
+            first_dropped.setdefault(str(reason), f"{location_of(row, row_index)}: {reason.detail}")
             continue
         repaired.update(cells.repaired)
         content["extra"] = {**_extra(cells.row, columns), **content["extra"]}

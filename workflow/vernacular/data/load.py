@@ -9,6 +9,7 @@ from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import check_columns
 from vernacular.data.items import make_items, sample
+from vernacular.data.layouts import check_numbering
 from vernacular.data.readers import detect_format, read_rows
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
@@ -40,6 +41,8 @@ def load_items(
             f'task {task["task"]}: language "{language}" not found.{suggest(language, task["languages"])}'
         )
     rows, few_shot_rows, provenance = _load_rows(task, language, entry, source, Path(root))
+    check_numbering(rows, entry["columns"], f"{task['task']} ({language})")
+    check_numbering(few_shot_rows, entry["columns"], f"{task['task']} ({language})")
     examples, example_counts = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
     items, counts = make_items(rows, task["item_type"], entry["columns"])
     for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
@@ -211,7 +214,9 @@ def _digest(rows: list[dict], few_shot_rows: list[dict]) -> str:
 
 
 def _reasons(counts: dict) -> str:
-    return ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "the dataset has no rows"
+    first = next(iter(counts["first_dropped"].values()), None)
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in counts["dropped"].items()) or "the dataset has no rows"
+    return reasons + (f". The first: {first}" if first else "")
 
 
 def _warnings(name: str, counts: dict, example_counts: dict, expected: int | None, provenance: dict) -> list[str]:
@@ -221,9 +226,9 @@ def _warnings(name: str, counts: dict, example_counts: dict, expected: int | Non
         warnings.append(f"{name}: {mismatch}; the dataset has changed upstream.")
     for noun, dropped_counts in (("row", counts), ("few-shot example", example_counts)):
         for reason, n in dropped_counts["dropped"].items():
-            first_row = dropped_counts.get("first_dropped", {}).get(reason)
-            location = "" if first_row is None else f" The first is row {first_row + 1} of {dropped_counts['read']}."
-            warnings.append(f"{name}: {format_count(n, noun)} dropped ({reason}).{location}")
+            first = dropped_counts["first_dropped"].get(reason)
+            suffix = f" The first: {first}." if first else ""
+            warnings.append(f"{name}: {format_count(n, noun)} dropped ({reason}).{suffix}")
     if provenance.get("pinned") is False:
         warnings.append(f"{name}: not pinned; to pin it, add sha256: {provenance['file_sha256']} to the task file.")
     return warnings

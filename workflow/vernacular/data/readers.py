@@ -29,9 +29,19 @@ _MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
 csv.field_size_limit(1 << 30)  # very long passages are valid
 
 
-def read_rows(path, file_format: str | None = None, *, name: str | None = None) -> list[dict]:
+class Row(dict):
+    """Row of a data file, with its location for messages ("rows.csv, line 3")."""
+
+    __slots__ = ("location",)
+
+
+def read_rows(path, file_format: str | None = None, *, name: str | None = None) -> list[Row]:
     """Return all rows of a data file in order; see `located_rows`."""
-    return [row for _, row in located_rows(path, file_format, name=name)]
+    rows = []
+    for location, content in located_rows(path, file_format, name=name):
+        rows.append(Row(content))
+        rows[-1].location = location
+    return rows
 
 
 def located_rows(path, file_format: str | None = None, *, name: str | None = None) -> _LocatedRows:
@@ -104,7 +114,14 @@ def _read_parquet(data: bytes, name: str) -> _LocatedRows:
         rows = pa.table([_binary_to_text(column) for column in table.columns], table.column_names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name}: damaged or not parquet ({first_line(error)}).") from None
-    return ((f"{name}, row {i}", row) for i, row in enumerate(rows))
+    return _numbered(rows, name)
+
+
+def _numbered(rows: list, name: str) -> _LocatedRows:
+    """Yield rows that have no line of a file, with their numbers as in pandas and on the Hub."""
+    for number, row in enumerate(rows):
+        location = f"{name}, row {number} (counted from 0)"
+        yield location, _check_row(row, location)
 
 
 def _binary_to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -116,7 +133,12 @@ def _binary_to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
+_SEPARATOR_LINE = re.compile(r'\s*"?sep=(.)"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line, for example sep=;
+
+
 def _read_csv(text: str, name: str) -> _LocatedRows:
+    if declared := _SEPARATOR_LINE.match(text):  # the line stays, empty, so that the numbers of lines are correct
+        return _to_rows(_parse_quoted(text[declared.end() :], declared[1], name), name)
     header = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     unquoted_header = re.sub(r'"[^"]*"', "", header)
     # spreadsheets in locales with a decimal comma write semicolons
@@ -139,11 +161,21 @@ def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[
 
 
 def _read_tsv(text: str, name: str) -> _LocatedRows:
-    """Read TSV, with quotation marks as text unless rows of unequal length indicate quoted line breaks."""
+    """Read TSV, with quotation marks as text unless the file shows that they enclose fields.
+
+    They do in a header, around rows of unequal length (line breaks in a field), and, in a file of one column, where one
+    stands at the start of a line without its pair; if a file that is read so has misplaced ones, they are text.
+    """
+    if _SEPARATOR_LINE.match(text):
+        return _read_csv(text, name)
     newline = "\n" if "\n" in text else "\r"
     lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(newline), start=1)]
-    lines = [(n, [_unquote(field) for field in line]) for n, line in lines if line != [""]]
-    if lines and any(len(line) != len(lines[0][1]) for _, line in lines):
+    lines = [(n, line) for n, line in lines if line != [""]]
+    header = lines[0][1]
+    quoted_header = all(len(column) > 2 and column[0] == column[-1] == '"' for column in header)
+    unclosed = header[1:] == [] and any(line[0][0] == '"' and line[0].count('"') % 2 for _, line in lines)
+    lines = [(n, [_unquote(field) for field in line]) for n, line in lines]
+    if quoted_header or unclosed or any(len(line) != len(header) for _, line in lines):
         with contextlib.suppress(DataError):  # then they are text, and the row of another length is the error
             lines = _parse_quoted(text, "\t", name)
     return _to_rows(lines, name)
@@ -184,26 +216,77 @@ def _check_header(header: list[str], name: str) -> None:
 def _read_jsonl(text: str, name: str) -> _LocatedRows:
     # a JSON text cannot contain a line break, but U+2028, at which splitlines would split
     lines = text.replace("\r", "\n" if "\n" not in text else "").split("\n")
-    for line_number, line in enumerate(lines, start=1):
-        if line.strip():
-            location = f"{name}, line {line_number}"
-            yield location, _check_row(_parse_json(line, location), location)
+    lines = [(n, line) for n, line in enumerate(lines, start=1) if line.strip()]
+    with contextlib.suppress(ValueError):  # JSON that is named .jsonl: several lines, or all rows in one
+        value = _decode(text)
+        if isinstance(value, list):
+            is_json = bool(value) and isinstance(value[0], dict)
+        else:
+            columns = value.values() if isinstance(value, dict) and _depth(value) <= _MAX_DEPTH else [None]
+            is_json = isinstance(value, dict) and (len(lines) > 1 or all(isinstance(v, list) for v in columns))
+        if is_json:
+            return _numbered(_json_rows(value, name), name)
+    locations = ((f"{name}, line {number}", line) for number, line in lines)
+    return ((location, _check_row(_parse_json(line, location), location)) for location, line in locations)
 
 
 def _read_json(text: str, name: str) -> _LocatedRows:
-    """Read a list of objects, an object with exactly one such list ({"data": […]}), or JSON Lines named .json."""
+    """Read the rows of a JSON text, see `_json_rows`, or JSON Lines named .json."""
     try:
         value = _decode(text)
     except ValueError:
         if text.lstrip()[:1] == "{" and "\n" in text.strip():
             return _read_jsonl(text, name)
         value = _parse_json(text, name)
-    if isinstance(value, dict):
-        lists = [v for v in value.values() if isinstance(v, list) and v and isinstance(v[0], dict)]
-        value = lists[0] if len(lists) == 1 else [value]
-    if not isinstance(value, list):
-        raise DataError(f"{name}: expected a list of rows.")
-    return ((f"{name}, row {i}", _check_row(row, f"{name}, row {i}")) for i, row in enumerate(value))
+    return _numbered(_json_rows(value, name), name)
+
+
+def _json_rows(value, name: str) -> list:
+    """Return the rows of a list of objects, an object with exactly one such list ({"data": […]}), or one of columns.
+
+    Columns are lists ({"good": ["a", "b"], "bad": ["c", "d"]}), or as pandas writes them: `to_json` with the `orient`
+    columns, index, split or table. Any other object is one row.
+
+    >>> _json_rows({"good": ["a", "b"], "bad": ["c", "d"]}, "x.json")
+    [{'good': 'a', 'bad': 'c'}, {'good': 'b', 'bad': 'd'}]
+    >>> _json_rows({"good": {"0": "a", "1": "b"}}, "x.json") == _json_rows({"0": {"good": "a"}, "1": {"good": "b"}}, "")
+    True
+
+    Raises:
+        DataError: The object can be read in several ways, or its columns differ in length.
+    """
+    advice = 'save it as a list of rows, for example by pandas.DataFrame.to_json(…, orient="records").'
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        raise DataError(f"{name}: expected a list of rows, got {type(value).__name__}.")
+    values = list(value.values())
+    if {"columns", "data"} <= value.keys() <= {"columns", "data", "index"} and all(isinstance(v, list) for v in values):
+        lengths = {len(row) if isinstance(row, list) else None for row in value["data"]} - {len(value["columns"])}
+        if not lengths:
+            return [dict(zip(value["columns"], row, strict=True)) for row in value["data"]]
+    lists = [key for key, v in value.items() if isinstance(v, list) and v and isinstance(v[0], dict)]
+    if values and all(isinstance(v, list) for v in values) and (len(lists) < len(values) or not lists):
+        lengths = {len(v) for v in values}
+        if len(lengths) == 1:
+            return [dict(zip(value, row, strict=True)) for row in zip(*values, strict=True)]
+        if not lists:
+            columns = ", ".join(f'"{key}" has {len(v)}' for key, v in value.items())
+            raise DataError(f"{name}: expected columns of equal length, got {columns} values; {advice}")
+    if len(lists) > 1:
+        names = " and ".join(f'"{key}"' for key in lists)
+        raise DataError(f"{name}: expected one list of rows, got {names}; save each in a file of its own.")
+    if lists:
+        return value[lists[0]]
+    if values and all(isinstance(v, dict) and v.keys() == values[0].keys() for v in values):
+        outer, inner = (all(str(key).isdecimal() for key in keys) for keys in (value, values[0]))
+        if outer and not inner:
+            return values
+        if inner and not outer:
+            return [dict(zip(value, row, strict=True)) for row in zip(*(v.values() for v in values), strict=True)]
+        if len(values) > 1:
+            raise DataError(f"{name}: expected a list of rows, got an object of objects; {advice}")
+    return [value]
 
 
 def _parse_json(text: str, location: str):
