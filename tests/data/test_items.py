@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.soak import examples
-from vernacular.data.items import make_items, sample
+from vernacular.data.items import make_items, mark_repeats, sample
 
 COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_format": "index", "cluster": "c|"}
 
@@ -46,6 +46,18 @@ def test_items_of_one_passage_share_a_cluster():
     items, _ = make_items([row("1", text="T"), row("2", text="T"), row("3", text="U")], "passage", columns)
     first, second, third = (item["cluster_id"] for item in items)
     assert first == second != third
+
+
+def test_rows_with_the_same_content_are_marked_whatever_their_order_and_answer():
+    evaluated = make_items([row("1"), row("2", id="twin"), row("3")], "question", COLUMNS)[0]
+    reserved = [row("2", a="y", b="x", g=1), row("2 \u200b", id="a"), row("2", b="z"), row("4"), row("4")]
+    examples = make_items(reserved, "question", COLUMNS, few_shot=True)[0]
+    mark_repeats(evaluated + examples)
+    assert [item["repeats"] for item in evaluated] == [None, "twin", None]
+    assert [item["repeats"] for item in examples] == ["twin", "twin", None, None, None]
+    copies = make_items([row("1", id=2), row("1", id=1), row("5")], "question", COLUMNS)[0]
+    mark_repeats(copies)
+    assert [item["repeats"] for item in copies] == ["1", "1", None]
 
 
 def items_of(sizes: list[int]) -> list[dict]:

@@ -211,6 +211,10 @@ def test_few_shot_examples_are_read_from_a_separate_file(tmp_path):
     (tmp_path / "rivers.yaml").write_text(
         text.replace("{file: rivers.csv}", "{file: rivers.csv, few_shot: shown.csv}"), "utf-8"
     )
+    rows, metadata = load_items(load_task(tmp_path / "rivers.yaml"), "gl", limit=1)
+    assert [row["item_id"] for row in rows if row["few_shot"]] == ["shot/1", "shot/2"]
+    assert [row["repeats"] for row in rows if row["few_shot"]] == ["1", "2"]  # also of the item beyond the limit
+    assert_states(metadata["warnings"][0], "rivers (gl)", "2 few-shot examples", "evaluated", "shown.csv, line 2", "1.")
     rows, _ = load_items(load_task(tmp_path / "rivers.yaml"), "gl")
     assert [row["item_id"] for row in rows] == ["1", "2", "shot/1", "shot/2"]
     assert [row["few_shot"] for row in rows] == [False, False, True, True]

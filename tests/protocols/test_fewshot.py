@@ -58,6 +58,30 @@ def test_examples_are_held_out_without_reserved_rows():
     assert len(metadata["held_out"]) == 3
 
 
+def test_reserved_rows_that_are_evaluated_are_not_sampled():
+    train = [
+        question | {"repeats": "q0" if n < 17 else None} for n, question in enumerate(questions(20, few_shot=True))
+    ]
+    test = [question | {"item_id": f"e{n}"} for n, question in enumerate(questions(4))]
+    rows, metadata = build_requests(train + test, "question", "letters", shots=3)
+    assert set(metadata["few_shot_examples"]) == {"q17", "q18", "q19"}
+    assert (metadata["held_out"], len({row["item_id"] for row in rows})) == ([], 4)
+    with pytest.raises(ConfigError, match=r"expected at least 4 rows .*, got 3 \(17 more are evaluated items\)"):
+        build_requests(train + test, "question", "letters", shots=4)
+
+
+def test_no_evaluated_item_repeats_an_example():
+    items = [question | {"repeats": f"q{n % 6}"} for n, question in enumerate(questions(12))]
+    rows, metadata = build_requests(items, "question", "letters", shots=3)
+    contents = [int(name[1:]) % 6 for name in metadata["few_shot_examples"]]
+    assert len(set(contents)) == 3
+    assert {int(row["item_id"][1:]) % 6 for row in rows} == set(range(6)) - set(contents)
+    assert len(metadata["held_out"]) == 6
+    assert list(metadata["skipped"].values()) == ["repeats a few-shot example"] * 3
+    with pytest.raises(ConfigError, match="at least one item to evaluate, got 6"):
+        build_requests(items, "question", "letters", shots=6)
+
+
 @pytest.mark.parametrize("clustered", [False, True])
 def test_limit_does_not_change_held_out_examples(clustered):
     items = [

@@ -104,6 +104,7 @@ class Item(TypedDict):
     cluster_id: str | None
     category: str | None
     source_row: int
+    repeats: str | None
     extra: dict[str, str] | None
 
 

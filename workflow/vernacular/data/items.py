@@ -3,7 +3,7 @@
 from collections import Counter
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.data.columns import Cells, RowRejected, as_text, find, location_of, replace_surrogates
+from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, replace_surrogates
 from vernacular.data.layouts import CONVERTERS, answer_alphabet
 
 
@@ -56,6 +56,23 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
         "duplicates": duplicates,
     }
     return items, counts
+
+
+def mark_repeats(items: list[dict]) -> None:
+    """Set `repeats` of each item whose content another evaluated item has, too, to the smallest ID of such items.
+
+    Content: context, question and options in any order, as they look. The answer is not part of it, because an example
+    with the same question is a leak even if one of the two answers is an error.
+    """
+    groups: dict[str, list[dict]] = {}
+    for item in items:
+        texts = [item["context"], item["question"], *sorted(map(comparable, item["choices"]))]
+        key = fingerprint([" ".join(comparable(text).split()) for text in texts])
+        groups.setdefault(key, []).append(item)
+    for group in groups.values():
+        evaluated = min((item["item_id"] for item in group if not item["few_shot"]), default=None)
+        for item in group:
+            item["repeats"] = evaluated if len(group) > 1 else None
 
 
 def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:

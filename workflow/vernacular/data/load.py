@@ -7,8 +7,8 @@ from pathlib import Path
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
-from vernacular.data.columns import check_columns
-from vernacular.data.items import make_items, sample
+from vernacular.data.columns import check_columns, location_of
+from vernacular.data.items import make_items, mark_repeats, sample
 from vernacular.data.layouts import check_numbering
 from vernacular.data.readers import detect_format, read_rows
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
@@ -54,7 +54,15 @@ def load_items(
         reasons = _reasons(example_counts)
         raise DataError(f"{task['task']} ({language}): no few-shot example can be used: {reasons}.")
     warnings = provenance.pop("warnings", [])
+    mark_repeats(items + examples)
     sampled_items = sample(items + examples, limit, seed)
+    if leaks := [item for item in examples if item["repeats"] is not None]:
+        location = location_of(few_shot_rows[leaks[0]["source_row"]], leaks[0]["source_row"])
+        count = format_count(len(leaks), "few-shot example")
+        warnings.append(
+            f"{task['task']} ({language}): {count} with the content of an evaluated item: not sampled. "
+            f"The first: {location}: item {leaks[0]['repeats']}."
+        )
     expected = entry["expected_rows"] if source == "hub" else None
     if provenance["kind"] != "samples" and provenance.get("license") in (None, "unknown", "other"):
         provenance["license"] = entry["license"] or provenance.get("license")

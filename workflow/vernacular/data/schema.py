@@ -23,6 +23,7 @@ ITEMS = Kind(
             ("cluster_id", pa.string()),  # passage, pair or sentence shared by several items (clustered errors)
             ("category", pa.string()),  # phenomenon, subject, type; null if the dataset has none
             ("source_row", pa.int64()),  # 0-based row number in the dataset
+            ("repeats", pa.string()),  # item_id of the first evaluated item with the same content; null if unique
             ("extra", pa.map_(pa.string(), pa.string())),  # further fields of a protocol or an exported file
         ]
     ),

@@ -31,8 +31,8 @@ def build(
 ) -> tuple[list[dict], dict]:
     """Build the requests of one evaluation; return (rows per REQUESTS, metadata).
 
-    Metadata: `few_shot_examples` (item IDs of the few-shot examples, in prompt order), `held_out` (those of them that
-    are excluded from the evaluated items), `prefix` (the few-shot prefix), `skipped` (reason by skipped item),
+    Metadata: `few_shot_examples` (item IDs of the few-shot examples, in prompt order), `held_out` (evaluated
+    items with their content, which are excluded), `prefix` (the few-shot prefix), `skipped` (reason by skipped item),
     `prompts` (fingerprint of the prompt lines), `prompt` (its name, if it is not the default). Raises
     ConfigError if the settings cannot be combined.
     """
@@ -76,12 +76,14 @@ def inference_metadata(protocol: str) -> dict:
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:
     """Return the metadata of the rows, in addition to the evaluation's settings."""
+    reasons = {item_id: "repeats a few-shot example" for item_id in sorted(held_out - set(example_ids))}
     return {
         "few_shot_examples": example_ids,
         "held_out": sorted(held_out),
         "prefix": setting.prefix,
         "prompts": fingerprint(setting.labels),
-        "skipped": {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
+        "skipped": reasons
+        | {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }
 
 
