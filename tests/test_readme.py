@@ -54,12 +54,3 @@ def test_quickstart_covers_the_stated_protocols_and_languages():
     assert {e.language for e in evaluations} >= {"gl", "es", "ca", "pt", "en", "sr", "ar"}
     assert {e.protocol for e in evaluations} == set(OWN)
     assert len({e.task for e in evaluations}) >= 6
-
-
-def test_configs_of_reproduce_md_are_valid(tmp_path):
-    blocks = re.findall(r"```yaml\n(models:.*?)```", (ROOT / "docs" / "reproduce.md").read_text("utf-8"), re.DOTALL)
-    assert len(blocks) == 5
-    for number, block in enumerate(blocks):
-        path = tmp_path / f"{number}.yaml"
-        path.write_text(block + ("" if "evaluations:" in block else "evaluations: [{task: cola}]\n"), "utf-8")
-        assert config.load([path]).evaluations

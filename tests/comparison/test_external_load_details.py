@@ -376,3 +376,38 @@ def test_compare_command_with_external_results(tmp_path):
     (row,) = artifacts.read(path, COMPARISONS).to_pylist()
     assert (row["n"], row["net_gain"], row["n_baseline"], row["n_candidate"]) == (2, 1, 2, 3)
     assert row["note"] == "1 item with a value for the candidate only"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("question,options,prediction,topic\nOutra?,si|non,si,x\n", ("0 of 1", "not used", "columns", "topic")),
+        ("question,topic\nOutra?,x\n", ("theirs.csv, line 2", "prediction or correct")),
+    ],
+)
+def test_external_results_that_cannot_be_used_are_noted_and_the_others_compared(tmp_path, capsys, text, parts):
+    name = EVALUATION["evaluation"]
+    for model in ("m", "n"):
+        path = tmp_path / model / "tasks" / f"{name}.parquet"
+        artifacts.write(path, TASK_RESULTS, reference().rows, {"fingerprint": "f"})
+        artifacts.write(tmp_path / model / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
+    artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
+    (tmp_path / "theirs.csv").write_text(text, "utf-8")
+    spec = {"models": ["m", "n"], "pairs": [["m", "theirs"], ["m", "n"]]}
+    spec |= {"external_results": {"theirs": {"path": str(tmp_path / "theirs.csv")}}}
+    spec["evaluations"] = {name: EVALUATION | {"items": "t.gl"}}
+    directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
+    compare_command.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **directories))
+    path = tmp_path / "out" / "comparisons.parquet"
+    assert {(row["baseline"], row["candidate"]) for row in artifacts.read(path, COMPARISONS).to_pylist()} == {
+        ("m", "n")
+    }
+    assert_states(" ".join(artifacts.metadata(path)["notes"]), "theirs: ", *parts)
+    assert "external_results.theirs" in capsys.readouterr().err
+
+
+def test_options_are_read_from_a_column_of_either_name(tmp_path):
+    for name in ("options", "choices"):
+        (tmp_path / "a.csv").write_text(f"question,{name},prediction\n?,si|non,si\n", "utf-8")
+        [result] = read_results(tmp_path / "a.csv")[None]
+        assert result.texts == ("?", "si", "non")

@@ -1,6 +1,7 @@
 """Command `compare`: per-item results of several models -> differences, rankings, changed items."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -185,8 +186,9 @@ def _load_external_results(
     try:
         path, model = Path(entry["path"]), entry.get("model")
         tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
-    except DataError as error:
-        raise DataError(f"external_results.{name}: {error}") from None
+    except DataError as error:  # the values of this run's models do not depend on it
+        print(f"compare: external_results.{name}: {error}", file=sys.stderr)
+        tables, notes = {}, str(error).splitlines()
     return tables, [f"{name}: {note}" for note in notes]
 
 

@@ -19,7 +19,7 @@ from vernacular.comparison.external.classify import (
     match_items,
 )
 from vernacular.comparison.external.lm_eval_samples import is_sample, read_samples, read_shots
-from vernacular.comparison.external.results import ExternalResult, read_results, read_rows, result_files
+from vernacular.comparison.external.results import COLUMNS, ExternalResult, read_results, read_rows, result_files
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count, suggest
 from vernacular.core.paths import display_path
@@ -137,6 +137,8 @@ def _load_lines(file: Path, references: dict[str, Reference]) -> tuple[dict[str,
             )
         tables |= evaluation_tables
         notes += evaluation_notes
+    if not is_lm_eval and (unknown := [column for column in first_row if column not in COLUMNS]):
+        notes.append(f"{display_path(file)}: columns without a meaning here, not used: {', '.join(map(str, unknown))}.")
     return tables, notes
 
 

