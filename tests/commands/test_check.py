@@ -1,11 +1,14 @@
 """`vernacular check` reports all problems of what a config refers to, without loading a model."""
 
 import json
+import shutil
 import subprocess
 import sys
 
+import huggingface_hub
 import pytest
 from support import hub_server, tiny
+from support.messages import assert_states
 from support.workspace import ROOT
 from vernacular import cli
 
@@ -127,6 +130,44 @@ def test_a_package_that_is_not_installed_is_reported(directory, capsys):
     replace(directory / "config.yaml", "./tiny", "package:no_such_package")
     (line,) = errors(capsys)
     assert "no_such_package is not installed" in line
+
+
+@pytest.fixture
+def cached(directory, monkeypatch):
+    """Return the snapshot of me/open in the Hub's cache, the only model of the config."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(directory / "cache"))
+    repository = directory / "cache" / "models--me--open"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("a" * 40)
+    (directory / "tiny").rename(directory / "moved")
+    snapshot = shutil.copytree(directory / "moved", repository / "snapshots" / ("a" * 40))
+    replace(directory / "config.yaml", "./tiny", "me/open")
+    return snapshot
+
+
+def test_a_complete_model_in_the_cache_of_the_hub_is_checked(directory, cached, capsys):
+    assert cli.main(["check"]) == 0
+    assert "Not checked" not in capsys.readouterr().out
+    (cached / "tokenizer.json").write_text("{}")
+    (line,) = errors(capsys)
+    assert "tokenizer.json is not a tokenizer" in line
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_an_incomplete_model_in_the_cache_of_the_hub_is_not_checked(directory, cached, capsys, file):
+    (cached / file).unlink()
+    assert cli.main(["check"]) == 0
+    assert "Not checked, because not on this disk: me/open (--online" in capsys.readouterr().out
+
+
+def test_a_token_id_that_no_model_has_is_reported(directory, capsys):
+    path = directory / "tiny" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    token = next(iter(content["model"]["vocab"]))
+    content["model"]["vocab"][token] = 4_000_000_000
+    path.write_text(json.dumps(content))
+    (line,) = errors(capsys)
+    assert_states(line, "tokenizer.json", "expected token IDs", "got 4000000000", f'"{token}"')
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # pre
 _POINTER = b"version https://git-lfs"
 MAX_HEADER = 50_000_000  # bytes; 144,000 tensors of a quantized mixture of experts take 20 MB in all its files
 MAX_TENSORS = 200_000  # per file
+MAX_TOKEN_ID = 2**31  # IDs are stored as int32
 MAX_JSON = 500_000_000  # bytes; the largest tokenizer.json files have 40 MB
 _SPARSE = 1 << 30  # bytes; a larger file that consists almost entirely of holes is rejected
 
@@ -195,6 +196,15 @@ def check_tokenizer(name: str, directory: Path) -> None:
         content = read_json(name, tokenizer_file)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise ModelError(f"model {name}: {tokenizer_file} is not a tokenizer.")
+        vocabulary, added = content["model"].get("vocab"), content.get("added_tokens")
+        ids = [*vocabulary.items()] if isinstance(vocabulary, dict) else []
+        ids += [(token.get("content"), token.get("id")) for token in added or () if isinstance(token, dict)]
+        for token, token_id in ids:
+            if not isinstance(token_id, int) or not 0 <= token_id < MAX_TOKEN_ID:
+                raise ModelError(
+                    f"model {name}: {tokenizer_file}: expected token IDs from 0 to {MAX_TOKEN_ID - 1}, got {token_id} "
+                    f'of "{token}". Download or save the tokenizer again.'
+                )
 
 
 def read_json(name: str, path: Path):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
-from vernacular.checkpoints.adapters import check_adapter, check_fits_base
-from vernacular.checkpoints.files import check_tokenizer, is_packed
+from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, check_fits_base
+from vernacular.checkpoints.files import check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
 from vernacular.config import dependencies
@@ -89,23 +89,37 @@ def _is_local(source: str) -> bool:
 def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
     """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
     source = settings["source"]
-    if not _is_local(source):
-        return _check_hub(source, "config.json", online)
     permissions = {
         "allow_pickle": settings.get("allow_pickle", False),
         "code": settings.get("trust_remote_code", False),
     }
+    if not _is_local(source):
+        cached = None if online else hub_snapshot.cached(source)
+        if cached is None or not _has_weights(name, cached, permissions["allow_pickle"]):
+            return _check_hub(source, "config.json", online)
+        source = str(cached)
     path, _, is_gguf = locate(source, **permissions)
     if not is_gguf and not is_packed(path):
         check_files(name, path, kind=kind, **permissions)
     return None
 
 
+def _has_weights(name: str, path: Path, allow_pickle: bool) -> bool:
+    """Return whether a checkpoint in the Hub's cache is complete; otherwise a run downloads the rest."""
+    try:
+        return path.is_file() or bool(config_of(name, path) and weights_of(name, path, allow_pickle=allow_pickle))
+    except ModelError:
+        return False
+
+
 def _check_tokenizer(name: str, settings: dict, online: bool) -> str | None:
     """Check the files of a tokenizer of a model behind a server; the server itself is asked by its probe."""
     source = settings.get("tokenizer", "")
     if source and not _is_local(source):
-        return _check_hub(source, "tokenizer_config.json", online)
+        cached = None if online else hub_snapshot.cached(source)
+        if cached is None or not (cached.is_file() or (cached / "tokenizer_config.json").exists()):
+            return _check_hub(source, "tokenizer_config.json", online)
+        source = str(cached)
     if source:
         path, _, is_gguf = locate(source)
         if not is_gguf:
@@ -121,14 +135,19 @@ def _check_server_reference(name: str, settings: dict, online: bool) -> str | No
 def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> str | None:
     """Check the files of an adapter on this disk, and whether they fit those of its base if these are, too."""
     source, base = settings["adapter"], config.models[settings["base"]]
-    if not _is_local(source):
-        return _check_hub(source, ADAPTER_CONFIG, online)
-    record = {"name": settings["base"], "source": base["source"]}
     permissions = {key: settings[key] for key in ("allow_pickle", "allow_base_mismatch")}
+    if not _is_local(source):
+        cached = None if online else hub_snapshot.cached(source)
+        weights = (WEIGHTS, PICKLED) if permissions["allow_pickle"] else (WEIGHTS,)
+        if cached is None or not any((cached / file).exists() for file in weights):
+            return _check_hub(source, ADAPTER_CONFIG, online)
+        source = str(cached)
+    record = {"name": settings["base"], "source": base["source"]}
     directory, _, adapter_config = check_adapter(name, source, record, **permissions)
-    if _is_local(base["source"]):
+    cached_base = None if _is_local(base["source"]) else hub_snapshot.cached(base["source"])
+    if cached_base or _is_local(base["source"]):
         try:
-            path, _, _ = locate(base["source"])
+            path, _, _ = locate(str(cached_base or base["source"]))
         except ModelError:  # reported for the base
             return None
         if path.is_dir():

@@ -109,6 +109,20 @@ def snapshot(
         attempt += 1
 
 
+def cached(source: str, *, repo_type: str = "model") -> Path | None:
+    """Return where `owner/name[/file][@revision]` is in the Hub's cache, perhaps in part; None if it is not there."""
+    repository, _, revision = source.partition("@")
+    owner, name, *file = repository.split("/", 2)
+    try:
+        directory = huggingface_hub.snapshot_download(
+            f"{owner}/{name}", repo_type=repo_type, revision=revision or None, local_files_only=True
+        )
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        return None
+    path = Path(directory, *file)
+    return path if path.exists() else None
+
+
 def _interruptible(download, *args, **kwargs) -> Path:
     """Return the directory that `download` returns, and let Ctrl-C take effect immediately.
 
