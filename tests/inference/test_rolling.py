@@ -1,11 +1,13 @@
 """Windows of long texts: bounds, and log-probabilities equal to those of plain PyTorch under lm-eval's rule."""
 
+import copy
 import math
 
 import numpy as np
 import pytest
 import torch
 from support import tiny
+from vernacular.inference.model.loaded import wrap
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.rolling import masked_windows, windows
 from vernacular.inference.scoring.score import score
@@ -94,6 +96,26 @@ def test_long_text_equals_pytorch(arch, tokens, overlap):
     expected = reference(loaded, [loaded.bos_id, *ids], 40, overlap)
     assert math.fsum(row["logprobs"]) == pytest.approx(math.fsum(expected), rel=1e-6)
     assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer_limit", "max_length", "flag"),
+    [
+        (40, None, "tokenizer limit: 40 tokens (model_max_length), fewer than the model reads"),
+        (40, 24, None),
+        (int(1e30), 40, None),
+    ],
+)
+def test_windows_and_truncation_by_the_limit_of_the_tokenizer_are_flagged(tokenizer_limit, max_length, flag):
+    base = tiny.load_model("gpt2")
+    tokenizer = copy.copy(base.tokenizer)
+    tokenizer.model_max_length = tokenizer_limit
+    loaded = wrap(base.model, tokenizer, base.record | {"max_length": max_length})
+    table, _ = score(loaded, tiny.score_requests([(TEXT, 0, len(TEXT)), (TEXT[:30], 0, 30)], extras=EXTRAS))
+    assert table["flags"].to_pylist() == [flag, None]
+    [truncated] = score(loaded, tiny.score_requests([(TEXT, len(TEXT) - 5, len(TEXT))]))[0]["flags"].to_pylist()
+    assert truncated.startswith("truncated: ")
+    assert truncated.partition("; ")[2] == (flag or "")
 
 
 def test_bos_of_the_tokenizer_is_scored_only_as_in_lm_eval():

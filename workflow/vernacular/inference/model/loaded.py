@@ -36,6 +36,7 @@ class LoadedModel:
     adds_bos: bool  # whether the tokenizer itself begins a text with bos_id
     n_embeddings: int  # rows of the input embeddings; token IDs are smaller
     record: ModelRecord  # of the model step: name, directory, fingerprint, revision, options
+    tokenizer_limit: bool = False  # whether max_length is the tokenizer's, and the model's own is larger or none
     seconds: float = 0.0  # loading time
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded
@@ -92,12 +93,14 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     bos_id = tokenizer.bos_token_id
     # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
     adds_bos = bool(ids) and bos_id is not None and ids[0] == bos_id
+    limit, tokenizer_limit = _limits(model, tokenizer, record)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         kind=record["kind"],
         device=embeddings.device,
-        max_length=_max_length(model, tokenizer, record),
+        max_length=min(filter(None, (limit, tokenizer_limit)), default=None),
+        tokenizer_limit=tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
         bos_id=bos_id,
         eos_id=tokenizer.eos_token_id,
         adds_bos=adds_bos,
@@ -106,19 +109,18 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     )
 
 
-def _max_length(model, tokenizer, record: ModelRecord) -> int | None:
-    """Return the context length in tokens: the smallest limit of the record, the config and the tokenizer, or None."""
+def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | None]:
+    """Return (the smaller limit of the config and the record, that of the tokenizer) in tokens, None without one."""
     config = model.config.get_text_config(decoder=True)
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     if limits and config.model_type in _OFFSET_POSITIONS:
         limits[0] -= (config.pad_token_id or 0) + 1
-    tokenizer_limit = tokenizer.model_max_length
-    if isinstance(tokenizer_limit, int) and 0 < tokenizer_limit < _UNLIMITED:
-        limits.append(tokenizer_limit)
     if record.get("max_length"):
         limits.append(record["max_length"])
-    return min(limits) if limits else None
+    tokenizer_limit = tokenizer.model_max_length
+    is_limited = isinstance(tokenizer_limit, int) and 0 < tokenizer_limit < _UNLIMITED
+    return min(limits, default=None), tokenizer_limit if is_limited else None
 
 
 SMALLEST_BUDGET = 16  # tokens; if a batch does not fit at this budget, its requests are given up and flagged

@@ -65,7 +65,14 @@ def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
             request.offsets = request.offsets + len("".join(row["few_shot_examples"][:n_dropped]))
     if not request.failed and not is_rolling(request) and (n_excess := _excess(loaded, request)) > 0:
         _truncate(loaded, request, n_excess)
+    if loaded.tokenizer_limit and any(flag.startswith("truncated") for flag in request.flags):
+        request.flags.append(tokenizer_limit_flag(loaded.max_length))
     return _finish(loaded, request, loaded.tokenizer.unk_token_id)
+
+
+def tokenizer_limit_flag(limit: int) -> str:
+    """Return the flag of a text that is cut, or scored in windows, at the limit of the tokenizer."""
+    return f"tokenizer limit: {limit} tokens (model_max_length), fewer than the model reads"
 
 
 def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedRequest]:

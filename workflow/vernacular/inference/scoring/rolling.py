@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.scoring.prepare import PreparedRequest, option, reads
+from vernacular.inference.scoring.prepare import PreparedRequest, option, reads, tokenizer_limit_flag
 
 EXTRA = "rolling"
 
@@ -45,6 +45,8 @@ def split_into_windows(
             windows(request, length, overlap) if loaded.kind == "causal" else masked_windows(request, size, overlap)
         )
         n_split += 1
+        if loaded.tokenizer_limit and length == loaded.max_length:
+            request.flags.append(tokenizer_limit_flag(length))
     return parts, np.array(first_parts, np.int64), n_split
 
 
