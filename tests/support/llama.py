@@ -70,8 +70,8 @@ class LlamaServer:
         self.process.stdout.close()
 
 
-def write_gguf(loaded: LoadedModel, path) -> None:
-    """Write a tiny Llama model with a byte-level tokenizer as a GGUF file in float32."""
+def write_gguf(loaded: LoadedModel, path, *, pre: str | None = "gpt-2") -> None:
+    """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32."""
     import gguf
 
     config, weights = loaded.model.config, {n: w.numpy() for n, w in loaded.model.state_dict().items()}
@@ -86,7 +86,7 @@ def write_gguf(loaded: LoadedModel, path) -> None:
     writer.add_rope_dimension_count(config.hidden_size // heads)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType)
+    _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
     tensors = {
         "token_embd": weights["model.embed_tokens.weight"],
         "output_norm": weights["model.norm.weight"],
@@ -138,13 +138,14 @@ def _write(writer) -> None:
     writer.close()
 
 
-def _add_tokenizer(writer, tokenizer, token_type) -> None:
+def _add_tokenizer(writer, tokenizer, token_type, pre: str | None) -> None:
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     added = {entry["id"]: entry["special"] for entry in content["added_tokens"]}
     types = [token_type.NORMAL if i not in added else token_type.CONTROL if added[i] else token_type.USER_DEFINED
              for i in range(len(tokenizer))]  # fmt: skip
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    if pre is not None:
+        writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
     writer.add_token_types(types)
     writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in content["model"]["merges"]])

@@ -46,9 +46,9 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> dict:
         copy = Path(temporary) / "tokenizer"
         copy.mkdir()
         if is_gguf:
-            from transformers import AutoTokenizer
+            from vernacular.checkpoints.gguf_conversion import read_tokenizer
 
-            AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name).save_pretrained(copy)
+            read_tokenizer(path).save_pretrained(copy)
         elif path.is_dir():
             for file in tokenizer_files(path):
                 shutil.copyfile(path / file, copy / file)

@@ -1,0 +1,76 @@
+"""Tokenizers of GGUF files: the pre-tokenizer that a file names is that of llama.cpp, or the file is rejected."""
+
+import functools
+import json
+import urllib.request
+
+import pytest
+from support import llama, tiny
+from support.messages import assert_states
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+from vernacular.checkpoints.gguf_conversion import _SPLITS, read_tokenizer
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core.errors import ModelError
+from vernacular.inference.model.loaded import wrap
+
+pytest.importorskip("gguf", reason="the package gguf is not installed")
+
+TEXTS = [
+    "L'any 2024 n'hi ha d'altres, l'illa d'en Pere és d'ell. I'VE 12345 we'll 7.",
+    "नमस्ते दुनिया, यह हिन्दी में एक वाक्य है। १२३",
+    "كَتَبَ الوَلَدُ الدَّرْسَ في المَدْرَسَةِ. ١٢٣٤",
+    "a  2   b\n\n  c\t\td \r\n 3  ",
+    "Het jy s'n gesien? (Dit) <is> ma's $5+6=11 `x` se boek!...",
+    "დღეს დილით ბაზარში წავედით. 今日は12月です。한국어 ½ ² Ⅷ",
+]
+
+
+@functools.cache
+def model():
+    """Return a tiny model whose merges cross spaces, digits and marks, so that every boundary shows in its tokens."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet)
+    core.train_from_iterator([text[i:] for text in TEXTS for i in range(0, len(text), 3)], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
+    return wrap(tiny.model("llama", len(tokenizer)), tokenizer, tiny.record("llama"))
+
+
+def test_boundaries_of_viking_survive_the_conversion(tmp_path):
+    llama.write_gguf(model(), tmp_path / "v.gguf", pre="viking")
+    llama.write_gguf(model(), tmp_path / "g.gguf", pre="gpt-2")
+    record = resolve("v", str(tmp_path / "v.gguf"), tmp_path / "out")
+    converted = Tokenizer.from_file(f"{record['directory']}/tokenizer.json")
+    words = [text for text, _ in converted.pre_tokenizer.pre_tokenize_str("L'any n'hi é 20.")]
+    assert words == ["L'any", "Ġn'hi", "ĠÃ©", "Ġ", "2", "0", "."]
+    assert converted.encode(TEXTS[0]).ids != read_tokenizer(tmp_path / "g.gguf")(TEXTS[0])["input_ids"]
+
+
+@pytest.mark.parametrize("pre", ["unheard-of", None])
+def test_unknown_pre_tokenizer_is_rejected(tmp_path, pre):
+    llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre)
+    with pytest.raises(ModelError) as raised:
+        resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    assert_states(
+        raised.value, "x.gguf", "tokenizer.ggml.pre", f'"{pre}"' if pre else "not stated", "original checkpoint"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pre", sorted(_SPLITS.keys() | GGUF_PRE_TOKENIZER_SPLITS))
+def test_tokens_are_those_of_llama_cpp(tmp_path, pre):
+    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+    llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre)
+    tokenizer = read_tokenizer(tmp_path / "x.gguf")
+    with llama.LlamaServer(tmp_path / "x.gguf") as server:
+        for text in TEXTS:
+            body = json.dumps({"content": text, "add_special": False}).encode()
+            address = server.source.removesuffix("/v1") + "/tokenize"
+            request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=60) as response:
+                expected = json.load(response)["tokens"]
+            assert tokenizer(text, add_special_tokens=False)["input_ids"] == expected, text
