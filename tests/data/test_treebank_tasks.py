@@ -87,6 +87,11 @@ def test_builtin_treebank_tasks_give_expected_pairs_of_samples(tmp_path, name, l
     }
     assert pairs_by_category == expected
     assert sum(metadata["rows"]["dropped"].values()) == n_rejected
+    assert metadata["rows"]["first_dropped"].keys() == metadata["rows"]["dropped"].keys()
+    assert all(
+        (", sentence " in text and "[[" in text) or "lemma" in text
+        for text in metadata["rows"]["first_dropped"].values()
+    )
     assert metadata["rows"]["read"] == len(rows) + n_rejected
     assert metadata["source"]["text_mismatches"] == 0
     for row in rows:

@@ -48,6 +48,7 @@ def load_items(
     for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
         counts["read"] += count
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + count
+    counts["first_dropped"] = provenance.pop("first_rejected", {}) | counts["first_dropped"]
     if not items:
         raise DataError(f"{task['task']} ({language}): no row can be evaluated: {_reasons(counts)}.")
     if provenance.get("few_shot") and not examples:  # with other examples it would be another task

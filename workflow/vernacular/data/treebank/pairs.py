@@ -30,8 +30,12 @@ class Pairs:
         default_factory=dict
     )  # reason -> the first few of them, with the target marked
 
+    first_rejected: dict[str, str] = field(default_factory=dict)  # reason -> where the first is, and its value
+
     def reject(self, reason: str, sentence: Sentence, word: Word) -> None:
         self.rejections[reason] += 1
+        if reason not in self.first_rejected:
+            self.first_rejected[reason] = f'{sentence.file}, sentence {sentence.id}: "{mark_word(sentence, word)}"'
         if len(examples := self.rejection_examples.setdefault(reason, [])) < 5:
             examples.append(mark_word(sentence, word))
 
@@ -184,5 +188,10 @@ def _limit_per_lemma(pairs: Pairs, max_rows: int | None) -> None:
         by_lemma.setdefault(row["lemma"], []).append(row)
     kept_ids = {id(row) for rows in by_lemma.values() for row in rows[:max_rows]}
     if n_excess := len(pairs.rows) - len(kept_ids):
-        pairs.rejections[f"more than {max_rows} with the same lemma"] = n_excess
+        reason, first = (
+            f"more than {max_rows} with the same lemma",
+            next(r for r in pairs.rows if id(r) not in kept_ids),
+        )
+        pairs.rejections[reason] = n_excess
+        pairs.first_rejected[reason] = f'sentence {first["sentence_id"]}: lemma "{first["lemma"]}"'
         pairs.rows = [row for row in pairs.rows if id(row) in kept_ids]

@@ -19,7 +19,7 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
     Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, rejected (matches without a pair,
-    by reason), warnings.
+    by reason), first_rejected (the first by reason), warnings.
 
     Raises:
         DataError: A file is unavailable or unreadable, or no pair is found.
@@ -59,6 +59,7 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
             "words": extraction.words,
             "text_mismatches": len(extraction.mismatches),
             "rejected": dict(extraction.rejections),
+            "first_rejected": {k: v for pairs in reversed(extraction.pairs) for k, v in pairs.first_rejected.items()},
             "warnings": warnings,
         },
     )
