@@ -11,6 +11,7 @@ from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
 from vernacular.core.problems import Problems
 from vernacular.lm_eval.catalog import FORMAT, index_path, read_index
+from vernacular.lm_eval.own_files import content_hash
 
 CHOICE = {"output_type": "multiple_choice"}
 INDEX = {
@@ -189,9 +190,7 @@ def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config
     (tmp_path / "rows.jsonl").write_text("{}\n")
 
     def keys():
-        from vernacular.config import lm_eval
-
-        lm_eval._content_hash.cache_clear()
+        content_hash.cache_clear()
         keys = {"lm_eval": {"python": str(tmp_path / "env" / "bin" / "python"), "tasks": [str(own)]}}
         specs = dependencies.lm_eval_spec(config({"lm_eval": "mine"}, {"lm_eval": "galcola"}, **keys))["evaluations"]
         return specs["mine.und.lm_eval.0shot"], specs["galcola.und.lm_eval.0shot"]
