@@ -29,16 +29,6 @@ from vernacular.lm_eval.prompts import prompt_units
 
 SEED = 1234  # lm-eval's default of the seed for few-shot examples, and of numpy's; seed 0 of Vernacular
 _PYTHON_SEED = 0  # of the module `random`
-_LOADING_ERRORS = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ImportError,
-    RuntimeError,
-    AssertionError,
-)
 
 
 @dataclass(frozen=True)
@@ -99,7 +89,7 @@ class _Loader:
                 built = self._build(unit)
             except UserError:
                 raise
-            except _LOADING_ERRORS as error:
+            except Exception as error:
                 raise DataError(f"{unit.name}: {_loading_error(error)}") from error
             loaded = TaskManager(include_defaults=False).load(built if isinstance(built, list) else [built])
             for name, task in loaded["tasks"].items():
