@@ -140,12 +140,13 @@ def package_digests(directory: Path) -> tuple[str, str]:
     task_files, all_files = hashlib.sha256(), hashlib.sha256()
     for parent, names, files in os.walk(directory.parent):
         names[:] = sorted(name for name in names if name != "__pycache__")
-        is_task = Path(parent).is_relative_to(directory)
+        relative = os.path.relpath(parent, directory)
         for name in sorted(files):
-            path = os.path.join(parent, name)
-            content = f"{os.path.relpath(path, directory)}\0{content_hash(path)}\n".encode("utf-8", "surrogateescape")
+            with open(os.path.join(parent, name), "rb") as file:
+                content = file.read()
+            content = os.fsencode(f"{relative}/{name}\0{len(content)}\0") + content
             all_files.update(content)
-            if is_task and not name.endswith(".py"):
+            if not (relative.startswith("..") or name.endswith(".py")):
                 task_files.update(content)
     return task_files.hexdigest(), all_files.hexdigest()
 
