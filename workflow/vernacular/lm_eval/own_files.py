@@ -218,7 +218,7 @@ def _names(value) -> Iterator[str]:
         yield value
     elif isinstance(value, dict | list):
         for entry in value.values() if isinstance(value, dict) else value:
-            yield from _names(entry)
+            yield from _names(entry.get("path") if isinstance(value, list) and isinstance(entry, dict) else entry)
 
 
 def _local_files(name: str, base: str) -> list[str]:
