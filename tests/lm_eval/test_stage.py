@@ -47,7 +47,9 @@ def environment(tmp_path_factory) -> Path:
     shutil.copytree(shared / "lm_eval", own / "lm_eval", ignore=_tasks_and_bytecode)
     (info,) = shared.glob("lm_eval-*.dist-info")
     shutil.copytree(info, own / info.name)
-    (own / "lm_eval" / "tasks" / "packaged.yaml").write_text(yaml.safe_dump({"task": "packaged"} | TASK))
+    packaged = yaml.safe_dump({"task": "packaged"} | TASK)
+    (own / "lm_eval" / "tasks" / "packaged.yaml").write_text(f"{packaged}process_docs: !function functions.run\n")
+    (own / "lm_eval" / "tasks" / "functions.py").write_text(PROCESS_DOCS)
     run([directory / "bin" / "python", "-m", "vernacular", "lm-eval-index"])
     return own
 
@@ -57,7 +59,9 @@ def _tasks_and_bytecode(directory: str, names: list[str]) -> list[str]:
 
 
 def run(command: list, **kwargs) -> str:
-    variables = {key: value for key, value in os.environ.items() if key != "HF_HUB_OFFLINE"}  # or zip:// is refused
+    # offline, `datasets` refuses zip://; and bytecode is written, as in a run
+    unset = ("HF_HUB_OFFLINE", "PYTHONDONTWRITEBYTECODE")
+    variables = {key: value for key, value in os.environ.items() if key not in unset}
     variables |= {"PYTHONPATH": str(ROOT / "workflow"), "HF_HOME": str(Path("hf").absolute()), "TQDM_DISABLE": "1"}
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=variables, check=False, **kwargs)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -213,14 +217,16 @@ def test_task_that_fails_is_named_and_others_continue(stage):
         assert reason in found[name]
 
 
-def test_group_of_packaged_tasks_has_its_own_rows_in_the_key(stage):
+def test_group_of_packaged_tasks_has_its_rows_and_their_code_in_the_key(stage, environment):
     Path("rows.jsonl").write_text(ROW)
     rows = {"dataset_kwargs": {"data_files": {"test": "rows.jsonl"}}}
     group = {"group": "mine", "task": [{"task": "packaged"} | rows], "aggregate_metric_list": [{"metric": "acc"}]}
     Path("own/mine.yaml").write_text(yaml.safe_dump(group))
-    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["Cae a choiva"]}
+    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["first Cae a choiva"]}
     edit("rows.jsonl", ROW.replace("Cae a", "CAE A").encode())
-    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["CAE A choiva"]}
+    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["first CAE A choiva"]}
+    edit(environment / "lm_eval" / "tasks" / "functions.py", PROCESS_DOCS.replace("first", "later").encode())
+    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["later CAE A choiva"]}
 
 
 def test_edit_or_upgrade_of_lm_eval_is_noticed(stage, environment):

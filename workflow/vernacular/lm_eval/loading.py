@@ -72,8 +72,7 @@ class _Loader:
         datasets.disable_caching()
         self.catalog: Catalog = load_catalog(str(Path(sys.prefix) / "bin" / "python"), directories)
         self.factory = TaskFactory(meta={})
-        # lm-eval would read the package's task files again, which takes half a minute
-        self.own = TaskIndex.build(map(Path, directories))
+        self.own = TaskIndex.build(map(Path, directories))  # of the package, it would take half a minute
         self.registry = _entries(self.catalog) | {name: self.own.get(name) for name in self.catalog.own.files}
 
     def load(self, spec: dict) -> LoadedUnit:
@@ -83,7 +82,7 @@ class _Loader:
         self._check_own(spec)
         random.seed(_PYTHON_SEED)
         np.random.seed(SEED)
-        with _caches(spec["files"], has_rows=bool(local_rows(unit))):
+        with _caches(_planned(spec), has_own=bool(spec["files"]), has_rows=bool(local_rows(unit))):
             unit = self._unit(spec, self._read_group)
             try:
                 built = self._build(unit)
@@ -110,7 +109,7 @@ class _Loader:
         """Raise DataError unless libraries, task files, modules and rows are those of the key."""
         index, directory = self.catalog.index, Path(lm_eval.tasks.__file__).parent
         content_hash.cache_clear()
-        planned = spec["files"] | spec["versions"] | {"the code of lm_eval": spec["package"]}
+        planned = _planned(spec)
         current = self.catalog.files(spec["entry"], unit) | versions(sys.path)
         current |= {"the code of lm_eval": index["package"], "python": spec["versions"]["python"]}
         changed = [
@@ -162,17 +161,22 @@ def _entries(catalog: Catalog) -> dict[str, Entry]:
     return entries | {name: Entry(name, Kind.TAG, None, tags=set(members)) for name, members in tags.items()}
 
 
+def _planned(spec: dict) -> dict[str, str | None]:
+    """Return the state of files and libraries in which the run was planned, by name."""
+    return spec["files"] | spec["versions"] | {"the code of lm_eval": spec["package"]}
+
+
 @contextlib.contextmanager
-def _caches(files: dict[str, str | None], *, has_rows: bool):
-    """Let Python and `datasets` store by content what they derive from `files`.
+def _caches(state: dict[str, str | None], *, has_own: bool, has_rows: bool):
+    """Let Python and `datasets` store what they derive from custom files and from local rows by content.
 
     Both recognize a file by its path and time, which an edit can keep, and archives are extracted once per path.
     """
     config, prefix = datasets.config, sys.pycache_prefix
     previous = config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH
-    directory = Path(previous[0], "by_content", fingerprint(files)[:16])
+    directory = Path(previous[0], "by_content", fingerprint(state)[:16])
     try:
-        if files:
+        if has_own:
             sys.pycache_prefix = str(directory / "bytecode")
         if has_rows:  # otherwise, the dataset is that of the Hub, and can be in the cache only
             config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH = directory, directory / "downloads"
@@ -184,7 +188,7 @@ def _caches(files: dict[str, str | None], *, has_rows: bool):
 def _check_rows(name: str, task: Task, files: dict[str, str | None]) -> None:
     """Raise DataError if `datasets` reads a local file that the key does not contain."""
     path, options = task.get_config("dataset_path"), task.get_config("dataset_kwargs") or {}
-    if callable(task.get_config("custom_dataset")) or not (path in READERS or Path(path or "").is_dir()):
+    if callable(task.get_config("custom_dataset")) or not path or not (path in READERS or os.path.isdir(path)):
         return  # a function can read any file; the Hub is no file of this computer
     builder = datasets.load_dataset_builder(path, task.get_config("dataset_name"), **options)
     names = [file for split in (builder.config.data_files or {}).values() for file in split]

@@ -204,8 +204,9 @@ def data_files(config: dict) -> list[str]:
     source, options = config.get("dataset_path"), config.get("dataset_kwargs") or {}
     source = source if isinstance(source, str) else ""
     data_dir = options.get("data_dir") if isinstance(options.get("data_dir"), str) else ""
-    base = os.path.join(source if os.path.isdir(source) and source not in READERS else "", data_dir)
-    files = {path for name in _names(options.get("data_files")) for path in _local_files(name, base)}
+    is_directory = source not in READERS and os.path.isdir(source)
+    base, is_hub = os.path.join(source if is_directory else "", data_dir), "/" in source and not is_directory
+    files = {path for name in _names(options.get("data_files")) for path in _local_files(name, base, is_hub=is_hub)}
     if base:  # its files, and those that select some of them: README.md, .huggingface.yaml
         found = glob.glob(os.path.join(glob.escape(base), "**"), recursive=True)
         files |= {path for path in (*found, os.path.join(base, ".huggingface.yaml")) if os.path.isfile(path)}
@@ -221,9 +222,9 @@ def _names(value) -> Iterator[str]:
             yield from _names(entry.get("path") if isinstance(value, list) and isinstance(entry, dict) else entry)
 
 
-def _local_files(name: str, base: str) -> list[str]:
+def _local_files(name: str, base: str, *, is_hub: bool) -> list[str]:
     path = local_path(name)
-    if path is None:
+    if path is None or (is_hub and path == name):
         return []
     path = os.path.join(base, path) if path == name else path  # that of a URL is relative to the working directory
     return glob.glob(path, recursive=True) or [path]
