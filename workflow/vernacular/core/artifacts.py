@@ -153,7 +153,7 @@ def _as_table(rows, kind: Kind) -> pa.Table:
             raise RowsError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}.")
     try:
         return pa.Table.from_pylist(rows, schema=kind.schema)
-    except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
         raise RowsError(f"rows do not fit the {kind.name} schema: {error}") from None
 
 
