@@ -190,17 +190,20 @@ def test_task_that_fails_is_named_and_others_continue(stage):
     for name, limit in (("huge", 10**12), ("negative", -1), ("fraction", 2.5), ("text", "many"), ("fine", 8)):
         write_task(name, **GENERATED, generation_kwargs={"until": ["\n"], "max_gen_toks": limit})
     write_task("stops", **GENERATED, generation_kwargs={"until": ["\n", 5]})
-    write_task("undefined", doc_to_text="{{missing}}")
+    write_task("undefined", **GENERATED, doc_to_text="{{missing}}")
     write_task("one_document", doc_to_text="{{ 1 // (q|length - 3) }}")
     write_task("repeated", **GENERATED, repeats=10**9)
     write_task("ends", extra="process_docs: !function functions.run\n")
     Path("own/functions.py").write_text("def run(rows):\n    raise SystemExit(0)\n")
+    group = {"group": "group", "task": ["fine", "undefined"], "aggregate_metric_list": [{"metric": "exact_match"}]}
+    Path("own/group.yaml").write_text(yaml.safe_dump(group))
     with open("rows.jsonl", "a") as file:
         file.write('{"q": "Cae", "a": " si", "b": " non"}\n')
-    names = ["huge", "negative", "fraction", "text", "stops", "undefined", "one_document", "repeated", "fine"]
+    names = ["huge", "negative", "fraction", "text", "stops", "undefined", "one_document", "repeated", "fine", "group"]
     found = stage.run(stage.plan({"lm_eval": "ends", "trust_functions": True}, *({"lm_eval": name} for name in names)))
     assert found.pop("fine") == ["Cae a choiva", "Cae"]
     assert "ends the process" in found.pop("ends")
+    assert found.pop("group").startswith("undefined: it cannot be built (UndefinedError: 'missing' is undefined)")
     reasons = {
         "huge": "max_gen_toks: expected an integer from 1 to 1000000, got 1000000000000",
         "stops": "until: expected",

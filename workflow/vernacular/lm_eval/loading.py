@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +90,7 @@ class _Loader:
             except UserError:
                 raise
             except Exception as error:
-                raise DataError(f"{unit.name}: {_loading_error(error)}") from error
+                raise DataError(f"{_failed_task(error) or unit.name}: {_loading_error(error)}") from error
             loaded = TaskManager(include_defaults=False).load(built if isinstance(built, list) else [built])
             for name, task in loaded["tasks"].items():
                 _check_rows(name, task, spec["files"])
@@ -215,6 +216,12 @@ def _check_metrics(name: str, task: Task) -> None:
     missing = [metric for metric, function in getattr(task, "_metric_fn_list", {}).items() if function is None]
     if missing:
         raise DataError(f"{name}: the metric {missing[0]} of the library evaluate is unavailable (it is downloaded).")
+
+
+def _failed_task(error: BaseException) -> str | None:
+    """Return the name of the task, of those in a group, whose construction raised an error; None if it is unknown."""
+    tasks = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((task.config.task for task in tasks if isinstance(task, ConfigurableTask)), None)
 
 
 def _loading_error(error: BaseException) -> str:
