@@ -86,6 +86,13 @@ def test_code_in_a_task_inside_a_group_is_rejected(write):
         check_untrusted("all", own, METRICS)
 
 
+@pytest.mark.parametrize("key", ["dataset_kwargs", "metric_list", "generation_kwargs", "tag"])
+def test_malformed_value_in_a_group_has_no_files_and_no_code(write, key):
+    own = write({"all.yaml": f"group: all\ntask: [{{task: x, dataset_path: json, {key}: 5}}]\n"})
+    check_untrusted("all", own, METRICS)
+    assert data_files(own.configs["all"]["task"][0]) == []
+
+
 def test_function_of_the_package_is_trusted_also_if_included(write, tmp_path):
     files = {"package/base.yaml": "process_docs: !function utils.f\n"}
     own = write(files | {"mine.yaml": f"include: {tmp_path}/package/base.yaml\n{TASK}"})
@@ -93,7 +100,8 @@ def test_function_of_the_package_is_trusted_also_if_included(write, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["!!python/object/apply:os.system [ls]", "task: [", "include: no.yaml", "include: mine.yaml", "- a"]
+    "text",
+    ["!!python/object/apply:os.system [ls]", "task: [", "include: no.yaml", "include: mine.yaml", "- a", "[" * 10**5],
 )
 def test_invalid_file_is_an_error_that_names_it(write, text):
     with pytest.raises(ConfigError, match=r"mine\.yaml"):

@@ -72,7 +72,7 @@ class Catalog:
         return sorted(self._involved(name) & self.own.registry.keys() & package.keys())
 
     def _involved(self, name: str) -> set[str]:
-        names = [name, *prompt_names(name, self.registry)]
+        names = [name, *prompt_names(name, self.own.registry)]
         return involved(names, self.registry) if self.own.registry else set()
 
     def files(self, name: str, unit: Unit) -> dict[str, str | None]:
@@ -142,8 +142,11 @@ def package_digests(directory: Path) -> tuple[str, str]:
         names[:] = sorted(name for name in names if name != "__pycache__")
         relative = os.path.relpath(parent, directory)
         for name in sorted(files):
-            with open(os.path.join(parent, name), "rb") as file:
-                content = file.read()
+            try:
+                with open(os.path.join(parent, name), "rb") as file:
+                    content = file.read()
+            except OSError:  # for example, the lock of an editor: a link to nothing
+                content = b""
             content = os.fsencode(f"{relative}/{name}\0{len(content)}\0") + content
             all_files.update(content)
             if not (relative.startswith("..") or name.endswith(".py")):

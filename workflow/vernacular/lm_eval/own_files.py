@@ -27,6 +27,7 @@ from vernacular.lm_eval.expansion import Entry
 READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
 _DATASET_OPTIONS = ("data_dir", "data_files", "name", "revision", "trust_remote_code")  # the last has no effect
 _RUNS_CODE = ("class", "custom_dataset", "use_prompt", "unsafe_code")  # keys whose value causes code to run
+_Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # as lm-eval: the two differ in rare cases
 _IGNORED_DIRECTORIES = {"__pycache__", ".ipynb_checkpoints"}
 _KINDS = {"tag": str | list, "dataset_kwargs": dict, "metric_list": list, "generation_kwargs": dict}
 _NOUNS = {str | list: "name or list of names", dict: "mapping", list: "list"}
@@ -108,10 +109,11 @@ def load(
     if path in seen:
         raise ConfigError(f"{display_path(path)}: included twice.")
     seen.add(path)
-    loader = _loader(path, path.is_relative_to(package.resolve()), sources, functions)
+    trusted = path.is_relative_to(package.resolve())
     try:
-        with path.open("rb") as file:
-            content = yaml.load(file, Loader=loader)
+        data = path.read_bytes()
+        for base in (yaml.SafeLoader, _Base):  # lm-eval's crashes on deep nesting, which the first rejects
+            content = yaml.load(data, Loader=_loader(base, path, trusted, sources, functions))
     except FileNotFoundError:
         raise ConfigError(f"include: {display_path(path)} not found.") from None
     except (yaml.YAMLError, OSError, UnicodeError, ValueError, TypeError, RecursionError) as error:
@@ -130,8 +132,8 @@ def load(
     return merged | content
 
 
-def _loader(path: Path, trusted: bool, sources: list[Path], functions: list[Function]) -> type[yaml.SafeLoader]:
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # as lm-eval: the two differ in rare cases
+def _loader(base: type, path: Path, trusted: bool, sources: list[Path], functions: list[Function]) -> type:
+    class Loader(base):
         pass
 
     def function(loader: yaml.Loader, node: yaml.Node) -> Function:
@@ -184,12 +186,14 @@ def _code_of_task(config: dict, metrics: Collection[str]) -> Iterator[tuple[str,
     path = config.get("dataset_path")
     if path is not None and "/" not in str(path) and path not in READERS:
         yield "dataset_path", f"{path} is not a Hub ID, a directory or one of {', '.join(READERS)}"
-    for option in config.get("dataset_kwargs") or ():
+    options = config.get("dataset_kwargs")
+    for option in options if isinstance(options, dict) else ():
         if option not in _DATASET_OPTIONS:
             yield f"dataset_kwargs.{option}", f"allowed are {', '.join(_DATASET_OPTIONS)}"
     if "process_results" in config and isinstance(config["process_results"], Function):
         return  # the metrics are only names
-    for entry in config.get("metric_list") or ():
+    metrics_listed = config.get("metric_list")
+    for entry in metrics_listed if isinstance(metrics_listed, list) else ():
         metric = entry.get("metric") if isinstance(entry, dict) else None
         if isinstance(entry, dict) and (entry.get("hf_evaluate") or (type(metric) is str and metric not in metrics)):
             yield "metric_list", f"the metric {metric} is a script of the evaluate library"
@@ -201,9 +205,10 @@ def data_files(config: dict) -> list[str]:
     They are those of `dataset_kwargs.data_files`, by path or URL, and of directories in `dataset_path` or
     `dataset_kwargs.data_dir`.
     """
-    source, options = config.get("dataset_path"), config.get("dataset_kwargs") or {}
-    source = source if isinstance(source, str) else ""
-    data_dir = options.get("data_dir") if isinstance(options.get("data_dir"), str) else ""
+    options = config["dataset_kwargs"] if isinstance(config.get("dataset_kwargs"), dict) else {}
+    source, data_dir = (
+        text if isinstance(text, str) else "" for text in (config.get("dataset_path"), options.get("data_dir"))
+    )
     is_directory = source not in READERS and os.path.isdir(source)
     base, is_hub = os.path.join(source if is_directory else "", data_dir), "/" in source and not is_directory
     files = {path for name in _names(options.get("data_files")) for path in _local_files(name, base, is_hub=is_hub)}
