@@ -101,7 +101,15 @@ def test_function_of_the_package_is_trusted_also_if_included(write, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["!!python/object/apply:os.system [ls]", "task: [", "include: no.yaml", "include: mine.yaml", "- a", "[" * 10**5],
+    [
+        "!!python/object/apply:os.system [ls]",
+        "task: [",
+        "include: no.yaml",
+        "include: /dev/zero",
+        "include: mine.yaml",
+        "- a",
+        "[" * 10**5,
+    ],
 )
 def test_invalid_file_is_an_error_that_names_it(write, text):
     with pytest.raises(ConfigError, match=r"mine\.yaml"):

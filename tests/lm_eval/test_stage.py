@@ -192,6 +192,8 @@ def test_task_that_fails_is_named_and_others_continue(stage):
     write_task("stops", **GENERATED, generation_kwargs={"until": ["\n", 5]})
     write_task("undefined", **GENERATED, doc_to_text="{{missing}}")
     write_task("one_document", doc_to_text="{{ 1 // (q|length - 3) }}")
+    write_task("unknown", nonsense=1)
+    write_task("type", output_type="nonsense")
     write_task("repeated", **GENERATED, repeats=10**9)
     write_task("ends", extra="process_docs: !function functions.run\n")
     Path("own/functions.py").write_text("def run(rows):\n    raise SystemExit(0)\n")
@@ -199,7 +201,20 @@ def test_task_that_fails_is_named_and_others_continue(stage):
     Path("own/group.yaml").write_text(yaml.safe_dump(group))
     with open("rows.jsonl", "a") as file:
         file.write('{"q": "Cae", "a": " si", "b": " non"}\n')
-    names = ["huge", "negative", "fraction", "text", "stops", "undefined", "one_document", "repeated", "fine", "group"]
+    names = [
+        "huge",
+        "negative",
+        "fraction",
+        "text",
+        "stops",
+        "undefined",
+        "one_document",
+        "repeated",
+        "unknown",
+        "type",
+        "fine",
+        "group",
+    ]
     found = stage.run(stage.plan({"lm_eval": "ends", "trust_functions": True}, *({"lm_eval": name} for name in names)))
     assert found.pop("fine") == ["Cae a choiva", "Cae"]
     assert "ends the process" in found.pop("ends")

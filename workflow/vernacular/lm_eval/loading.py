@@ -221,7 +221,8 @@ def _check_metrics(name: str, task: Task) -> None:
 def _failed_task(error: BaseException) -> str | None:
     """Return the name of the task, of those in a group, whose construction raised an error; None if it is unknown."""
     tasks = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return next((task.config.task for task in tasks if isinstance(task, ConfigurableTask)), None)
+    configs = [getattr(task, "_config", None) for task in tasks if isinstance(task, ConfigurableTask)]
+    return next((config.task for config in configs if config), None)
 
 
 def _loading_error(error: BaseException) -> str:

@@ -109,13 +109,13 @@ def load(
     if path in seen:
         raise ConfigError(f"{display_path(path)}: included twice.")
     seen.add(path)
+    if not path.is_file():
+        raise ConfigError(f"include: {display_path(path)} is not a file.")
     trusted = path.is_relative_to(package.resolve())
     try:
         data = path.read_bytes()
         for base in (yaml.SafeLoader, _Base):  # lm-eval's crashes on deep nesting, which the first rejects
             content = yaml.load(data, Loader=_loader(base, path, trusted, sources, functions))
-    except FileNotFoundError:
-        raise ConfigError(f"include: {display_path(path)} not found.") from None
     except (yaml.YAMLError, OSError, UnicodeError, ValueError, TypeError, RecursionError) as error:
         raise ConfigError(f"{display_path(path)}: not a valid task file ({first_line(error)}).") from None
     if not isinstance(content, dict):
