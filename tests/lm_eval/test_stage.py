@@ -228,6 +228,8 @@ def test_task_that_fails_is_named_and_others_continue(stage):
         "undefined": "'missing' is undefined",
         "one_document": "ZeroDivisionError",
         "repeated": "repeats: expected",
+        "unknown": "'nonsense'",
+        "type": "output_type 'nonsense'",
     }
     assert found.keys() == reasons.keys()
     for name, reason in reasons.items():

@@ -222,7 +222,7 @@ def _failed_task(error: BaseException) -> str | None:
     """Return the name of the task, of those in a group, whose construction raised an error; None if it is unknown."""
     tasks = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
     configs = [getattr(task, "_config", None) for task in tasks if isinstance(task, ConfigurableTask)]
-    return next((config.task for config in configs if config), None)
+    return next((config.task for config in configs if config is not None), None)
 
 
 def _loading_error(error: BaseException) -> str:
