@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import yaml
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
 from vernacular import cli
 from vernacular.commands import items as command
+from vernacular.commands.batch import Batch
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
@@ -142,3 +145,28 @@ def test_machine_error_ends_the_job(run, monkeypatch, capsys):
     assert cli.main([*first_attempt[:-1], "2of2"]) == 0
     assert artifacts.metadata(ITEMS_FILES[ES])["unavailable"] == "disk full"
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
+
+
+@pytest.mark.parametrize("value", [10**12, 2**70, "many"])
+def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
+    kind = artifacts.Kind("counts", pa.schema([("name", pa.string()), ("count", pa.int32())]), key=("name",))
+
+    class Counts(Batch):
+        key, noun = "counts", "count"
+
+        def is_current(self, metadata, spec):
+            return False
+
+        def make(self, path, spec):
+            artifacts.write(path, kind, [{"name": "a", "count": spec["value"]}], {})
+            return "made"
+
+        def fail(self, path, spec, reason):
+            artifacts.write(path, kind, [], {"unavailable": reason})
+            return "failed"
+
+    specs = {"first": {"value": value}, "second": {"value": 1}}
+    batch = Counts(SimpleNamespace(spec={"counts": specs}, out=tmp_path / "counts", attempt=(1, 1)))
+    assert batch.run("counts") == "counts: 1 count made, 1 failed"
+    assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["unavailable"]
+    assert artifacts.read(tmp_path / "counts" / "second.parquet", kind).num_rows == 1

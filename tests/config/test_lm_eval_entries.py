@@ -10,7 +10,8 @@ from vernacular.config.load import load
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
 from vernacular.core.problems import Problems
-from vernacular.lm_eval.catalog import FORMAT, index_path, read_index
+from vernacular.lm_eval.catalog import FORMAT, index_path, package_digests, read_index
+from vernacular.lm_eval.own_files import content_hash
 
 CHOICE = {"output_type": "multiple_choice"}
 INDEX = {
@@ -18,7 +19,6 @@ INDEX = {
     "versions": {"lm_eval": "0.4.13"},
     "python": "3.11",
     "directory": "/nowhere/lm_eval/tasks",
-    "digest": "0",
     "metrics": ["acc"],
     "tasks": {
         "galcola": {"file": "a.yaml", "config": CHOICE, "reason": None},
@@ -164,19 +164,53 @@ def test_check_names_what_cannot_run_and_missing_rows_and_what_it_does_not_check
     (own / "gone.yaml").write_text("task: gone\n" + text % "gone.jsonl")
     python = tmp_path / "env" / "bin" / "python"
     python.touch(mode=0o755)
+    (own / "fixed.yaml").write_text("task: fixed\n" + text % (tmp_path / "rows.jsonl"))
     keys = {"lm_eval": {"python": str(python), "tasks": [str(own)]}}
-    loaded = config({"lm_eval": "bench"}, {"lm_eval": "here"}, {"lm_eval": "gone"}, **keys)
+    loaded = config(*({"lm_eval": name} for name in ("bench", "here", "gone", "fixed")), **keys)
     references = check_references(replace(loaded, models={}), Problems())
     with pytest.raises(ConfigError) as error:
         references.problems.raise_all()
     assert str(error.value) == "gone.und.lm_eval.0shot: file not found: gone.jsonl."
     assert any("pictures" in note and "needs images" in note for note in references.notes)
-    assert any("5 evaluations" in note for note in references.notes)
+    assert any("6 evaluations" in note for note in references.notes)
+    assert "fixed.und.lm_eval.0shot: fixed of the custom task files replaces that of lm_eval." in references.notes
 
 
 def test_missing_environment_error_names_the_command(config):
     with pytest.raises(ConfigError, match="lm-eval-index"):
         config({"lm_eval": "galcola"}, lm_eval={"python": "/nowhere/bin/python"})
+
+
+def test_state_of_the_environment_is_in_the_key_and_changed_task_files_must_be_listed_again(config, tmp_path):
+    package = tmp_path / "env" / "lib" / "lm_eval"
+    (package / "tasks").mkdir(parents=True)
+    for name in ("metrics.py", "tasks/utils.py", "tasks/a.yaml"):
+        (package / name).write_text("x: 1\n")
+    info = tmp_path / "env" / "lib" / "lm_eval-0.4.13.dist-info" / "METADATA"
+    info.parent.mkdir()
+    info.write_text("Name: lm_eval\nVersion: 0.4.13\n")
+    listing = package_digests(package / "tasks")[0]
+    index = INDEX | {"directory": "lib/lm_eval/tasks", "path": ["lib"], "listing": listing}
+    index_path(tmp_path / "env" / "bin" / "python").write_text(json.dumps(index))
+
+    def state():
+        read_index.cache_clear()
+        (spec,) = dependencies.lm_eval_spec(config({"lm_eval": "galcola"}))["evaluations"].values()
+        return spec["package"], spec["versions"]["lm_eval"]
+
+    states = [state()]
+    for path, content in (
+        (package / "metrics.py", "x: 2\n"),
+        (package / "tasks/utils.py", "x: 2\n"),
+        (info, "Name: lm_eval\nVersion: 0.4.14\n"),
+    ):
+        path.write_text(content)
+        states.append(state())
+    assert len({package for package, _ in states}) == 3
+    assert [version for _, version in states] == ["0.4.13"] * 3 + ["0.4.14"]
+    (package / "tasks/a.yaml").write_text("x: 2\n")
+    with pytest.raises(ConfigError, match=r"task files changed after this list. Run: .*lm-eval-index"):
+        state()
 
 
 def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config, tmp_path, monkeypatch):
@@ -189,9 +223,7 @@ def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config
     (tmp_path / "rows.jsonl").write_text("{}\n")
 
     def keys():
-        from vernacular.config import lm_eval
-
-        lm_eval._content_hash.cache_clear()
+        content_hash.cache_clear()
         keys = {"lm_eval": {"python": str(tmp_path / "env" / "bin" / "python"), "tasks": [str(own)]}}
         specs = dependencies.lm_eval_spec(config({"lm_eval": "mine"}, {"lm_eval": "galcola"}, **keys))["evaluations"]
         return specs["mine.und.lm_eval.0shot"], specs["galcola.und.lm_eval.0shot"]

@@ -1,7 +1,7 @@
 """Units of lm-eval's groups and tags: which are evaluated as one."""
 
 import pytest
-from vernacular.lm_eval.expansion import Entry, units
+from vernacular.lm_eval.expansion import Entry, involved, units
 
 MEAN = [{"metric": "acc"}]
 
@@ -82,3 +82,16 @@ def test_reason_is_that_of_the_first_task_that_cannot_be_run():
     registry = REGISTRY | {"b": Entry("task", {"output_type": "loglikelihood"}, reason="needs images")}
     (unit,) = units("pair", registry)
     assert unit.reason == "b: needs images"
+
+
+@pytest.mark.parametrize("shots", [-1, 10**12, 2.5, "five", True, [1]])
+def test_invalid_number_of_examples_is_the_reason_of_its_task_only(shots):
+    registry = REGISTRY | {"b": task(num_fewshot=shots)}
+    first, second = units("list", registry)
+    assert (first.reason, second.reason) == (None, f"b: num_fewshot: expected 0 to 10000, got {shots!r}")
+
+
+def test_names_that_a_name_involves_are_those_of_its_members_at_any_depth():
+    inline = {"group": "inline", "task": [{"task": "b"}, "absent"]}
+    registry = REGISTRY | {"outer": group("labeled", inline, {"group": "loop"}), "loop": group("loop")}
+    assert involved(["outer", "unknown"], registry) == {"outer", "labeled", "a", "text", "b", "loop"}

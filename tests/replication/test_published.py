@@ -37,7 +37,7 @@ def test_config_of_a_group_has_its_models_and_evaluations(group, tmp_path, monke
     names = {name.partition(":")[2] for row in of(group) for name in row.evaluations if name.startswith("lm_eval:")}
     task = {"file": "a.yaml", "config": {"output_type": "multiple_choice"}, "reason": None}
     index = {"format": FORMAT, "versions": {"lm_eval": "0.4.13"}, "python": "3.11", "directory": "/nowhere/tasks",
-             "digest": "0", "metrics": ["acc"], "tasks": dict.fromkeys(names, task), "groups": {}, "tags": {}}  # fmt: skip
+             "metrics": ["acc"], "tasks": dict.fromkeys(names, task), "groups": {}, "tags": {}}  # fmt: skip
     index_path(python).write_text(json.dumps(index))
     read_index.cache_clear()
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(published.config(of(group), str(python))))

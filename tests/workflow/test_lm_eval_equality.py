@@ -77,7 +77,7 @@ def environment(tmp_path_factory) -> Path:
         (own / "coverage").symlink_to(importlib.util.find_spec("coverage").submodule_search_locations[0])
         (own / "vernacular.pth").write_text(f"{ROOT / 'workflow'}\n")
         (own / "with_coverage.pth").write_text("import coverage; coverage.process_startup()\n")
-    content = {"format": FORMAT, "versions": {"lm_eval": "0.4.13"}, "python": "3", "digest": "0", "tasks": {}}
+    content = {"format": FORMAT, "versions": {"lm_eval": "0.4.13"}, "python": "3", "tasks": {}}
     content |= {"directory": str(site_packages / "lm_eval" / "tasks"), "groups": {}, "tags": {}}
     python = directory / "bin" / "python"
     metrics = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "chrf", "mcc", "f1", "perplexity")

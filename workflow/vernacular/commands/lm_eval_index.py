@@ -1,9 +1,12 @@
 """Command `lm-eval-index`: list the tasks of the lm_eval that is installed next to the running interpreter."""
 
+import compileall
 import json
 import sys
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
@@ -13,6 +16,13 @@ from vernacular.lm_eval.coverage import index
 
 def lm_eval_index(args) -> str:
     """Write the index next to the environment's `bin`; it is read whenever the workflow is planned."""
+    # Python recognizes stale bytecode by the time of the source, which an edit can keep, unless it has a hash of it
+    compileall.compile_dir(
+        Path(find_spec("lm_eval").origin).parent,
+        quiet=2,
+        force=True,
+        invalidation_mode=PycInvalidationMode.CHECKED_HASH,
+    )
     content = index()
     path = index_path(Path(sys.prefix) / "bin" / "python")
     with replacing(path) as temporary:

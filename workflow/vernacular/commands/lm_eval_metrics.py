@@ -9,7 +9,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval.evaluation import evaluate
-from vernacular.lm_eval.loading import loader
+from vernacular.lm_eval.loading import load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.lm_eval.values import task_results
 from vernacular.metrics.schema import TASK_RESULTS
@@ -41,7 +41,7 @@ class _Evaluations(Batch):
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
         items = items_in(self.args.items_dir / f"{spec['items']}.parquet")
         with template_environment(trusted=spec["trusted"]):
-            unit = loader(tuple(spec["directories"])).load(spec)
+            unit = load_unit(spec)
             results = evaluate(unit, requests, outputs, limit=spec["limit"], trusted=spec["trusted"])
             rows, definitions, values = task_results(unit, items, requests, outputs, results)
         metadata = {"definitions": definitions, "values": values, "fingerprint": self._fingerprint(spec)}

@@ -9,7 +9,7 @@ from vernacular.core.errors import ArtifactError, DataError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
-from vernacular.lm_eval.loading import LoadedUnit, loader
+from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.protocols.schema import REQUESTS, request_size
 from vernacular.types import DEFAULT_PROMPT
@@ -47,7 +47,7 @@ class _Evaluations(Batch):
         if spec["reason"]:
             raise DataError(f"it cannot be run: {spec['reason']}")
         with template_environment(trusted=spec["trusted"]):
-            unit = loader(tuple(spec["directories"])).load(spec)
+            unit = load_unit(spec)
             items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
         source = _write_items(self._items(spec), unit, items, spec)
         metadata = _metadata(spec, source) | {"size": request_size(rows)}

@@ -1,19 +1,16 @@
 """Expansion of entries of `evaluations:` with `lm_eval:`, and what the results of their evaluations depend on."""
 
 import functools
-import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from vernacular.config.evaluations import smaller_limit
 from vernacular.config.files import Files
 from vernacular.config.prompts import PAIRED
 from vernacular.core.errors import ConfigError, suggest
-from vernacular.core.fingerprint import file_fingerprint
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
-from vernacular.lm_eval.own_files import data_files, missing_files
+from vernacular.lm_eval.own_files import missing_files
 from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -42,14 +39,9 @@ class LmEvalTask:
             shots_by_task(other.unit, other.num_fewshot),
         )
 
-    def leaf_configs(self) -> list[dict]:
-        """Return the content of the custom files among the unit's tasks; of the package's, the known part."""
-        configs = self.catalog.own.configs
-        return [configs.get(leaf.name, {}) | leaf.config for leaf in self.unit.leaves]
-
     def missing_files(self) -> list[str]:
         """Return the local files that the unit's tasks would read, and that do not exist."""
-        return sorted({path for config in self.leaf_configs() for path in missing_files(config)})
+        return sorted({path for leaf in self.unit.leaves for path in missing_files(leaf.config)})
 
 
 class LmEvalEntries:
@@ -170,6 +162,7 @@ def _language(value, report) -> str:
 def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
     """Return what items, requests and metrics of an evaluation depend on, in addition to code and outputs."""
     unit, index = task.unit, task.catalog.index
+    own = task.catalog.own_names(task.entry)
     return {
         "evaluation": evaluation.id,
         **{
@@ -181,30 +174,14 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
         "reason": unit.reason,
         "generates": unit.generates,
         "num_fewshot": task.num_fewshot,
-        "directories": list(task.directories) if unit.own else [],
-        "own": sorted(task.catalog.own_names(task.entry, [unit])),
+        "directories": list(task.directories) if own else [],
         "trust_functions": task.trust_functions,
         **({"prompt": evaluation.prompt} if task.by_prompt else {}),
-        "trusted": task.trust_functions or not unit.own,
+        "trusted": task.trust_functions or not own,
         "versions": index["versions"] | {"python": index["python"]},
-        "package": index["digest"],
-        "files": _own_files(task) if unit.own else {},
+        "package": index["package"],
+        "files": task.catalog.files(task.entry, unit),
     }
-
-
-def _own_files(task: LmEvalTask) -> dict[str, str | None]:
-    """Return the hash of each file that a unit with custom files reads: task files, modules, local rows."""
-    own = task.catalog.own
-    rows = {file for config in task.leaf_configs() for file in data_files(config)}
-    return {os.path.relpath(path): _content_hash(path) for path in sorted({*map(str, own.sources), *rows})}
-
-
-@functools.cache
-def _content_hash(path: str) -> str | None:
-    try:
-        return file_fingerprint(Path(path))
-    except OSError:
-        return None
 
 
 def _as_list(value) -> list:

@@ -241,6 +241,8 @@ def _check_lm_eval(config: Config, references: References) -> None:
     for evaluation, task in config.lm_eval.items():
         if task.unit.reason:
             references.notes.append(f"{evaluation} cannot be run: {task.unit.reason}.")
+        for name in task.catalog.replaced_names(task.entry):
+            references.notes.append(f"{evaluation}: {name} of the custom task files replaces that of lm_eval.")
         for path in task.missing_files():
             references.problems.add(f"{evaluation}: file not found: {path}.")
     references.notes.append(

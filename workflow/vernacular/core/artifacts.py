@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core import digests
-from vernacular.core.errors import ArtifactError, first_line
+from vernacular.core.errors import ArtifactError, RowsError, first_line
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.replacing import replacing
 
@@ -42,7 +42,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
     """Write `rows` (list of dicts, or a pa.Table) as an artifact of `kind`, atomically and with fsync.
 
     Raises:
-        ArtifactError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
+        RowsError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
         WriteError: The file system rejects the file.
     """
     file_metadata = {**metadata, "kind": kind.name, "path_suffix": _path_suffix(path, kind.path_depth)}
@@ -54,13 +54,13 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
             for table in _tables(rows, kind):
                 for name in (*kind.key, *kind.required):
                     if table.column(name).null_count:
-                        raise ArtifactError(f"{path}: column {name} of a {kind.name} file has empty values.")
+                        raise RowsError(f"{path}: column {name} of a {kind.name} file has empty values.")
                 writer.write_table(table)
                 keys.append(table.select(list(kind.key)))
         if kind.key:
             all_keys = pa.concat_tables(keys)
             if all_keys.group_by(list(kind.key)).aggregate([]).num_rows != all_keys.num_rows:
-                raise ArtifactError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
+                raise RowsError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
         digests.seal(temporary)
     return Path(path)
 
@@ -146,15 +146,15 @@ def _as_table(rows, kind: Kind) -> pa.Table:
         try:
             return rows.select(kind.schema.names).cast(kind.schema)
         except (KeyError, pa.ArrowException, ValueError) as error:
-            raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+            raise RowsError(f"rows do not fit the {kind.name} schema: {error}") from None
     known = set(kind.schema.names)
     for row in rows:
         if extra := set(row) - known:
-            raise ArtifactError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}.")
+            raise RowsError(f"rows do not fit the {kind.name} schema: unknown column {sorted(extra)[0]}.")
     try:
         return pa.Table.from_pylist(rows, schema=kind.schema)
-    except (pa.ArrowException, TypeError, UnicodeEncodeError) as error:
-        raise ArtifactError(f"rows do not fit the {kind.name} schema: {error}") from None
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
+        raise RowsError(f"rows do not fit the {kind.name} schema: {error}") from None
 
 
 def _with_dictionaries(table: pa.Table, names: tuple[str, ...]) -> pa.Table:

@@ -48,6 +48,10 @@ class ArtifactError(UserError):
     """File of this workflow that is missing, damaged, of another kind, or inconsistent with its metadata."""
 
 
+class RowsError(ArtifactError, DataError):
+    """Rows that do not fit the schema of their file; of several files that a job makes, it affects this one only."""
+
+
 def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     """Return a hint for a message: ' Did you mean "gl"?' for the closest allowed value, else the first 12 of them.
 

@@ -1,20 +1,25 @@
 """The tasks that lm_eval offers, without importing it: the index of its environment, and custom files."""
 
 import functools
+import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.lm_eval.expansion import Entry, Unit, units
-from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, read_directories
+from vernacular.lm_eval.expansion import Entry, Unit, involved, units
+from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, content_hash, data_files, read_directories
 from vernacular.lm_eval.prompts import PromptUnit, prompt_names, prompt_units
 
-FORMAT = 1  # of the index; raised when its content changes
+FORMAT = 2  # of the index; raised when its content changes
 PYTHON = WORKFLOW.parent / ".lm-eval" / "bin" / "python"  # `make lm-eval`
 _INDEX = "vernacular_index.json"  # in the environment's root
+# libraries whose version can change a prompt or a metric
+LIBRARIES = ("lm_eval", "datasets", "evaluate", "jinja2", "numpy", "rouge-score", "sacrebleu", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Catalog:
                 raise ConfigError(f'"{name}" has several prompts in lm_eval; set prompts: all, one name, or a list.')
             raise self._unknown(name)
         found = _expanded(units, name, self.registry)
-        self._check_trust(name, found, trust_functions=trust_functions)
+        self._check_trust(name, trust_functions=trust_functions)
         return found
 
     def prompt_units(self, name: str, *, trust_functions: bool) -> list[PromptUnit]:
@@ -45,23 +50,44 @@ class Catalog:
         if name not in self.registry and not prompt_names(name, self.registry):
             raise self._unknown(name)
         found = _expanded(prompt_units, name, self.registry)
-        self._check_trust(name, [entry.unit for entry in found], trust_functions=trust_functions)
+        self._check_trust(name, trust_functions=trust_functions)
         return found
 
     def _unknown(self, name: str) -> ConfigError:
         hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
         return ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
 
-    def _check_trust(self, name: str, found: list[Unit], *, trust_functions: bool) -> None:
+    def _check_trust(self, name: str, *, trust_functions: bool) -> None:
         if not trust_functions:
-            for own in self.own_names(name, found):
+            for own in self.own_names(name):
                 check_untrusted(own, self.own, self.index["metrics"])
 
-    def own_names(self, name: str, found: list[Unit]) -> list[str]:
-        """Return the custom tasks and groups that a name involves; all groups, because they can be nested."""
-        leaves = {leaf.name for unit in found for leaf in unit.leaves}
-        names = [own for own in self.own.configs if own in leaves or self.registry[own].kind == "group"]
-        return names if name in self.own.registry or leaves & self.own.configs.keys() else []
+    def own_names(self, name: str) -> list[str]:
+        """Return the custom tasks and groups that a name involves."""
+        return sorted(self._involved(name) & self.own.files.keys())
+
+    def replaced_names(self, name: str) -> list[str]:
+        """Return the custom tasks, groups and tags that a name involves and that the package has, too."""
+        package = {**self.index["tasks"], **self.index["groups"], **self.index["tags"]}
+        return sorted(self._involved(name) & self.own.registry.keys() & package.keys())
+
+    def _involved(self, name: str) -> set[str]:
+        names = [name, *prompt_names(name, self.own.registry)]
+        return involved(names, self.registry) if self.own.registry else set()
+
+    def files(self, name: str, unit: Unit) -> dict[str, str | None]:
+        """Return the hash of each file that a unit reads outside of the package: task files, modules, local rows.
+
+        Args:
+            name: The name whose expansion has the unit.
+        """
+        sources = map(str, self.own.sources) if self.own_names(name) else ()
+        return {os.path.relpath(path): content_hash(path) for path in sorted({*sources, *local_rows(unit)})}
+
+
+def local_rows(unit: Unit) -> set[str]:
+    """Return the local data files that the task files of a unit name."""
+    return {path for leaf in unit.leaves for path in data_files(leaf.config)}
 
 
 def _expanded(expand, name: str, registry: dict[str, Entry]) -> list:
@@ -81,9 +107,14 @@ def index_path(python: Path) -> Path:
 
 @functools.cache
 def read_index(python: Path) -> dict:
-    """Return the index of an environment; raise ConfigError with the command that makes it."""
+    """Return the index of an environment, with its current libraries: `versions`, and the hash `package` of lm_eval.
+
+    Raises:
+        ConfigError: There is no valid index, or the task files have changed since; with the command that makes it.
+    """
     path = index_path(python)
-    command = "make lm-eval" if python == PYTHON else f"PYTHONPATH={WORKFLOW} {python} -m vernacular lm-eval-index"
+    listing_command = f"PYTHONPATH={WORKFLOW} {python} -m vernacular lm-eval-index"
+    command = "make lm-eval" if python == PYTHON else listing_command
     try:
         index = json.loads(path.read_text("utf-8"))
     except OSError:
@@ -92,7 +123,41 @@ def read_index(python: Path) -> dict:
         raise ConfigError(f"{display_path(path)}: not a valid index of lm_eval. Run: {command}") from None
     if index.get("format") != FORMAT:
         raise ConfigError(f"{display_path(path)}: written by another version of Vernacular. Run: {command}")
+    index["directory"] = str(path.parent / index["directory"])
+    listing, index["package"] = package_digests(Path(index["directory"]))
+    if index.get("listing", listing) != listing:
+        raise ConfigError(f"{display_path(path)}: lm_eval's task files changed after this list. Run: {listing_command}")
+    index["versions"] |= versions([str(path.parent / entry) for entry in index.get("path", ())])
     return index
+
+
+def package_digests(directory: Path) -> tuple[str, str]:
+    """Return (hash of the task files, hash of all files) of an lm_eval package, without compiled ones: 0.3 s.
+
+    Args:
+        directory: The package's directory of tasks.
+    """
+    task_files, all_files = hashlib.sha256(), hashlib.sha256()
+    for parent, names, files in os.walk(directory.parent):
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        relative = os.path.relpath(parent, directory)
+        for name in sorted(files):
+            try:
+                with open(os.path.join(parent, name), "rb") as file:
+                    content = file.read()
+            except OSError:  # for example, the lock of an editor: a link to nothing
+                content = b""
+            content = os.fsencode(f"{relative}/{name}\0{len(content)}\0") + content
+            all_files.update(content)
+            if not (relative.startswith("..") or name.endswith(".py")):
+                task_files.update(content)
+    return task_files.hexdigest(), all_files.hexdigest()
+
+
+def versions(path: list[str]) -> dict[str, str]:
+    """Return the version of each of LIBRARIES that is installed in the directories of a module search path."""
+    found = {name: next(iter(metadata.distributions(name=name, path=path)), None) for name in LIBRARIES}
+    return {name: distribution.version for name, distribution in found.items() if distribution}
 
 
 def load_catalog(python: str | None = None, directories: tuple[str, ...] = ()) -> Catalog:
@@ -127,7 +192,7 @@ def shots_of(unit: Unit, requested: int | None) -> int:
 
 def shots_by_task(unit: Unit, requested: int | None) -> tuple[int, ...]:
     """Return the number of few-shot examples of each task of a unit."""
-    own_shots = [leaf.config.get("num_fewshot") for leaf in unit.leaves]
+    own_shots = [leaf.shots for leaf in unit.leaves]
     return tuple(own or 0 if requested is None or own == 0 else requested for own in own_shots)
 
 

@@ -4,7 +4,6 @@ It is made when the environment is created (`make lm-eval`), because reading all
 whenever the workflow is planned.
 """
 
-import hashlib
 import importlib
 import importlib.metadata
 import logging
@@ -13,12 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vernacular.core.errors import first_line
-from vernacular.lm_eval.catalog import FORMAT
+from vernacular.lm_eval.catalog import FORMAT, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.generation_arguments import unsupported
 
-# libraries whose version can change a prompt or a metric
-LIBRARIES = ("lm_eval", "datasets", "evaluate", "jinja2", "numpy", "rouge-score", "sacrebleu", "scikit-learn")
 _FIELDS = ("output_type", "num_fewshot")
 
 
@@ -45,10 +42,11 @@ def index() -> dict:
             tasks[name] = {"file": file, "config": fields, "reason": reason(entry.cfg, functions)}
     return {
         "format": FORMAT,
-        "versions": {name: _version(name) for name in LIBRARIES},
+        "versions": versions(sys.path),
         "python": ".".join(map(str, sys.version_info[:2])),
-        "directory": str(directory),
-        "digest": _digest(directory),
+        "path": [_in_environment(Path(entry)) for entry in sys.path if entry],
+        "directory": _in_environment(directory),
+        "listing": package_digests(directory)[0],
         "metrics": sorted(METRIC_REGISTRY.keys()),
         "tasks": tasks,
         "groups": groups,
@@ -121,6 +119,11 @@ def _function_names(config) -> Iterator[str]:
             yield from _function_names(value)
 
 
+def _in_environment(path: Path) -> str:
+    """Return a path relative to the environment, which can be copied, if it is part of it."""
+    return str(path.relative_to(sys.prefix) if path.is_relative_to(sys.prefix) else path)
+
+
 def _plain(value):
     """Return a value of a YAML file as JSON has it."""
     if isinstance(value, dict):
@@ -135,12 +138,3 @@ def _version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _digest(directory: Path) -> str:
-    """Return a hash of all files of the tasks directory, except compiled ones."""
-    digest = hashlib.sha256()
-    for path in sorted(directory.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
-            digest.update(path.relative_to(directory).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()

@@ -13,7 +13,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate as lm_eval_evaluate
 
-from vernacular.core.errors import DataError
+from vernacular.core.errors import DataError, first_line
 from vernacular.lm_eval import instances
 from vernacular.lm_eval.generation_arguments import stop_strings
 from vernacular.lm_eval.loading import LoadedUnit
@@ -123,7 +123,13 @@ def _exclude_failed(task: Task, name: str | None, failed: set[str], trusted: boo
             yield doc_id, document
 
     def process_results(document, results):
-        return {} if instances.item_id(name, current["id"]) in failed else process(document, results)
+        if instances.item_id(name, current["id"]) in failed:
+            return {}
+        try:
+            return process(document, results)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise DataError(f"{task.task_name}: document {current['id']} cannot be evaluated ({reason})") from error
 
     def limited_filters():
         with filter_limit(len(task.instances), trusted=trusted):

@@ -5,12 +5,13 @@ text. All other groups, and tags, are expanded to their members. Overrides are p
 passes them (lm_eval/tasks/_factory.py, 0.4.13).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 GROUP_FIELDS = ("group", "group_alias", "task", "aggregate_metric_list", "metadata")
 GENERATE, SCORE = "generate", "score"
 DEFAULT_TYPE = "generate_until"  # output_type of a task file without one
+_MAX_SHOTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,6 @@ class Entry:
     kind: str  # "task", "group" or "tag"
     config: dict = field(default_factory=dict)  # of a task: output_type, num_fewshot; of a group: its file
     members: tuple[str, ...] = ()  # of a tag, sorted
-    own: bool = False  # from a user's directory, not from the package
     reason: str | None = None  # why it cannot be run
 
 
@@ -30,12 +30,24 @@ class Leaf:
 
     name: str
     config: dict  # output_type and num_fewshot, after overrides
-    own: bool
-    reason: str | None
+    unavailable: str | None = None
 
     @property
     def kind(self) -> str:
         return GENERATE if self.config.get("output_type", DEFAULT_TYPE) == "generate_until" else SCORE
+
+    @property
+    def shots(self) -> int | None:
+        """The number of few-shot examples in the task file; None without a valid one."""
+        shots = self.config.get("num_fewshot")
+        return shots if type(shots) is int and 0 <= shots <= _MAX_SHOTS else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the task cannot be run."""
+        shots = self.config.get("num_fewshot")
+        invalid = None if shots == self.shots else f"num_fewshot: expected 0 to {_MAX_SHOTS}, got {shots!r}"
+        return self.unavailable or invalid
 
 
 @dataclass(frozen=True)
@@ -51,10 +63,6 @@ class Unit:
     @property
     def generates(self) -> bool:
         return self.leaves[0].kind == GENERATE
-
-    @property
-    def own(self) -> bool:
-        return any(leaf.own for leaf in self.leaves)
 
     @property
     def reason(self) -> str | None:
@@ -129,12 +137,26 @@ class _Expander:
 
     def leaf(self, name: str, overrides: dict) -> Leaf:
         entry = self.registry[name]
-        return Leaf(name, entry.config | overrides, entry.own, entry.reason)
+        return Leaf(name, entry.config | overrides, entry.reason)
 
     def inline_task(self, name: str, group: str, config: dict) -> Unit:
-        own = group in self.registry and self.registry[group].own
-        leaf = Leaf(f"{group}::{name}", config, own, None if "output_type" in config else "its file does not exist")
+        leaf = Leaf(f"{group}::{name}", config, None if "output_type" in config else "its file does not exist")
         return Unit(leaf.name, {}, (leaf,), config=config | {"task": leaf.name})
+
+
+def involved(names: Iterable[str], registry: Mapping[str, Entry]) -> set[str]:
+    """Return the registered names among `names`, and those of their members at any depth."""
+    found: set[str] = set()
+    pending: list = list(names)
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):  # a task or group in a group: a reference with overrides, or defined there
+            pending += [item.get("task"), item.get("group"), *_members(item)]
+        elif isinstance(item, str) and item in registry and item not in found:
+            found.add(item)
+            entry = registry[item]
+            pending += entry.members if entry.kind == "tag" else _members(entry.config)
+    return found
 
 
 def _members(config: dict) -> list:

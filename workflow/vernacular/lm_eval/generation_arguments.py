@@ -4,10 +4,19 @@ The defaults are those of lm-eval's `hf` model (normalize_gen_kwargs in lm_eval/
 sampling, of `generate` in transformers.
 """
 
+from vernacular.core.errors import DataError
+
 _TOKEN_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")  # in lm-eval's priority
 _DECODING = ("top_k", "top_p", "repetition_penalty")
 _SUPPORTED = {"until", "do_sample", "temperature", "num_beams", *_TOKEN_LIMITS, *_DECODING}
 _DEFAULT_TOKENS = 256
+_RANGES = {
+    **dict.fromkeys(_TOKEN_LIMITS, (int, 1, 1_000_000)),
+    "top_k": (int, 0, 1_000_000),
+    "temperature": (float, 0, 1000),
+    "top_p": (float, 0, 1),
+    "repetition_penalty": (float, 0.001, 1000),
+}
 _DEFAULT_TOP_K = 50  # of transformers, when it samples
 
 
@@ -22,6 +31,27 @@ def unsupported(arguments: dict) -> list[str]:
     return sorted(names)
 
 
+def check(arguments: dict) -> None:
+    """Raise DataError unless all arguments are supported, and numbers in the range that they can have.
+
+    >>> check({"until": None, "max_gen_toks": 0.5})
+    Traceback (most recent call last):
+    vernacular.core.errors.DataError: generation_kwargs.max_gen_toks: expected an integer from 1 to 1000000, got 0.5.
+    """
+    if names := unsupported(arguments):
+        raise DataError(f"generation argument not supported: {', '.join(names)}.")
+    for name, (kind, low, high) in _RANGES.items():
+        value = arguments.get(name)
+        if value is not None and not (type(value) in (int, kind) and low <= value <= high):
+            noun = "an integer" if kind is int else "a number"
+            raise DataError(f"generation_kwargs.{name}: expected {noun} from {low} to {high}, got {value!r:.100}.")
+    until = arguments.get("until") or []
+    if not isinstance(until, str | list | tuple) or not all(isinstance(stop, str) for stop in until):
+        raise DataError(f"generation_kwargs.until: expected a text or a list of texts, got {until!r:.100}.")
+    if type(arguments.get("do_sample")) not in (bool, type(None)):
+        raise DataError(f"generation_kwargs.do_sample: expected true or false, got {arguments['do_sample']!r:.100}.")
+
+
 def request_fields(arguments: dict, seed: int) -> dict:
     """Return `stop`, `max_new_tokens` and `decoding` of a request; `seed` distinguishes repeated samples.
 
@@ -29,7 +59,7 @@ def request_fields(arguments: dict, seed: int) -> dict:
     {'stop': ['\\n'], 'max_new_tokens': 8, 'decoding': None}
     """
     limit = next((arguments[name] for name in _TOKEN_LIMITS if arguments.get(name) is not None), _DEFAULT_TOKENS)
-    return {"stop": stop_strings(arguments), "max_new_tokens": int(limit), "decoding": _decoding(arguments, seed)}
+    return {"stop": stop_strings(arguments), "max_new_tokens": limit, "decoding": _decoding(arguments, seed)}
 
 
 def stop_strings(arguments: dict) -> list[str]:

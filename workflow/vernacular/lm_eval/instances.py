@@ -12,34 +12,41 @@ from collections.abc import Iterator
 from lm_eval.api.instance import Instance
 from lm_eval.api.task import Task
 
-from vernacular.core.errors import DataError
+from vernacular.core.errors import DataError, UserError, first_line
 from vernacular.data.columns import replace_surrogates
-from vernacular.lm_eval.generation_arguments import is_sampled, request_fields, unsupported
+from vernacular.lm_eval.generation_arguments import check, is_sampled, request_fields
 from vernacular.lm_eval.loading import LoadedUnit
 from vernacular.protocols.request_rows import external_request
 from vernacular.types import Role
 
 GENERATE, ROLLING = "generate_until", "loglikelihood_rolling"
+_MAX_REPEATS = 10_000
 
 
 def build(unit: LoadedUnit, *, limit: int | None, seed: int, generates: bool) -> tuple[list[dict], list[dict]]:
     """Return (rows per ITEMS, rows per REQUESTS) of a unit; of each task, the first `limit` documents.
 
     Raises:
-        DataError: A task has no documents, requests of another kind, or generation arguments that are not supported.
+        DataError: A task has no documents, requests of another kind, or generation arguments that are not supported, or
+            its prompts cannot be built; with its name.
     """
     items, rows = [], []
     for name, task in unit.tasks.items():
-        task.build_all_requests(limit=limit)
-        if not task.instances:
-            raise DataError(f"{name}: it has no documents.")
-        for doc_id, instances in by_document(task.instances):
-            for instance in instances:
-                _check(name, instance, generates)
-            item = _item(name if unit.is_group else None, task, doc_id, instances)
-            items.append(item)
-            query = _query(task, instances[0])
-            rows += [row for instance in instances for row in _requests(item, instance, query, len(instances), seed)]
+        try:
+            task.build_all_requests(limit=limit)
+            if not task.instances:
+                raise DataError("it has no documents.")
+            for doc_id, instances in by_document(task.instances):
+                for instance in instances:
+                    _check(instance, generates)
+                item = _item(name if unit.is_group else None, task, doc_id, instances)
+                items.append(item)
+                query = _query(task, instances[0])
+                size = len(instances)
+                rows += [row for instance in instances for row in _requests(item, instance, query, size, seed)]
+        except Exception as error:
+            kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            raise DataError(f"{name}: {kind}{first_line(error)}.") from error
     return items, rows
 
 
@@ -71,11 +78,13 @@ def repeats(instance: Instance) -> int:
     return (instance.repeats or 1) if instance.request_type == GENERATE and is_sampled(instance.args[1]) else 1
 
 
-def _check(task: str, instance: Instance, generates: bool) -> None:
+def _check(instance: Instance, generates: bool) -> None:
     if (instance.request_type == GENERATE) != generates:
-        raise DataError(f"{task}: has requests of several kinds (generated texts and log-likelihoods).")
-    if generates and (names := unsupported(instance.args[1])):
-        raise DataError(f"{task}: generation argument not supported: {', '.join(names)}.")
+        raise DataError("has requests of several kinds (generated texts and log-likelihoods).")
+    if not (instance.repeats is None or (type(instance.repeats) is int and 1 <= instance.repeats <= _MAX_REPEATS)):
+        raise DataError(f"repeats: expected a number from 1 to {_MAX_REPEATS}, got {instance.repeats!r}.")
+    if generates:
+        check(instance.args[1])
 
 
 def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed: int) -> Iterator[dict]:

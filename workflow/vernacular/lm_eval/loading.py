@@ -1,14 +1,20 @@
 """Tasks and groups of one unit, built by lm-eval with the settings of an evaluation. Runs in lm-eval's environment."""
 
+import contextlib
 import functools
 import logging
+import os
 import random
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+import datasets
+import lm_eval.tasks
 import numpy as np
 from lm_eval.api.group import Group
+from lm_eval.api.registry import METRIC_REGISTRY
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks import TaskManager
 from lm_eval.tasks._factory import TaskFactory
@@ -16,23 +22,14 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from vernacular.core.errors import ConfigError, DataError, UserError, first_line
-from vernacular.lm_eval.catalog import Catalog, load_catalog
-from vernacular.lm_eval.expansion import Unit, units
-from vernacular.lm_eval.own_files import check_untrusted
+from vernacular.core.fingerprint import fingerprint
+from vernacular.lm_eval.catalog import LIBRARIES, Catalog, load_catalog, local_rows, versions
+from vernacular.lm_eval.expansion import Load, Unit, units
+from vernacular.lm_eval.own_files import READERS, check_untrusted, content_hash, local_path
 from vernacular.lm_eval.prompts import prompt_units
 
 SEED = 1234  # lm-eval's default of the seed for few-shot examples, and of numpy's; seed 0 of Vernacular
 _PYTHON_SEED = 0  # of the module `random`
-_LOADING_ERRORS = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ImportError,
-    RuntimeError,
-    AssertionError,
-)
 
 
 @dataclass(frozen=True)
@@ -45,58 +42,98 @@ class LoadedUnit:
     groups: dict[str, Group]
 
 
+def load_unit(spec: dict) -> LoadedUnit:
+    """Build the unit of an evaluation: its data are read, and the few-shot settings applied.
+
+    Args:
+        spec: entry, unit, num_fewshot (None: as the task file says), seed, directories, trust_functions, and the state
+            in which the run was planned: versions, package and files.
+
+    Raises:
+        DataError: A task cannot be built, for example because its dataset is unavailable, a custom file needs
+            `trust_functions: true`, or something has changed since the run was planned.
+    """
+    try:
+        return _loader(tuple(spec["directories"])).load(spec)
+    except ConfigError as error:
+        raise DataError(str(error)) from None
+
+
 @functools.cache
-def loader(directories: tuple[str, ...]) -> "Loader":
-    """Return the builder of units of some directories, one per process."""
-    return Loader(directories)
+def _loader(directories: tuple[str, ...]) -> "_Loader":
+    return _Loader(directories)
 
 
-class Loader:
+class _Loader:
     """Builder of units, from the package's tasks and from directories with custom files."""
 
     def __init__(self, directories: tuple[str, ...] = ()):
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
+        # the results of `map` and `filter` are stored by the names of functions, also if their code has changed
+        datasets.disable_caching()
         self.catalog: Catalog = load_catalog(str(Path(sys.prefix) / "bin" / "python"), directories)
         self.factory = TaskFactory(meta={})
-        # the index is built from ours: lm-eval would read all task files, which takes half a minute
-        self.registry = _package_entries(self.catalog.index) | TaskIndex.build(map(Path, directories))
+        self.own = TaskIndex.build(map(Path, directories))  # of the package, it would take half a minute
+        self.registry = _entries(self.catalog) | {name: self.own.get(name) for name in self.catalog.own.files}
 
     def load(self, spec: dict) -> LoadedUnit:
-        """Build the unit of an evaluation: its data are read, and the few-shot settings applied.
-
-        Args:
-            spec: entry, unit, num_fewshot (None: as the task file says), seed, own and trust_functions.
-
-        Raises:
-            DataError: A task cannot be built, for example because its dataset is unavailable, or a custom file
-                needs `trust_functions: true`.
-        """
-        try:
-            unit = self._unit(spec)
-        except ConfigError as error:
-            raise DataError(str(error)) from None
+        """Build a unit; see `load_unit`."""
+        unit = self._unit(spec)
+        self._check_unchanged(spec, unit)
+        self._check_own(spec)
         random.seed(_PYTHON_SEED)
         np.random.seed(SEED)
-        try:
-            built = self._build(unit)
-        except UserError:
-            raise
-        except _LOADING_ERRORS as error:
-            raise DataError(f"{unit.name}: {_loading_error(error)}") from error
-        loaded = TaskManager(include_defaults=False).load(built if isinstance(built, list) else [built])
+        with _caches(_planned(spec), has_own=bool(spec["files"]), has_rows=bool(local_rows(unit))):
+            unit = self._unit(spec, self._read_group)
+            try:
+                built = self._build(unit)
+            except UserError:
+                raise
+            except Exception as error:
+                raise DataError(f"{_failed_task(error) or unit.name}: {_loading_error(error)}") from error
+            loaded = TaskManager(include_defaults=False).load(built if isinstance(built, list) else [built])
+            for name, task in loaded["tasks"].items():
+                _check_rows(name, task, spec["files"])
+        self._check_unchanged(spec, unit)
         for name, task in loaded["tasks"].items():
             _check_metrics(name, task)
             _set_shots(task, spec["num_fewshot"])
             task.set_fewshot_seed(seed=SEED + spec["seed"])
         return LoadedUnit(unit.name, unit.is_group, loaded["tasks"], loaded.get("groups", {}))
 
-    def _unit(self, spec: dict) -> Unit:
-        if not spec["trust_functions"]:
-            for name in spec["own"]:
-                check_untrusted(name, self.catalog.own, self.catalog.index["metrics"])
+    def _unit(self, spec: dict, load: Load | None = None) -> Unit:
         expand = _units_of_prompts if "prompt" in spec else units
-        found = expand(spec["entry"], self.catalog.registry, self._read_group)
+        found = expand(spec["entry"], self.catalog.registry, load)
         return next(unit for unit in found if unit.name == spec["unit"])
+
+    def _check_unchanged(self, spec: dict, unit: Unit) -> None:
+        """Raise DataError unless libraries, task files, modules and rows are those of the key."""
+        index, directory = self.catalog.index, Path(lm_eval.tasks.__file__).parent
+        content_hash.cache_clear()
+        planned = _planned(spec)
+        current = self.catalog.files(spec["entry"], unit) | versions(sys.path)
+        current |= {"the code of lm_eval": index["package"], "python": spec["versions"]["python"]}
+        changed = [
+            name for name in planned.keys() | current.keys() - LIBRARIES if planned.get(name) != current.get(name)
+        ]
+        if not directory.samefile(index["directory"]):
+            changed.append(str(directory))
+        if changed:
+            raise DataError(f"{unit.name}: {min(changed)} changed since the run was planned. Run snakemake again.")
+
+    def _check_own(self, spec: dict) -> None:
+        """Raise if a custom file needs trust, or is not the one that lm-eval's own index has under its name."""
+        own = self.catalog.own
+        for name in self.catalog.own_names(spec["entry"]):
+            entry = self.own.get(name)
+            if (
+                entry is None
+                or entry.yaml_path.resolve() != own.files[name].resolve()
+                or repr(entry.cfg) != repr(own.configs[name])
+            ):
+                raise DataError(f"{own.files[name]}: lm_eval does not read this file as the definition of {name}.")
+            if not spec["trust_functions"]:
+                check_untrusted(name, own, METRIC_REGISTRY.keys())
 
     def _read_group(self, name: str) -> dict:
         return load_yaml(self.registry[name].yaml_path, resolve_func=True)
@@ -113,14 +150,53 @@ def _units_of_prompts(name: str, registry: dict, load) -> list[Unit]:
     return [entry.unit for entry in prompt_units(name, registry, load)]
 
 
-def _package_entries(index: dict) -> dict[str, Entry]:
-    directory = Path(index["directory"])
+def _entries(catalog: Catalog) -> dict[str, Entry]:
+    """Return the package's tasks and groups, and all tags, as lm-eval has them."""
+    directory = Path(catalog.index["directory"])
     entries = {
         name: Entry(name, kind, directory / entry["file"])
-        for kind, table in ((Kind.GROUP, index["groups"]), (Kind.TASK, index["tasks"]))
+        for kind, table in ((Kind.GROUP, catalog.index["groups"]), (Kind.TASK, catalog.index["tasks"]))
         for name, entry in table.items()
     }
-    return entries | {name: Entry(name, Kind.TAG, None, tags=set(names)) for name, names in index["tags"].items()}
+    tags = {name: entry.members for name, entry in catalog.registry.items() if entry.kind == "tag"}
+    return entries | {name: Entry(name, Kind.TAG, None, tags=set(members)) for name, members in tags.items()}
+
+
+def _planned(spec: dict) -> dict[str, str | None]:
+    """Return the state of files and libraries in which the run was planned, by name."""
+    return spec["files"] | spec["versions"] | {"the code of lm_eval": spec["package"]}
+
+
+@contextlib.contextmanager
+def _caches(state: dict[str, str | None], *, has_own: bool, has_rows: bool):
+    """Let Python and `datasets` store what they derive from custom files and from local rows by content.
+
+    Both recognize a file by its path and time, which an edit can keep, and archives are extracted once per path.
+    """
+    config, prefix = datasets.config, sys.pycache_prefix
+    previous = config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH
+    directory = Path(previous[0], "by_content", fingerprint(state)[:16])
+    try:
+        if has_own:
+            sys.pycache_prefix = str(directory / "bytecode")
+        if has_rows:  # otherwise, the dataset is that of the Hub, and can be in the cache only
+            config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH = directory, directory / "downloads"
+        yield
+    finally:
+        sys.pycache_prefix, (config.HF_DATASETS_CACHE, config.DOWNLOADED_DATASETS_PATH) = prefix, previous
+
+
+def _check_rows(name: str, task: Task, files: dict[str, str | None]) -> None:
+    """Raise DataError if `datasets` reads a local file that the key does not contain."""
+    path, options = task.get_config("dataset_path"), task.get_config("dataset_kwargs") or {}
+    if callable(task.get_config("custom_dataset")) or not path or not (path in READERS or os.path.isdir(path)):
+        return  # a function can read any file; the Hub is no file of this computer
+    builder = datasets.load_dataset_builder(path, task.get_config("dataset_name"), **options)
+    names = [file for split in (builder.config.data_files or {}).values() for file in split]
+    known = {os.path.realpath(file) for file in files}
+    for local in filter(None, map(local_path, names)):
+        if os.path.realpath(local) not in known:
+            raise DataError(f"{name}: {local} is not among its data_files; name it there, because its content counts.")
 
 
 def _set_shots(task: Task, shots: int | None) -> None:
@@ -140,6 +216,13 @@ def _check_metrics(name: str, task: Task) -> None:
     missing = [metric for metric, function in getattr(task, "_metric_fn_list", {}).items() if function is None]
     if missing:
         raise DataError(f"{name}: the metric {missing[0]} of the library evaluate is unavailable (it is downloaded).")
+
+
+def _failed_task(error: BaseException) -> str | None:
+    """Return the name of the task, of those in a group, whose construction raised an error; None if it is unknown."""
+    tasks = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    configs = [getattr(task, "_config", None) for task in tasks if isinstance(task, ConfigurableTask)]
+    return next((config.task for config in configs if config is not None), None)
 
 
 def _loading_error(error: BaseException) -> str:

@@ -23,13 +23,19 @@ _SECONDS_PER_OUTPUT = 0.01  # filters apply regular expressions of the file to e
 
 @contextlib.contextmanager
 def template_environment(*, trusted: bool):
-    """Let lm-eval render templates in its own environment, or in a sandbox; either compiles a template only once."""
+    """Let lm-eval render templates in its own environment, or in a sandbox; either compiles a template only once.
+
+    Raises:
+        DataError: A function of the task ends the process, which would end the evaluations of all tasks.
+    """
     from lm_eval import utils
 
     original = utils.env
     try:
         utils.env = _cached(original) if trusted else _Sandbox(original.filters["regex_replace"])
         yield
+    except SystemExit as error:
+        raise DataError(f"a function of the task ends the process (SystemExit: {error.code})") from None
     finally:
         utils.env = original
 
