@@ -31,6 +31,7 @@ from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
+from vernacular.core.written import COMPLETE
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 
@@ -104,6 +105,30 @@ def code_version(command):
 # A path in the directory of the results (`output:` in the config)
 def in_output(path):
     return f"{CONFIG.output}/{path}"
+
+
+# What stands for a directory whose files a command replaces (core/written.py): a file that is written last, because
+# Snakemake empties an output `directory()`, with files of others in it. A storage plugin transfers what a rule declares:
+# there the directory
+IN_STORAGE = workflow.storage_settings.default_storage_provider is not None
+
+
+def written(path):
+    return path if IN_STORAGE else f"{path}/{COMPLETE}"
+
+
+def as_output(path):
+    return directory(path) if IN_STORAGE else written(path)
+
+
+def written_directory(path):
+    return path if IN_STORAGE else str(Path(path).parent)
+
+
+# The HTML report in that of `snakemake --report`, which looks for annotated directories in the inputs, too
+def page(caption):
+    labels = {"contents": "HTML report"}
+    return report(in_output("report"), caption=caption, category="Report", labels=labels, htmlindex="index.html")
 
 
 # One file per evaluation; a {{wildcard}} in the pattern remains a wildcard

@@ -21,6 +21,7 @@ from vernacular.core.errors import DataError, format_count
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
+from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -90,9 +91,10 @@ def compare(args) -> str:
     ):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, metadata)
         _write_csv(path.with_suffix(".csv"), artifacts.read(path, kind))
-    n_changed = _write_changes(
-        args.changes, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
-    )
+    with rewriting(args.changes, "comparisons") as directory:
+        n_changed = _write_changes(
+            directory, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
+        )
     counts = [
         format_count(len(pairs), "pair"),
         format_count(len(comparison.comparisons), "difference"),
@@ -115,7 +117,6 @@ def _write_changes(
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
     after the other, so that each file is read once, regardless of the number of pairs.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     with Progress("changed items", len(evaluations), "evaluation") as progress:
         for evaluation, evaluation_spec in evaluations.items():

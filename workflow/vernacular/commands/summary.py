@@ -12,6 +12,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of, write_csv
+from vernacular.core.written import rewriting
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
@@ -59,8 +60,10 @@ def summary(args) -> str:
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
-    write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
-    write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
+    with rewriting(args.out / "lm_eval", "lm_eval") as directory:
+        write_lm_eval_results(directory, standard_errors(results, prompts))
+    with rewriting(args.out / "every_eval_ever", "every_eval_ever") as directory:
+        write_every_eval_ever(directory, results, models, list(datasets.values()))
     provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
     questions = as_questions(published, prompts)
