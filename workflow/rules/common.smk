@@ -26,10 +26,11 @@ except ModuleNotFoundError as error:
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.curves import curves_spec
+from vernacular.config.directories import output_conflicts
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
-from vernacular.core.errors import UserError
+from vernacular.core.errors import ConfigError, UserError
 from vernacular.core.fingerprint import code_fingerprint, libraries
 from vernacular.core.written import COMPLETE
 
@@ -48,14 +49,15 @@ def place(path):
 try:
     check_package(RULES, [] if os.path.isdir(RULES) else [workflow.source_path(name) for name in rule_files()])
     if IS_MODULE and workflow.modifier.skip_configfile:
+        CONFIG_FILES = [workflow.main_snakefile]  # which has the config, or names its file
         CONFIG = settings.load([], config, origin=f"config of the module {workflow.modifier.namespace}", place=place)
     else:
-        CONFIG = settings.load(
-            workflow.overwrite_configfiles or [default_config()],
-            dict(workflow.config_settings.config),
-            place=place,
-        )
+        CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
+        CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
     CONFIG = placed(CONFIG, place)
+    if workflow.is_main_process:  # a job goes on if files were added since
+        if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):
+            raise ConfigError("\n".join(conflicts))
 except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)

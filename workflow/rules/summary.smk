@@ -102,10 +102,11 @@ rule summary:
     params:
         spec=spec("summary", **specs.summary_spec(CONFIG)),
         out_dir=output_parent(1),
+        config_files=lambda wildcards, output: CONFIG_FILES,  # as a function of the output in no key
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --config {params.config_files:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser

@@ -8,6 +8,7 @@ from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.config.directories import config_record
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
@@ -50,6 +51,7 @@ def summary(args) -> str:
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
+    metadata["config"] = config_record(args.out.parent, args.config)
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))

@@ -1,9 +1,9 @@
 """Directories in which a run replaces the files that it wrote, and keeps all others.
 
 Snakemake empties an output `directory()` before its job, with everything that a user has put there. The rules declare a
-file in the directory instead, which is written last, and the files are replaced here: new ones are written aside, listed
-in `.vernacular`, and renamed; then those are removed that an earlier run has listed and this one did not write. A run
-that is killed at any point leaves only listed files. Symbolic links inside the directory are never followed.
+file in the directory instead, which is written last, and the files are replaced here: new ones are written aside,
+listed in `.vernacular`, and renamed; then those are removed that an earlier run has listed and this one did not write.
+A run that is killed at any point leaves only listed files. Symbolic links inside the directory are never followed.
 """
 
 import contextlib
@@ -144,19 +144,21 @@ def _written(directory: Path, kind: str, entries: dict[str, bool]) -> set[str]:
     return {path for path in files if path in listed or _TEMPORARY.fullmatch(PurePosixPath(path).name)}
 
 
-# Files of versions that wrote no list, by their names and contents
+# Files of versions that wrote no list, by kind: patterns of their paths, and of what is in the file or one beside it
 
 
 def _is_report_file(directory: Path, path: str) -> bool:
-    if re.fullmatch(r"data/(?:\w+/)*\w+\.js", path):
-        return _starts(directory / path, rb'vernacular\.piece\("')
-    return Path(WORKFLOW, "report", path).is_file() and _starts(directory / "js" / "core.js", rb"(?s).*\nconst vernacular = ")
+    if path.startswith("data/"):
+        return path.endswith(".js") and _contains(directory / path, rb'^vernacular\.piece\("')
+    return Path(WORKFLOW, "report", path).is_file() and _contains(
+        directory / "js" / "core.js", b"\nconst vernacular = "
+    )
 
 
 def _is_comparison_file(directory: Path, path: str) -> bool:
     if re.fullmatch(r"[^/]+--[^/]+/[^/]+\.cloze\.[^/]+\.json", path):
         return True
-    if not re.fullmatch(r"[^/]+--[^/]+/changes\.(?:parquet|csv)", path):
+    if not re.fullmatch(r"[^/]+--[^/]+/changes\.(parquet|csv)", path):
         return False
     try:
         return artifacts.metadata((directory / path).with_suffix(".parquet"), allow_moved=True)["kind"] == "changes"
@@ -165,24 +167,25 @@ def _is_comparison_file(directory: Path, path: str) -> bool:
 
 
 def _is_export_file(directory: Path, path: str) -> bool:
-    names = r"README\.txt|predictions\.csv|scores\.txt|outputs_log\.csv|results(?:_legacy)?\.jsonl|evaluation(?:_sentence)?\.csv"
-    tools = rb"Files in the \w+ of the PalmX|Result lines in the \w+ of the Serbian|Evaluation tables in the \w+ of Grew"
-    return bool(re.fullmatch(names, path)) and _starts(directory / "README.txt", tools)
+    names = r"README\.txt|predictions\.csv|scores\.txt|outputs_log\.csv|results(_legacy)?\.jsonl"
+    tools = rb"^(Files|Result lines|Evaluation tables) in the (format|layout) of (the PalmX|the Serbian|Grew-TSE)"
+    is_named = re.fullmatch(rf"{names}|evaluation(_sentence)?\.csv", path)
+    return bool(is_named) and _contains(directory / "README.txt", tools)
 
 
 def _is_lm_eval_file(directory: Path, path: str) -> bool:
-    return bool(re.fullmatch(r"results_[^/]*\.json", path)) and b'"model": "vernacular"' in (directory / path).read_bytes()
+    is_named = re.fullmatch(r"results_[^/]*\.json", path)
+    return bool(is_named) and _contains(directory / path, b'"model": "vernacular"')
 
 
 def _is_every_eval_ever_file(directory: Path, path: str) -> bool:
-    pattern = r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json"
-    return bool(re.fullmatch(pattern, path)) and b'"name": "vernacular"' in (directory / path).read_bytes()
+    is_named = re.fullmatch(r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json", path)
+    return bool(is_named) and _contains(directory / path, b'"name": "vernacular"')
 
 
-def _starts(path: Path, pattern: bytes) -> bool:
+def _contains(path: Path, pattern: bytes) -> bool:
     try:
-        with open(path, "rb") as file:
-            return bool(re.match(pattern, file.read(1000)))
+        return bool(re.search(pattern, path.read_bytes()))
     except OSError:
         return False
 
