@@ -30,7 +30,7 @@ from vernacular.config.directories import output_conflicts
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
-from vernacular.core.errors import ConfigError, UserError
+from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries
 from vernacular.core.written import COMPLETE
 
@@ -245,4 +245,4 @@ onsuccess:
 onerror:
     clear()
     if IS_MODULE:
-        print(FAILED_JOBS.summary(), file=sys.stderr)
+        print(escape_controls(FAILED_JOBS.summary()), file=sys.stderr)

@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils import tqdm
 from huggingface_hub.utils._http import default_client_factory
 
 from vernacular.core.artifacts import replacing
@@ -62,7 +63,7 @@ def snapshot(
         try:
             return _interruptible(
                 huggingface_hub.snapshot_download,
-                repository, repo_type=repo_type, revision=revision, allow_patterns=patterns,
+                repository, repo_type=repo_type, revision=revision, allow_patterns=patterns, tqdm_class=_ProgressBar,
             )  # fmt: skip
         except GatedRepoError:
             raise error_class(
@@ -107,6 +108,13 @@ def snapshot(
             ) from None
         time.sleep(2 ** (attempt - 1))
         attempt += 1
+
+
+class _ProgressBar(tqdm):
+    """Progress bar that moves the cursor, which texts may not (`Escaped`)."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, file=getattr(sys.stderr, "unescaped", sys.stderr), **kwargs)
 
 
 def _interruptible(download, *args, **kwargs) -> Path:
