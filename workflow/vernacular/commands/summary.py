@@ -47,6 +47,10 @@ def summary(args) -> str:
     notes += equal_weight_notes(models_metadata, checkpoints)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
+    notes += [
+        {"model": name, "evaluation": None, "kind": "unavailable", "note": reason, "count": None}
+        for name, reason in compared.get("failures", {}).items()
+    ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())

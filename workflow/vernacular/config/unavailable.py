@@ -12,6 +12,7 @@ from vernacular.checkpoints.deleted import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import failures, outcomes, read_record
+from vernacular.core.written import COMPLETE
 
 log = logging.getLogger("vernacular")
 
@@ -34,6 +35,7 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
         *_inference(results),
         *_restored(resources, results),
         *_metrics(results),
+        *_comparisons(results),
     ]
     deleted = [path for path in dict.fromkeys(candidates) if path.exists()]
     for path in deleted:
@@ -123,6 +125,16 @@ def _metrics(results: Path) -> Iterator[Path]:
             yield path
             continue
         yield from (path.parent / "tasks" / f"{e}.parquet" for e, note in evaluations.items() if "unavailable" in note)
+
+
+def _comparisons(results: Path) -> Iterator[Path]:
+    """Yield what marks comparisons as complete, if external results are missing from them; the tables remain."""
+    try:
+        failed = artifacts.metadata(results / "summary" / "comparisons.parquet").get("failures")
+    except ArtifactError:
+        return
+    if failed:
+        yield results / "comparisons" / COMPLETE
 
 
 def _is_unavailable(path: Path) -> bool:
