@@ -7,6 +7,7 @@ import pytest
 import yaml
 from support.workspace import Workspace, output_tail
 from vernacular.cli import main
+from vernacular.config.unavailable import clear_unavailable
 
 EVALUATIONS = [
     {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"], "limit": 4},
@@ -32,6 +33,24 @@ def add_files(workspace, directories) -> dict:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"precious {path.parent.name}")
     return {path: (path.read_text(), path.stat().st_mtime_ns) for path in paths}
+
+
+def test_damaged_files_of_other_names_are_not_deleted(tmp_path):
+    """A run deletes files that say why something is unavailable, and damaged ones, so that the next run tries again."""
+    names = {"tiny", "items", "evaluation", "encoder"}
+    outputs = ["resources/items/items.parquet", "resources/models/tiny.json", "resources/encoders/encoder.json",
+               "results/requests/evaluation.parquet", "results/tiny/tasks/evaluation.parquet",
+               "results/tiny/metrics.parquet", "results/inference_status/tiny/1of1.json"]  # fmt: skip
+    own = ["resources/items/own.parquet", "resources/models/own.json", "results/requests/own.parquet",
+           "results/own/metrics.parquet", "results/own/tasks/evaluation.parquet", "results/tiny/tasks/own.parquet",
+           "results/tiny/own/evaluation.parquet", "results/own/similarity/evaluation.parquet",
+           "results/inference_status/own/1of1.json", "results/own/lm_eval/x.parquet"]  # fmt: skip
+    for name in (*outputs, *own):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("precious")
+    deleted = clear_unavailable(tmp_path / "resources", tmp_path / "results", names)
+    assert {path.relative_to(tmp_path).as_posix() for path in deleted} == set(outputs)
+    assert all((tmp_path / name).read_text() == "precious" for name in own)
 
 
 def unchanged(files: dict) -> bool:

@@ -223,7 +223,8 @@ wildcard_constraints:
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
 def clear():
-    clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results))
+    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *(e.items for e in CONFIG.evaluations.values())}
+    clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results), names)
 
 
 # Snakemake does not call the handlers below in a module; the workflow that imports it can, and whether it does or not,
