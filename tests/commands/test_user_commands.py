@@ -1,5 +1,7 @@
 """The commands for people: help, `tasks`, `show` and `init`."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -200,3 +202,63 @@ def test_bash_completes_commands_options_and_files(tmp_path, words, expected):
     )
     run = subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert run.stdout.split() == expected
+
+
+# C0, C1, DEL, a carriage return, direction overrides and isolates, line separators, lone surrogates
+HOSTILE = [*map(chr, (*range(9), *range(11, 32), *range(127, 160))), *"\u2028\u2029\u202a\u202b\u202c\u202d\u202e"]
+HOSTILE += [*"\u2066\u2067\u2068\u2069", "\ud800", "\udcff"]
+LANGUAGE = "\tنَم\u200cیθ\u200d क्षि \u200f(א)\u200e é"  # joiners, marks, letters from right to left
+
+
+def _hostile_task(directory: Path) -> None:
+    text = "".join(f"<{character}>" for character in HOSTILE) + LANGUAGE
+    row = {"id": "\x1b]0;item\x07", "question": f"{text}\r\nline", "a": "\x1b[2J", "b": "\u202etwo", "answer": "A"}
+    (directory / "rows.jsonl").write_text("".join(json.dumps(row | {"id": f"{row['id']}{i}"}) + "\n" for i in range(3)))
+    task = {"task": "hostile"}
+    task |= {"protocols": ["letters"], "item_type": "question", "languages": {"gl": {"source": {"file": "rows.jsonl"}}}}
+    columns = {"id": "id", "question": "question", "choices": ["a", "b"], "gold": "answer", "gold_format": "letter"}
+    (directory / "hostile.yaml").write_text(json.dumps(task | {"columns": columns}))
+    entries = [{"task": "hostile", "languages": ["gl"], "protocols": ["letters"], "shots": [0]}]
+    config = {"models": {"tiny": {"source": "./tiny"}}, "tasks": ["own"], "evaluations": entries}
+    Path("mine.yaml").write_text(json.dumps(config))
+
+
+def test_texts_of_a_dataset_do_not_control_a_terminal(directory, capsys):
+    """Redirected, as here, a text may be printed on a terminal later."""
+    (directory / "own").mkdir()
+    _hostile_task(directory / "own")
+    arguments = ["show", "mine.yaml", "hostile.gl.letters.0shot"]
+    process = subprocess.run([sys.executable, "-m", "vernacular", *arguments], capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert re.sub(r"\([\d.]+ s\)", "", printed) == re.sub(r"\([\d.]+ s\)", "", process.stdout.decode())
+    assert not set(HOSTILE) & set(printed)
+    for character in HOSTILE[:-2]:  # lone surrogates are replaced when the dataset is read
+        assert f"<\\u{ord(character):04x}>" in printed
+    assert LANGUAGE in printed
+    assert "\\u000d\nline" in printed
+
+
+def test_errors_and_tracebacks_do_not_control_a_terminal(directory, capsys, monkeypatch):
+    Path("mine.yaml").write_text(json.dumps({"models": {"\x1b[2J\u202e": {"source": "./x\x9b"}}}))
+    assert cli.main(["check", "mine.yaml"]) == 1
+    message = capsys.readouterr().err
+    assert "\\u001b[2J\\u202e" in message
+    assert not set(HOSTILE) & set(message)
+
+    bug = r"""
+import runpy, sys
+from vernacular.commands import tasks
+def fails(args):
+    print("progress \x1b[2J\r", file=sys.stderr)
+    raise ZeroDivisionError("\x1b[2J\u202e")
+tasks.tasks = fails
+sys.argv = ["vernacular", "tasks"]
+runpy.run_module("vernacular", run_name="__main__")
+"""
+    process = subprocess.run([sys.executable, "-c", bug], capture_output=True, check=False)
+    printed = process.stderr.decode()
+    assert "progress \\u001b[2J\\u000d\n" in printed
+    assert printed.splitlines()[-1] == r"ZeroDivisionError: \u001b[2J\u202e"
+    assert not set(HOSTILE) & set(printed)

@@ -118,3 +118,15 @@ def test_last_message_of_a_failed_run_is_how_to_resume(lines):
         "The run was stopped before all jobs were completed.",
         "Finished results are kept. To resume, run the same command again.",
     ]
+
+
+@pytest.mark.parametrize("lines", [(RUN, False)], indirect=True)
+def test_messages_do_not_control_the_terminal(lines):
+    printed = lines(
+        (LogEvent.JOB_INFO, None, JOB | {"rule_msg": "infer: evaluate \x1b[2J\u202etiny", "log": [], "wildcards": {}}),
+        (None, "WorkflowError:\nAt least one job did not complete successfully: \x9b2J", {}),
+        (None, "another \x1b]0;message\x07", {}),
+    )
+    assert printed[0] == r"infer: evaluate \u001b[2J\u202etiny"
+    assert r"another \u001b]0;message\u0007" in printed
+    assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set("".join(printed))

@@ -162,9 +162,16 @@ def test_disk_full_after_some_files_raises_one_line_error(run_on_small_disk, com
     check_write_error(run_on_small_disk, command, capsys, "No space left on device", full_disk(8192))
 
 
-def test_incomplete_report_is_removed(run, capsys):
-    with file_size_limit(200_000):  # enough for the HTML, not enough for Vega
-        assert run("report") == 1
+def test_report_is_complete_or_the_previous_one(run, capsys):
+    files = {path: path.stat().st_mtime_ns for path in Path("results/report").rglob("*")}
+    shutil.copytree("results/report", "previous")
+    for previous in (True, False):
+        with file_size_limit(200_000):  # enough for the HTML, not enough for Vega
+            assert run("report") == 1
+        assert {path: path.stat().st_mtime_ns for path in Path("results/report").rglob("*")} == (
+            files if previous else {}
+        )
+        shutil.rmtree("results/report", ignore_errors=True)
     assert not Path("results/report").exists()
     assert run("report") == 0
 

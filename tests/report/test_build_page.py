@@ -4,7 +4,7 @@ import re
 import pytest
 import vl_convert
 from support.report_run import EVALUATIONS, MODELS, write_run
-from vernacular.core.errors import ArtifactError
+from vernacular.core.errors import ArtifactError, UserError
 from vernacular.report import page
 from vernacular.report.page import ASSETS, build
 
@@ -45,13 +45,17 @@ def test_vega_bundle_matches_pinned_package():
     assert (ASSETS / "lib" / "vega.js").read_text("utf-8") == vl_convert.javascript_bundle()
 
 
-def test_directory_with_other_files_is_rejected(tmp_path):
+def test_files_of_a_user_are_kept(tmp_path):
     run = write_run(tmp_path / "run")
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    with pytest.raises(ArtifactError, match="contains files that are not of a report"):
+    for name in ("thesis.tex", "index.html"):
+        (tmp_path / "mine" / name).write_text("years of work")
+    with pytest.raises(UserError, match=r"mine/index\.html: expected a file that a run wrote, or none"):
         build(out=tmp_path / "mine", **run)
-    assert (tmp_path / "mine" / "thesis.tex").exists()
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"thesis.tex", "index.html"}
+    (tmp_path / "mine" / "index.html").unlink()
+    build(out=tmp_path / "mine", **run)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
 
 
 def test_report_replaces_old_report_and_comparisons_are_optional(tmp_path):
@@ -59,10 +63,13 @@ def test_report_replaces_old_report_and_comparisons_are_optional(tmp_path):
     for name in ("comparisons", "rankings", "overall"):
         (run["results"] / "summary" / f"{name}.parquet").unlink()
     out = tmp_path / "page"
-    for name in ("js/core.js", "data/old.js"):  # an earlier report, or an incomplete one
-        (out / name).parent.mkdir(parents=True)
-        (out / name).touch()
     build(out=out, **run)
+    for path in out.glob(".vernacular*"):  # as written by an earlier version
+        path.unlink()
+    (out / "data" / "old.js").write_text('vernacular.piece("old",[]);\n')
+    (out / "js" / "core.js").write_text((out / "js" / "core.js").read_text().replace("text", "content"))
+    build(out=out, **run)
+    assert (out / "js" / "core.js").read_bytes() == (ASSETS / "js" / "core.js").read_bytes()
     assert not (out / "data" / "old.js").exists()
     assert read_data_file(out, "index")["pairs"] == []
 

@@ -26,11 +26,13 @@ except ModuleNotFoundError as error:
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.curves import curves_spec
+from vernacular.config.directories import output_conflicts
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
-from vernacular.core.errors import UserError
+from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries
+from vernacular.core.written import COMPLETE
 
 IS_MODULE = not workflow.modifier.is_main_snakefile()
 
@@ -47,14 +49,15 @@ def place(path):
 try:
     check_package(RULES, [] if os.path.isdir(RULES) else [workflow.source_path(name) for name in rule_files()])
     if IS_MODULE and workflow.modifier.skip_configfile:
+        CONFIG_FILES = [workflow.main_snakefile]  # which has the config, or names its file
         CONFIG = settings.load([], config, origin=f"config of the module {workflow.modifier.namespace}", place=place)
     else:
-        CONFIG = settings.load(
-            workflow.overwrite_configfiles or [default_config()],
-            dict(workflow.config_settings.config),
-            place=place,
-        )
+        CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
+        CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
     CONFIG = placed(CONFIG, place)
+    if workflow.is_main_process:  # a job goes on if files were added since
+        if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):
+            raise ConfigError("\n".join(conflicts))
 except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
@@ -104,6 +107,30 @@ def code_version(command):
 # A path in the directory of the results (`output:` in the config)
 def in_output(path):
     return f"{CONFIG.output}/{path}"
+
+
+# What stands for a directory whose files a command replaces (core/written.py): a file that is written last, because
+# Snakemake empties an output `directory()`, with files of others in it. A storage plugin transfers what a rule declares:
+# there the directory
+IN_STORAGE = workflow.storage_settings.default_storage_provider is not None
+
+
+def written(path):
+    return path if IN_STORAGE else f"{path}/{COMPLETE}"
+
+
+def as_output(path):
+    return directory(path) if IN_STORAGE else written(path)
+
+
+def written_directory(path):
+    return path if IN_STORAGE else str(Path(path).parent)
+
+
+# The HTML report in that of `snakemake --report`, which looks for annotated directories in the inputs, too
+def page(caption):
+    labels = {"contents": "HTML report"}
+    return report(in_output("report"), caption=caption, category="Report", labels=labels, htmlindex="index.html")
 
 
 # One file per evaluation; a {{wildcard}} in the pattern remains a wildcard
@@ -196,7 +223,8 @@ wildcard_constraints:
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
 def clear():
-    clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results))
+    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *(e.items for e in CONFIG.evaluations.values())}
+    clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results), names)
 
 
 # Snakemake does not call the handlers below in a module; the workflow that imports it can, and whether it does or not,
@@ -218,4 +246,4 @@ onsuccess:
 onerror:
     clear()
     if IS_MODULE:
-        print(FAILED_JOBS.summary(), file=sys.stderr)
+        print(escape_controls(FAILED_JOBS.summary()), file=sys.stderr)

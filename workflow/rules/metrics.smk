@@ -112,8 +112,8 @@ rule export:
         data=items_files(settings.EXPORTED),
         tasks=expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet"), settings.EXPORTED),
     output:
-        # one directory per evaluation, because Snakemake empties an output directory: those of other configs are kept
-        directory(expand_evaluations(in_output("exports/{{model}}/{evaluation}"), settings.EXPORTED)),
+        # one directory per evaluation: those of evaluations that are not in the config are kept
+        *map(as_output, expand_evaluations(in_output("exports/{{model}}/{evaluation}"), settings.EXPORTED)),
     log:
         "logs/export/{model}.log",
     benchmark:
@@ -127,7 +127,7 @@ rule export:
     params:
         spec=spec("export", **specs.export_spec(CONFIG)),
         items_dir=input_parent("data", 1),
-        out_dir=output_parent(1),
+        out_dir=lambda wildcards, output: str(Path(written_directory(output[0])).parent),
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:

@@ -16,7 +16,7 @@ rule compare:
         in_output("summary/overall.parquet"),
         table("comparisons", "CSV"),
         table("overall", "CSV"),
-        changes=directory(in_output("comparisons")),
+        changes=as_output(in_output("comparisons")),
     log:
         "logs/compare/compare.log",
     benchmark:
@@ -33,11 +33,12 @@ rule compare:
         items_dir=input_parent("data", 1),
         results_dir=input_parent("metrics", 2),
         out_dir=output_parent(1),
+        changes=lambda wildcards, output: written_directory(output.changes),
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
         'exec python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
-        " --out {params.out_dir:q} --changes {output.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
+        " --out {params.out_dir:q} --changes {params.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
 
 
 # training curves of the series in the config, and which tasks can be trusted at this size; only with series
@@ -86,7 +87,7 @@ rule summary:
         in_output("summary/tokenizers.parquet"),
         table("tokenizers", "CSV"),
         table("tokenizers", "Excel"),
-        directory(expand(in_output("summary/{tool}"), tool=settings.SUMMARY_EXPORTS)),
+        *map(as_output, expand(in_output("summary/{tool}"), tool=settings.SUMMARY_EXPORTS)),
         notes=table("notes", "CSV"),
     log:
         "logs/summary/summary.log",
@@ -101,10 +102,11 @@ rule summary:
     params:
         spec=spec("summary", **specs.summary_spec(CONFIG)),
         out_dir=output_parent(1),
+        config_files=lambda wildcards, output: CONFIG_FILES,  # as a function of the output in no key
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --config {params.config_files:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -127,16 +129,10 @@ rule report:
                 model=CONFIG.models,
             ),
         ],
-        changes=in_output("comparisons"),
+        changes=written(in_output("comparisons")),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
-        report(
-            directory(in_output("report")),
-            caption="../report/page.rst",
-            category="Report",
-            labels={"contents": "HTML report"},
-            htmlindex="index.html",
-        ),
+        directory(page("../report/page.rst")) if IN_STORAGE else written(in_output("report")),
     log:
         "logs/report/report.log",
     benchmark:
@@ -152,11 +148,13 @@ rule report:
         spec=spec("report", **specs.report_spec(CONFIG)),
         benchmarks=CONFIG.benchmarks,
         results_dir=lambda wildcards, input: str(Path(input.values).parents[1]),
+        changes=lambda wildcards, input: written_directory(input.changes),
+        out_dir=lambda wildcards, output: written_directory(output[0]),
     message:
         "report: write the HTML report"
     shell:
         'exec python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
-        " --changes {input.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {output:q} --log {log:q} <<< {params.spec:q}"
+        " --changes {params.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons

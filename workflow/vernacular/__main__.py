@@ -6,7 +6,9 @@ import sys
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from vernacular.cli import main
+    from vernacular.core.logs import Escaped
 
+    sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)  # also for the traceback of a bug
     status = main(supervised=True)
 except KeyboardInterrupt:  # before the command started
     print("Interrupted. Run the same command again to repeat it.", file=sys.stderr)

@@ -168,6 +168,7 @@ def _add_stage_commands(commands) -> None:
 
     summary = add("summary", "summary", "collect the metrics of all models in tables and spreadsheets")
     summary.add_argument("--metrics", type=Path, nargs="+", required=True)
+    summary.add_argument("--config", nargs="*", default=[], help="files of the config, which are recorded")
     summary.add_argument("--out", type=Path, required=True)
 
     report = add("report", "report", "write the HTML report")

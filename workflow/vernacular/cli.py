@@ -13,13 +13,14 @@ import time
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
-from vernacular.core.logs import log_to
+from vernacular.core.logs import escaped_output, log_to
 
 log = logging.getLogger("vernacular")
 
 _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 
 
+@escaped_output()
 def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
     """Run a command and return its exit status.
 

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 from vernacular.config.dependencies import server_spec
+from vernacular.config.directories import output_conflicts
 from vernacular.config.load import Config, load_valid
 from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
@@ -20,6 +21,8 @@ def check(args) -> str:
     """
     config, problems = load_valid(args.config)
     is_valid = not problems
+    for conflict in output_conflicts(Path(config.output), config.exports, args.config):
+        problems.add(conflict)
     references = check_references(config, problems, online=args.online)
     if not is_valid:  # what would be evaluated is not known
         problems.raise_all()

@@ -1,7 +1,7 @@
 """Command `compare`: per-item results of several models -> differences, rankings, changed items."""
 
 import json
-import sys
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,13 +18,16 @@ from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import DataError, format_count
+from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
+from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+
+log = logging.getLogger("vernacular")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
 
@@ -59,12 +62,19 @@ def compare(args) -> str:
         model: Results(args.results / model, list(evaluations)) for model in spec["models"]
     }
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
-    notes = []
+    notes, failures = [], {}
     for name, entry in spec["external_results"].items():
-        results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
-        notes += external_notes
-        if entry.get("model"):
-            signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
+        try:
+            results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
+            notes += external_notes
+            if entry.get("model"):
+                signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            results[name] = {}  # its pairs have no rows
+            failures[name] = _reason(error)
+            log.error("%s: %s", name, failures[name], exc_info=not isinstance(error, UserError))
     documents = {name: tool_documents(args.results, spec["models"], name) for name in evaluations}
     grouped, document_notes = by_documents(evaluations, documents)
     comparison = compare_all(
@@ -81,6 +91,7 @@ def compare(args) -> str:
     metadata = {
         "fingerprint": artifacts.input_fingerprint(spec, *tasks),
         "notes": notes,
+        "failures": failures,
         "prompt_notes": document_notes,
     }
     for kind, rows in (
@@ -91,9 +102,10 @@ def compare(args) -> str:
     ):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, metadata)
         _write_csv(path.with_suffix(".csv"), artifacts.read(path, kind))
-    n_changed = _write_changes(
-        args.changes, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
-    )
+    with rewriting(args.changes, "comparisons") as directory:
+        n_changed = _write_changes(
+            directory, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
+        )
     counts = [
         format_count(len(pairs), "pair"),
         format_count(len(comparison.comparisons), "difference"),
@@ -116,7 +128,6 @@ def _write_changes(
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
     after the other, so that each file is read once, regardless of the number of pairs.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     with Progress("changed items", len(evaluations), "evaluation") as progress:
         for evaluation, evaluation_spec in evaluations.items():
@@ -183,13 +194,16 @@ def _load_external_results(
             references[evaluation] = Reference(
                 evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
             )
-    try:
-        path, model = Path(entry["path"]), entry.get("model")
-        tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
-    except DataError as error:  # the values of this run's models do not depend on it
-        print(f"compare: external_results.{name}: {error}", file=sys.stderr)
-        tables, notes = {}, str(error).splitlines()
+    path, model = Path(entry["path"]), entry.get("model")
+    tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
     return tables, [f"{name}: {note}" for note in notes]
+
+
+def _reason(error: BaseException) -> str:
+    """Return why external results are not used, in one line."""
+    text = "; ".join(str(error).splitlines()) if isinstance(error, UserError) else first_line(error)
+    kind = "" if isinstance(error, UserError | OSError) else f"{type(error).__name__}: "
+    return f"external results not used: {kind}{text}"
 
 
 def _signatures(path: Path) -> dict[tuple[str, str], str]:

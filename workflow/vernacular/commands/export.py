@@ -6,6 +6,7 @@ from vernacular.commands.common import items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
+from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.types import Item
@@ -21,12 +22,12 @@ def export(args) -> str:
     written = []
     for path in args.tasks:
         evaluation = args.spec["evaluations"][path.stem]
-        (args.out / path.stem).mkdir(parents=True, exist_ok=True)
-        if missing_reason(artifacts.metadata(path)):
-            continue
-        rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
-        items = items_in(args.items_dir / f"{evaluation['items']}.parquet")
-        written += write(args.out / path.stem, evaluation["protocol"], items, rows)
+        with rewriting(args.out / path.stem, "exports") as directory:
+            if missing_reason(artifacts.metadata(path)):
+                continue
+            rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+            items = items_in(args.items_dir / f"{evaluation['items']}.parquet")
+            written += write(directory, evaluation["protocol"], items, rows)
     return f"export: {format_count(len(written), 'file')} in {args.out}"
 
 

@@ -41,7 +41,9 @@ def publish(args) -> str:
         raise UserError(f"{args.folder}: exists and is not empty. Choose another name, or remove it.")
     temporary = args.folder.with_name(f".{args.folder.name}.{os.getpid()}.tmp")
     try:
-        shutil.copytree(args.results / "report", temporary / "report", ignore=shutil.ignore_patterns(".snakemake*"))
+        shutil.copytree(
+            args.results / "report", temporary / "report", ignore=shutil.ignore_patterns(".snakemake*", ".vernacular*")
+        )
         (temporary / "tables").mkdir()
         for path in sorted(path for pattern in _TABLES for path in summary.glob(pattern)):
             shutil.copy(path, temporary / "tables")

@@ -35,7 +35,8 @@ def _missing_lines(rows: list[dict]) -> list[str]:
     lines = []
     for models, by_note in reasons.items():
         lines.append(f"  {_first(split_list(models), MAX_MODELS)}")
-        lines += [f"    {_first(list(names), MAX_EVALUATIONS)}: {note}" for note, names in by_note.items()]
+        for note, names in by_note.items():  # of no evaluation, if external results are not used
+            lines.append(f"    {_first(list(names), MAX_EVALUATIONS)}: {note}" if names else f"    {note}")
     return lines
 
 

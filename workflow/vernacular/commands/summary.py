@@ -8,10 +8,12 @@ from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.config.directories import config_record
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of, write_csv
+from vernacular.core.written import rewriting
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
@@ -45,10 +47,15 @@ def summary(args) -> str:
     notes += equal_weight_notes(models_metadata, checkpoints)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
+    notes += [
+        {"model": name, "evaluation": None, "kind": "unavailable", "note": reason, "count": None}
+        for name, reason in compared.get("failures", {}).items()
+    ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
+    metadata["config"] = config_record(args.out.parent, args.config)
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))
@@ -59,8 +66,10 @@ def summary(args) -> str:
     datasets = {
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
-    write_lm_eval_results(args.out / "lm_eval", standard_errors(results, prompts))
-    write_every_eval_ever(args.out / "every_eval_ever", results, models, list(datasets.values()))
+    with rewriting(args.out / "lm_eval", "lm_eval") as directory:
+        write_lm_eval_results(directory, standard_errors(results, prompts))
+    with rewriting(args.out / "every_eval_ever", "every_eval_ever") as directory:
+        write_every_eval_ever(directory, results, models, list(datasets.values()))
     provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
     questions = as_questions(published, prompts)

@@ -1,7 +1,13 @@
 """Checks of the directories that a config names for results (`output:`) and for the store (`store:`)."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from vernacular.core import artifacts
+from vernacular.core.errors import ArtifactError
+from vernacular.core.paths import display_path
+from vernacular.core.written import foreign_files, named_files
 
 DEFAULT_STORE = "results/store"
 _WRITTEN = ("resources", "logs", "benchmarks", ".snakemake")  # by the workflow, in addition to `output:`
@@ -47,3 +53,45 @@ def _check_access(setting: str, path: Path, report) -> None:
     if not os.access(existing, needed, effective_ids=os.access in os.supports_effective_ids):
         action = "read" if existing == path else "created"
         report(f'"{setting}" cannot be {action}: permission denied in {existing}.')
+
+
+def output_conflicts(results: Path, exports: list[str], config_files: list[str]) -> Iterator[str]:
+    """Yield why a run would replace what is not its own: files of a user, or the results of another config file.
+
+    Args:
+        results: Directory of the results.
+        exports: Directories of exports, as `{model}/{evaluation}`.
+        config_files: The files of the config.
+    """
+    directories = {"report": "report", "comparisons": "comparisons"} | dict.fromkeys(
+        (f"exports/{name}" for name in exports), "exports"
+    )
+    directories |= {f"summary/{name}": name for name in ("lm_eval", "every_eval_ever")}
+    for name, kind in directories.items():
+        if foreign := foreign_files(results / name, kind):
+            files = named_files(results / name, foreign)
+            yield (
+                f"{display_path(results / name)}: expected only files that a run wrote, which the next run replaces, "
+                f"got {files}. Move these to another directory, or choose another output."
+            )
+    summary = results / "summary" / "results.parquet"
+    try:
+        recorded = artifacts.metadata(summary, allow_moved=True).get("config", [])
+    except ArtifactError:  # no results, or those of an earlier version
+        return
+    previous = [os.path.realpath(summary.parent / name) for name in recorded]
+    if previous != list(map(os.path.realpath, config_files)) and previous and all(map(os.path.exists, previous)):
+        yield (
+            f"{_names(config_files)}: {display_path(results)} has the results of {_names(previous)}. Choose another "
+            f"output in one of the files, or delete {display_path(summary)} to replace these results."
+        )
+
+
+def config_record(results: Path, config_files: list[str]) -> list[str]:
+    """Return the paths of config files from the directory of the summary, which `output_conflicts` compares."""
+    summary = os.path.realpath(results / "summary")
+    return [os.path.relpath(os.path.realpath(file), summary) for file in config_files]
+
+
+def _names(files: list[str]) -> str:
+    return " + ".join(map(display_path, files))

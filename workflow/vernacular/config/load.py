@@ -75,6 +75,12 @@ class Config:
         return next((str(task.catalog.python) for task in self.lm_eval.values()), "")
 
     @property
+    def exports(self) -> list[str]:
+        """Directories of exported results: `{model}/{evaluation}`."""
+        evaluations = [e.id for e in self.evaluations.values() if e.protocol in EXPORTED]
+        return [f"{model}/{evaluation}" for model in self.models for evaluation in evaluations]
+
+    @property
     def encoders(self) -> dict[str, dict]:
         """Settings ({"source", "layer", …}) of every encoder in use, by the name of its file."""
         used = {}

@@ -5,22 +5,28 @@ calls this module at the end of a run, successful or not.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from vernacular.checkpoints.deleted import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import failures, outcomes, read_record
+from vernacular.core.written import COMPLETE
 
 log = logging.getLogger("vernacular")
 
+_KINDS = ("lm_eval", "requests", "scores", "generations", "similarity", "tasks")  # directories of a file per evaluation
 
-def clear_unavailable(resources: Path, results: Path) -> list[Path]:
+
+def clear_unavailable(resources: Path, results: Path, names: Collection[str] | None = None) -> list[Path]:
     """Delete files that state why something is unavailable, damaged files, and the files computed from either.
 
     Snakemake recreates a file only if something missing depends on it, so a placeholder is deleted with its
     descendants, up to the per-item results.
+
+    Args:
+        names: Models, evaluations, items and encoders of the config: files of other names may be a user's. None: all.
 
     Returns:
         The deleted paths.
@@ -34,12 +40,25 @@ def clear_unavailable(resources: Path, results: Path) -> list[Path]:
         *_inference(results),
         *_restored(resources, results),
         *_metrics(results),
+        *_comparisons(results),
     ]
-    deleted = [path for path in dict.fromkeys(candidates) if path.exists()]
+    candidates = [path for path in dict.fromkeys(candidates) if names is None or _is_output(path, names)]
+    deleted = [path for path in candidates if path.exists()]
     for path in deleted:
         log.info("deleted %s", path)
         path.unlink(missing_ok=True)
     return deleted
+
+
+def _is_output(path: Path, names: Collection[str]) -> bool:
+    """Return whether a rule writes a file for a model, evaluation, dataset or encoder of these names."""
+    *_, model, kind, _ = path.parts
+    if path.name == "metrics.parquet":
+        return kind in names
+    if path.suffix == ".parquet":
+        is_shared = kind in ("items", "requests")
+        return path.stem in names and (is_shared or (model in names and kind in _KINDS))
+    return path.stem in names or kind in names or path.name == COMPLETE  # records, status files
 
 
 def _items(resources: Path) -> Iterator[Path]:
@@ -123,6 +142,16 @@ def _metrics(results: Path) -> Iterator[Path]:
             yield path
             continue
         yield from (path.parent / "tasks" / f"{e}.parquet" for e, note in evaluations.items() if "unavailable" in note)
+
+
+def _comparisons(results: Path) -> Iterator[Path]:
+    """Yield what marks comparisons as complete, if external results are missing from them; the tables remain."""
+    try:
+        failed = artifacts.metadata(results / "summary" / "comparisons.parquet").get("failures")
+    except ArtifactError:
+        return
+    if failed:
+        yield results / "comparisons" / COMPLETE
 
 
 def _is_unavailable(path: Path) -> bool:

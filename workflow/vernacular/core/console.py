@@ -16,6 +16,7 @@ import logging
 from snakemake.logging import DefaultFilter, DefaultFormatter, get_event, is_quiet_about, logger, show_logs
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from vernacular.core.errors import escape_controls
 from vernacular.core.failed_jobs import FailedJobs
 
 _HIDDEN = {LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED, LogEvent.PROGRESS}
@@ -98,7 +99,7 @@ class _Formatter(DefaultFormatter):
         return "\n".join(lines)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a message; the last one of a run that failed gives the reasons."""
+        """Format a message, without what would control the terminal; the last one of a failed run gives the reasons."""
         if str(record.msg).startswith(_LAST):
-            return self.failed_jobs.summary()
-        return super().format(record).replace(_MISLEADING, "")
+            return escape_controls(self.failed_jobs.summary())
+        return escape_controls(super().format(record).replace(_MISLEADING, ""))

@@ -18,7 +18,7 @@ class UserError(Exception):
     """Base class of errors that the user can fix; shown without a traceback."""
 
     def __init__(self, message: str):
-        super().__init__(_escape_controls(redact_secrets(message)))
+        super().__init__(escape_controls(redact_secrets(message)))
 
 
 class ConfigError(UserError):
@@ -91,14 +91,19 @@ def is_panic(error: BaseException) -> bool:
     return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
 
 
-# messages quote the content of files, which may contain terminal control sequences or very long words
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 and C1 controls except for tabs and ends of lines, line separators, what overrides or isolates a direction of
+# writing, and lone surrogates. Joiners, marks of a direction and letters from right to left are texts of languages
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 _LONG_WORD = re.compile(r"(\S{100})\S{200,}")  # words of 300 characters or more are cut to 100
 
 
-def _escape_controls(message: str) -> str:
-    """Return `message` with control characters replaced by Unicode escapes."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", message)
+def escape_controls(text: str) -> str:
+    """Return `text` with what would control a terminal replaced by Unicode escapes.
+
+    >>> print(escape_controls(chr(0x1B) + "[2J" + chr(0x202E) + "abc"))
+    \\u001b[2J\\u202eabc
+    """
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 # query parameters that grant access: token=, X-Amz-Signature=, sig= (Azure), key= (Google)

@@ -26,6 +26,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils import tqdm
 from huggingface_hub.utils._http import default_client_factory
 
 from vernacular.core.artifacts import replacing
@@ -62,7 +63,7 @@ def snapshot(
         try:
             return _interruptible(
                 huggingface_hub.snapshot_download,
-                repository, repo_type=repo_type, revision=revision, allow_patterns=patterns,
+                repository, repo_type=repo_type, revision=revision, allow_patterns=patterns, tqdm_class=_ProgressBar,
             )  # fmt: skip
         except GatedRepoError:
             raise error_class(
@@ -121,6 +122,13 @@ def cached(source: str, *, repo_type: str = "model") -> Path | None:
         return None
     path = Path(directory, *file)
     return path if path.exists() else None
+
+
+class _ProgressBar(tqdm):
+    """Progress bar that moves the cursor, which texts may not (`Escaped`)."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, file=getattr(sys.stderr, "unescaped", sys.stderr), **kwargs)
 
 
 def _interruptible(download, *args, **kwargs) -> Path:

@@ -1,11 +1,14 @@
-"""The log of a stage: messages and warnings, without credentials; and the error that it ends with."""
+"""The log of a stage: messages and warnings, without credentials; and what a command prints on a terminal."""
 
+import contextlib
 import logging
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
-from vernacular.core.errors import as_write_error, redact_secrets, writing
+from vernacular.core.errors import as_write_error, escape_controls, redact_secrets, writing
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MESSAGE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) \S+: (.*)")  # a line in _FORMAT
@@ -76,4 +79,36 @@ class _RedactingFormatter(logging.Formatter):
     """Formatter that removes credentials: HTTP clients log all URLs, and the Hub redirects to URLs with a signature."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact_secrets(super().format(record))
+        return escape_controls(redact_secrets(super().format(record)))
+
+
+class Escaped:
+    """Stream of texts in which nothing controls the terminal: datasets, servers and models are not trusted.
+
+    Args:
+        unescaped: The stream to which the texts are written; all else is its own.
+    """
+
+    def __init__(self, unescaped: TextIO):
+        self.unescaped = unescaped
+
+    def __getattr__(self, name: str):
+        return getattr(self.unescaped, name)
+
+    def write(self, text: str) -> int:
+        self.unescaped.write(escape_controls(text))
+        return len(text)
+
+    def writelines(self, lines) -> None:
+        for line in lines:
+            self.write(line)
+
+
+@contextlib.contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape what is printed inside the block, also if it is redirected: it may be read on a terminal later."""
+    if isinstance(sys.stdout, Escaped):
+        yield
+        return
+    with contextlib.redirect_stdout(Escaped(sys.stdout)), contextlib.redirect_stderr(Escaped(sys.stderr)):
+        yield

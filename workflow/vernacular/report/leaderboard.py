@@ -180,5 +180,5 @@ def missing(notes: list[dict], index: ReportIndex) -> list[list]:
             publishable(note["note"]),
         ]
         for note in notes
-        if note["kind"] in ("unavailable", "not applicable")
+        if note["kind"] in ("unavailable", "not applicable") and note["evaluation"] is not None
     ]

@@ -6,7 +6,6 @@ files (see `pieces`).
 
 import contextlib
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +14,12 @@ import pyarrow as pa
 from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError, format_count, writing
+from vernacular.core.errors import format_count, writing
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
+from vernacular.core.written import rewriting
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report import leaderboard, provenance
@@ -68,11 +68,12 @@ def build(
         checkpoints: model -> its position in training, for the checkpoints of series.
 
     Raises:
-        ArtifactError: a file is missing or damaged, or `out` holds anything but an earlier report.
+        ArtifactError: a file is missing or damaged.
+        UserError: a file in `out` that is not of an earlier report has the name of one of this report.
         WriteError: a file cannot be written.
     """
-    _remove_old_report(out)
-    with _cleanup_on_error(out):
+    directory = out
+    with rewriting(directory, "report") as out:
         _write_assets(out)
         summary = results / "summary" / "results.parquet"
         long = _by_evaluation(artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS))
@@ -132,9 +133,9 @@ def build(
         write_data_file(out, "provenance", provenance_piece)
         write_data_file(out, "tokenizers", _read_optional(results, "tokenizers", TOKENIZERS).to_pylist())
         write_data_file(out, "index", index | {"metrics": report_index.metric_info})
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
-    return f"report: {counts}, {size / 1e6:.1f} MB in {out}"
+    return f"report: {counts}, {size / 1e6:.1f} MB in {directory}"
 
 
 def _by_evaluation(results: pa.Table) -> dict[str, list[dict]]:
@@ -143,16 +144,6 @@ def _by_evaluation(results: pa.Table) -> dict[str, list[dict]]:
     for row in rows_of(results):
         rows.setdefault(row["evaluation"], []).append(row)
     return rows
-
-
-@contextlib.contextmanager
-def _cleanup_on_error(out: Path) -> Iterator[None]:
-    """Remove the incomplete report if the body raises; the exception propagates."""
-    try:
-        yield
-    except BaseException:  # including KeyboardInterrupt
-        shutil.rmtree(out, ignore_errors=True)
-        raise
 
 
 def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):
@@ -165,14 +156,6 @@ def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str]
         for written in (executor.map if executor else map)(write, range(len(evaluations)), evaluations):
             progress.advance()
             yield written
-
-
-def _remove_old_report(out: Path) -> None:
-    """Remove an earlier report. Raises ArtifactError, and removes nothing, if the directory holds anything else."""
-    if out.exists() and any(out.iterdir()):
-        if not (out / "js" / "core.js").exists():
-            raise ArtifactError(f"{out}: contains files that are not of a report. Specify an empty directory.")
-        shutil.rmtree(out)
 
 
 def _read_optional(results: Path, name: str, kind) -> pa.Table:
