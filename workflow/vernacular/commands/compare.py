@@ -12,7 +12,7 @@ from vernacular.comparison.changes import align_outcomes, find_changes, sort_cha
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import published_signatures
+from vernacular.comparison.external.published_files import is_publication, published_signatures
 from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -60,10 +60,13 @@ def compare(args) -> str:
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
     notes = []
     for name, entry in spec["external_results"].items():
-        results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
+        try:
+            results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
+            if entry.get("model"):
+                signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
+        except DataError as error:
+            results[name], external_notes = {}, [f"{name}: not used: {error}"]
         notes += external_notes
-        if entry.get("model"):
-            signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
     documents = {name: tool_documents(args.results, spec["models"], name) for name in evaluations}
     grouped, document_notes = by_documents(evaluations, documents)
     comparison = compare_all(
@@ -182,11 +185,11 @@ def _load_external_results(
             references[evaluation] = Reference(
                 evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
             )
-    try:
-        path, model = Path(entry["path"]), entry.get("model")
-        tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
-    except DataError as error:
-        raise DataError(f"external_results.{name}: {error}") from None
+    path = Path(entry["path"])
+    if is_publication(path):
+        tables, notes = load_publication(path, entry.get("model"), references)
+    else:
+        tables, notes = load_external_results(path, references)
     return tables, [f"{name}: {note}" for note in notes]
 
 
