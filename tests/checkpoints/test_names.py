@@ -53,3 +53,8 @@ def test_names_without_a_position_are_not_guessed(name):
 
 def test_numbers_inside_phases_are_ordered_by_value():
     assert sorted(["stage10", "stage2", "", "seed-a"], key=natural_key) == ["", "seed-a", "stage2", "stage10"]
+
+
+@pytest.mark.parametrize("name", ["step" + "9" * 19, "step" + "9" * 5000, "9" * 15 + "T_tokens", "1" * 400 + ".5BT"])
+def test_number_that_no_column_can_hold_is_no_position(name):
+    assert not parse_name(name).is_known

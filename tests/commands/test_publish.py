@@ -15,6 +15,7 @@ from support.workspace import ROOT
 from vernacular import cli
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
+from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
@@ -32,7 +33,7 @@ def results(tmp_path) -> Path:
 
 
 def publish(results: Path, folder: Path) -> int:
-    return cli.main(["publish", str(results), str(folder), "--organization", "A lab"])
+    return cli.main(["publish", str(results), str(folder), "--organization", "A lab", "--relationship", "third_party"])
 
 
 def rewrite(path: Path, kind: artifacts.Kind, rows: list[dict], **changes) -> None:
@@ -68,6 +69,7 @@ def test_publication_has_report_tables_and_results_per_item(results, tmp_path, c
     assert set(published) == set(report_run.MODELS)
     for model, (record, lines) in published.items():
         assert record["source_metadata"]["source_organization_name"] == "A lab"
+        assert record["source_metadata"]["evaluator_relationship"] == "third_party"
         results_of_record = {result["evaluation_result_id"] for result in record["evaluation_results"]}
         assert {line["evaluation_result_id"] for line in lines} <= results_of_record
         path = results / model / "tasks" / f"{report_run.OPTIONS}.parquet"
@@ -210,6 +212,72 @@ def test_private_text_that_remains_in_a_file_stops_the_publication(
     assert publish(results, tmp_path / "published") == 1
     assert f"tables/{file}: contains {message}. Nothing is published" in capsys.readouterr().err
     assert not (tmp_path / "published").exists()
+
+
+KEY = """pass-"word"&/ß"""  # short, and escaped in other ways in each format
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file of a table: as CSV, in a workbook, or in a column of Parquet."""
+    if path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        book.active.append([text])
+        book.save(path)
+    elif path.suffix == ".csv":
+        write_csv(path, pd.DataFrame({"note": [text]}))
+    else:
+        rows = artifacts.read(path, RESULTS).to_pylist()
+        rewrite(path, RESULTS, [row | {"signature": f"x{text}"} for row in rows])
+
+
+@pytest.mark.parametrize("file", ["notes.csv", "notes.xlsx", "results.parquet"])
+def test_key_of_a_server_is_searched_for_whatever_its_variable_is_called(results, tmp_path, monkeypatch, capsys, file):
+    path = results / "summary" / "results.parquet"
+    rewrite(path, RESULTS, artifacts.read(path, RESULTS).to_pylist(), api_key_env=["CAFE"])
+    write_text(results / "summary" / file, f"a {KEY} b")
+    monkeypatch.setenv("CAFE", f" {KEY}\n")
+    assert publish(results, tmp_path / "published") == 1
+    message = capsys.readouterr().err
+    place = "data/" if file == "results.parquet" else f"tables/{file}"  # the first file of those that contain it
+    assert message.startswith(place)
+    assert ": contains the value of the environment variable CAFE. Nothing is published" in message
+    assert KEY not in message
+    monkeypatch.setenv("CAFE", "another-key")
+    assert publish(results, tmp_path / "published") == 0
+    assert "not searched" not in capsys.readouterr().out
+    recorded = artifacts.metadata(tmp_path / "published" / "tables" / "results.parquet", allow_moved=True)
+    assert "api_key_env" not in recorded
+
+
+@pytest.mark.parametrize("key", [None, "", "EMPTY"])
+def test_key_that_was_not_searched_for_is_named(results, tmp_path, monkeypatch, capsys, key):
+    path = results / "summary" / "results.parquet"
+    rewrite(path, RESULTS, artifacts.read(path, RESULTS).to_pylist(), api_key_env=["CAFE", "TEA"])
+    (results / "summary" / "notes.csv").write_text("note\nEMPTY\n")
+    monkeypatch.setenv("TEA", "longer-than-that")
+    if key is None:
+        monkeypatch.delenv("CAFE", raising=False)
+    else:
+        monkeypatch.setenv("CAFE", key)
+    assert publish(results, tmp_path / "published") == 0
+    assert "; not searched for the key in CAFE (not set, or too short)" in capsys.readouterr().out
+
+
+def test_token_of_the_hub_in_its_file_is_searched_for(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+    (tmp_path / "token").write_text("hub-token-0123456789")
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    (results / "summary" / "notes.csv").write_text("note\nhub-token-0123456789\n")
+    assert publish(results, tmp_path / "published") == 1
+    assert "tables/notes.csv: contains the token of the Hub." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["disabled", "on"])
+def test_short_value_of_a_variable_that_is_named_like_a_key_is_none(results, tmp_path, monkeypatch, value):
+    monkeypatch.setenv("TOKENIZER_TOKEN", value)
+    (results / "summary" / "notes.csv").write_text(f"note\n{value}\n")
+    assert publish(results, tmp_path / "published") == 0
 
 
 @pytest.mark.parametrize("problem", ["not empty", "no summary"])

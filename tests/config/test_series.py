@@ -189,6 +189,9 @@ def test_keys_without_series_are_unchanged_and_those_with_series_contain_the_pos
         ({"mine": {"source": "a/b", "revisions": ["step1", "2b_tokens"]}}, '"2b_tokens" states no step, unlike'),
         ({"mine": {"source": "a/b", "revisions": ["step10", "step-10"]}}, '"step10" and "step-10" state the same step'),
         ({"mine": {"source": "a/b", "revisions": ["step10"]}, "mine.step10": {"source": "a/b"}}, "name of another model"),
+        ({"mine": {"source": "a/b", "revisions": ["step10"]}, "MINE.step10": {"source": "a/b"}}, "name of another model"),
+        ({"mine": {"source": "a/b", "revisions": [f"{'x' * 100}-step1"]}}, "; exclude it."),
+        ({"mine": {"source": "a/b", "revisions": ["step1", f"step{10**20}"]}}, '000" states no step; give it under steps:'),
         ({"mine": {"series": "./out/checkpoint-*"}, "t": {"base": "mine", "adapter": "a/b"}}, '"mine" is a series; the base'),
     ],
 )  # fmt: skip

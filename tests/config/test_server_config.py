@@ -165,3 +165,9 @@ def test_each_setting_of_a_server_is_in_its_spec(tmp_path, key, value):
         for settings in (SERVER, SERVER | {key: value})
     )
     assert before != after
+
+
+def test_names_of_keys_are_in_the_spec_of_the_summary_for_the_search_of_publications(tmp_path):
+    loaded = config.load(write(tmp_path, big=SERVER | {"api_key_env": "CAFE"}, tiny={"source": "./m"}))
+    assert specs.summary_spec(loaded)["api_key_env"] == ["CAFE"]
+    assert "api_key_env" not in specs.summary_spec(config.load(write(tmp_path, big=SERVER)))

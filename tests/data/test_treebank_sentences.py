@@ -106,6 +106,8 @@ def test_missing_head_is_not_a_root(tmp_path):
         (conllu_line("x", "a"), "not CoNLL-U"),
         ("1\ta\ta\tX\t_\t_\t0\troot\t_", "expected 10 columns in each line, got 9"),
         (conllu_line("_", "a"), "a line without an ID"),
+        ("# sent_id = a\u202eb\n" + conllu_line("1", "a"), r'sent_id "a\\u202eb" contains U\+202E'),
+        (f"# sent_id = {'n' * 10_000}\n" + conllu_line("1", "a"), r"sent_id .*…\" has 10000 characters"),
     ],
 )
 def test_damaged_file_raises_data_error_with_line(tmp_path, text, message):

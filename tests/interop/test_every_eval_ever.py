@@ -151,6 +151,9 @@ def test_result_has_value_interval_unit_and_settings(metrics_table):
     [
         ({"source": "http://node7:8000/v1", "served model": "org/name"}, "org/name", "self_deployed", None),
         ({"source": "http://node7:8000/v1", "served model": "/data/m"}, "local/m", "self_deployed", None),
+        ({"source": "http://node7:8000/v1", "served model": "org/.."}, "local/m", "self_deployed", None),
+        ({"source": "http://node7:8000/v1", "served model": "org/nul"}, "local/m", "self_deployed", None),
+        ({"source": "https://api.example.org/v1", "served model": "../../x"}, "api.example.org/x", "externally_managed", "api.example.org"),
         ({"source": "https://api.example.org/v1", "served model": "large 2"}, "api.example.org/large_2", "externally_managed", "api.example.org"),
         ({"source": "org/name@main"}, "org/name", "self_deployed", "HuggingFace"),
         ({"source": "./m"}, "local/m", "self_deployed", None),

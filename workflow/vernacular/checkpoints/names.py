@@ -21,6 +21,7 @@ _STEP = re.compile(
     r"(?<![a-z])(?:global_?steps?|steps?|iter(?:ation)?|checkpoint|chck)[-_=]?(\d+)(?![0-9a-z])", re.IGNORECASE
 )
 _SETTING = re.compile(r"(?<![A-Za-z0-9])[A-Za-z_]+=[^-]*")  # val_loss=2.34
+_MAX_DIGITS = 18  # a number of more digits is not a position, and no column can hold it
 _SEPARATORS = re.compile(r"[^A-Za-z0-9.]+")
 
 
@@ -70,8 +71,10 @@ def natural_key(text: str) -> list:
 def _take(pattern: re.Pattern, text: str) -> tuple[int | None, str]:
     """Return the number of the first match, with its factor, and the text without the match."""
     match = pattern.search(text)
-    if not match:
+    if not match or len(match[1]) > _MAX_DIGITS:
         return None, text
     number, factor = (*match.groups(), "")[:2]
     value = round(float(number) * _FACTORS[factor.lower()]) if "." in number else int(number) * _FACTORS[factor.lower()]
+    if value >= 2**63:
+        return None, text
     return value, f"{text[: match.start()]}-{text[match.end() :]}"

@@ -13,7 +13,7 @@ from vernacular.comparison.changes import align_outcomes, find_changes, sort_cha
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import published_signatures
+from vernacular.comparison.external.published_files import is_publication, published_signatures
 from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -194,8 +194,11 @@ def _load_external_results(
             references[evaluation] = Reference(
                 evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
             )
-    path, model = Path(entry["path"]), entry.get("model")
-    tables, notes = load_publication(path, model, references) if model else load_external_results(path, references)
+    path = Path(entry["path"])
+    if is_publication(path):
+        tables, notes = load_publication(path, entry.get("model"), references)
+    else:
+        tables, notes = load_external_results(path, references)
     return tables, [f"{name}: {note}" for note in notes]
 
 

@@ -11,28 +11,35 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from huggingface_hub import get_token
 
 from vernacular.core.errors import UserError
 from vernacular.core.publication import is_public_address
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)
 _MIN_SECRET = 16  # characters; a shorter value, such as "disabled", is not a key
+_MIN_SERVER_KEY = 8  # characters of the key of a server; "EMPTY" and "none" are none
 
 
-def check_nothing_private(folder: Path, roots: list[Path], sources: list[str]) -> None:
+def check_nothing_private(folder: Path, roots: list[Path], sources: list[str], key_names: list[str]) -> list[str]:
     """Raise UserError, with the file, if a file in `folder` contains a private text.
 
     Args:
         roots: Directories of this machine, below which no path may be named.
         sources: Paths and addresses of models: absolute paths and private addresses may not be named.
+        key_names: Environment variables with the keys of servers, whatever their names.
+
+    Returns:
+        Those of `key_names` that were not searched for: not set, or too short to be a key.
     """
-    texts = _paths(roots, sources) | _addresses(sources) | _secrets()
+    texts = _paths(roots, sources) | _addresses(sources) | _secrets(key_names)
     forms = {form: name for text, name in texts.items() for form in _forms(text)}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for part in _contents(path):
             for form, name in forms.items():
                 if form in part:
                     raise UserError(f"{path.relative_to(folder)}: contains {name}. Nothing is published; {_ADVICE}.")
+    return [name for name in key_names if len(os.environ.get(name, "").strip()) < _MIN_SERVER_KEY]
 
 
 _ADVICE = "use relative paths in the config, and run snakemake again"
@@ -57,19 +64,24 @@ def _addresses(sources: list[str]) -> dict[str, str]:
     return texts
 
 
-def _secrets() -> dict[str, str]:
-    """Return {value: description} of environment variables whose names are those of keys."""
-    return {
-        value: f"the value of the environment variable {name}"
+def _secrets(key_names: list[str]) -> dict[str, str]:
+    """Return {value: description} of keys: of servers, of the Hub, and in environment variables named like keys."""
+    values = {
+        value.strip(): f"the value of the environment variable {name}"
         for name, value in os.environ.items()
-        if _SECRET_NAMES.search(name) and len(value) >= _MIN_SECRET
+        if len(value.strip()) >= (_MIN_SERVER_KEY if name in key_names else _MIN_SECRET)
+        and (name in key_names or _SECRET_NAMES.search(name))
     }
+    token = get_token()  # also from the file that `hf auth login` writes
+    return {token: "the token of the Hub"} | values if token else values
 
 
 def _forms(text: str) -> set[bytes]:
-    """Return a text as it is, and as it is escaped in JSON and in XML."""
-    variants = {text, json.dumps(text)[1:-1], json.dumps(text).replace("/", "\\/")[1:-1], html.escape(text)}
-    return {variant.encode("utf-8", "surrogatepass") for variant in variants}
+    """Return a text as it is, and as it is escaped in JSON, XML and CSV."""
+    variants = {text, json.dumps(text)[1:-1], json.dumps(text).replace("/", "\\/")[1:-1], text.replace('"', '""')}
+    variants |= {html.escape(text), html.escape(text, quote=False), json.dumps(text, ensure_ascii=False)[1:-1]}
+    forms = {variant.encode("utf-8", "surrogatepass") for variant in variants}
+    return forms | {html.escape(text, quote=False).encode("ascii", "xmlcharrefreplace")}  # as openpyxl does
 
 
 def _contents(path: Path) -> Iterator[bytes]:

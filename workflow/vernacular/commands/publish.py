@@ -49,7 +49,8 @@ def publish(args) -> str:
             shutil.copy(path, temporary / "tables")
         values = to_frame(artifacts.read(summary / "results.parquet", RESULTS))
         values = values.assign(adapter=values["adapter"].map(publishable, na_action="ignore"))
-        described = artifacts.metadata(summary / "results.parquet")["models"]
+        recorded = artifacts.metadata(summary / "results.parquet")
+        described = recorded["models"]
         models, prompts = publishable(described), _prompt_rows(summary / "prompts.parquet")
         metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
         artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
@@ -57,7 +58,8 @@ def publish(args) -> str:
         source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
         _write_exchange_files(args.results, temporary, values, models, prompts, source)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
-        check_nothing_private(temporary, [Path.cwd(), Path.home(), args.results.resolve().parent], sources)
+        roots = [Path.cwd(), Path.home(), args.results.resolve().parent]
+        unknown = check_nothing_private(temporary, roots, sources, recorded.get("api_key_env", []))
         if args.folder.exists():
             args.folder.rmdir()
         temporary.rename(args.folder)
@@ -66,6 +68,7 @@ def publish(args) -> str:
     n_files = sum(path.is_file() for path in args.folder.rglob("*"))
     is_complete = (summary / "complete.txt").exists()
     note = "" if is_complete else "; some results are missing (tables/notes.csv)"
+    note += f"; not searched for the key in {', '.join(unknown)} (not set, or too short)" if unknown else ""
     return f"publish: {format_count(n_files, 'file')} in {args.folder}{note}"
 
 

@@ -7,6 +7,7 @@ from vernacular.checkpoints.tokenizers import resolve_tokenizer
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.core.records import read_record, write_record
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe
@@ -72,7 +73,10 @@ def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[
             found = probe(spec, client, tokenizer, answers)
     finally:
         client.close()
-    found |= {"known": answers}
+    if problem := readable_problem(found["model"]):
+        raise ModelError(f"model {name}: the name of the model on the server, {quoted(found['model'])}, {problem}.")
+    reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found["reported"].items()}
+    found |= {"known": answers, "reported": reported}
     subject = [found["model"], spec.get("revision"), tokenizer_files.get("fingerprint")]
     same = known is not None and known.get("subject") == subject and differences(known["server"], found) is None
     if same:  # the first answers remain those to compare with: small differences do not add up

@@ -56,6 +56,7 @@ def summary(args) -> str:
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     metadata["config"] = config_record(args.out.parent, args.config)
+    metadata |= {"api_key_env": args.spec.get("api_key_env", [])}  # of this file only: no copy of it is published
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tokenizers import tokenizer_files
-from vernacular.comparison.external.published_files import published_models
+from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config.curves import checkpoints_spec
 from vernacular.config.input_files import content_hash, data_files, files_key
 from vernacular.config.lm_eval import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
 from vernacular.config.series import without_earlier
+from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.job.work import additional_libraries, engine_version
@@ -177,7 +178,13 @@ def comparisons_spec(config: Config) -> dict:
 
 
 def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
-    files = published_models(Path(path))[model] if model else result_files(Path(path))
+    if is_publication(Path(path)):
+        try:
+            files = published_models(Path(path))[model].files
+        except (DataError, KeyError) as error:  # its values are missing, until the reason is another
+            return {"invalid": str(error)}
+    else:
+        files = result_files(Path(path))
     return {os.path.relpath(file, path): file_fingerprint(file) for file in files}
 
 
@@ -187,9 +194,13 @@ def export_spec(config: Config) -> dict:
 
 
 def summary_spec(config: Config) -> dict:
-    """Return the labels of models and tasks, and the tasks whose items are translations of each other."""
+    """Return the labels of models and tasks, the tasks whose items are translations of each other, and names of keys.
+
+    `publish` searches for the values of these environment variables.
+    """
     parallel = [name for name in task_labels(config) if config.tasks.get(name, {}).get("parallel")]
-    return _labels(config) | {"parallel": parallel}
+    keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
+    return _labels(config) | {"parallel": parallel} | ({"api_key_env": keys} if keys else {})
 
 
 def _labels(config: Config) -> dict:

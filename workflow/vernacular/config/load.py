@@ -16,6 +16,7 @@ from vernacular.config.models import expand_pairs, is_server, read_models
 from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import suggest
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.names import portable_problem, quoted
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.problems import Problems
 from vernacular.data.tasks import load_task, task_names
@@ -219,6 +220,9 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
         for evaluation in expand(entry, tasks[name], values["data"], values["limit"], report):
             if evaluations.setdefault(evaluation.id, evaluation) != evaluation:
                 report("task", f"{evaluation.id} is listed twice, with different options; remove one entry.")
+    for name in dict.fromkeys(evaluation.task for evaluation in evaluations.values()):
+        if problem := portable_problem(name.lstrip("_")):  # evaluations are files
+            files.report(("evaluations",), f"task {quoted(name)} {problem}; rename it.")
     _check_items_agree(evaluations.values(), lambda message: files.report(("evaluations",), message))
     return evaluations, tasks, lm_eval_entries.tasks
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from vernacular.config.files import Files
 from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
+from vernacular.core.names import portable_problem, quoted
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
@@ -16,8 +17,6 @@ _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch
 _SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", "timeout", "reference"}
 _SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
-# reserved names of devices on Windows, also with an extension
-_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 
 
 def read_models(
@@ -118,9 +117,9 @@ def _check_server_limits(models: dict, report) -> None:
 
 
 def check_name(name: str, report) -> None:
-    """Reject a name that cannot be a directory on Windows, because results are copied between systems."""
-    if name.split(".")[0].casefold() in _DEVICES or name.endswith("."):
-        report((name,), f'"{name}" is not a valid directory name on Windows; choose another name.')
+    """Report a name that cannot be that of a directory."""
+    if problem := portable_problem(name):
+        report((name,), f"{quoted(name)} {problem}; choose another name.")
 
 
 def inherit_base_settings(models: dict) -> dict:

@@ -4,6 +4,7 @@ No model is loaded and nothing is written. A run does not need these checks: it 
 results that are missing because of it.
 """
 
+import collections
 import importlib.util
 import os
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, che
 from vernacular.checkpoints.files import check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
+from vernacular.comparison.external.publications import checked_lines
+from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.core import hub_snapshot
@@ -59,6 +62,8 @@ def check_references(config: Config, problems: Problems, *, online: bool = False
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
     for name, encoder in config.encoders.items():
         _check(references, "encoder", name, _check_source, encoder, "encoder", online)
+    for name, entry in config.external_results.items():
+        _check(references, "external_results", name, _check_publication, entry)
     _check_data(config, references, online)
     _check_lm_eval(config, references)
     return references
@@ -125,6 +130,13 @@ def _check_tokenizer(name: str, settings: dict, online: bool) -> str | None:
         if not is_gguf:
             check_tokenizer(name, path)
     return None
+
+
+def _check_publication(name: str, entry: dict) -> None:
+    """Check the records of a publication, and the results per item of one model."""
+    path = Path(entry["path"])
+    if is_publication(path) and (model := published_models(path).get(entry.get("model"))):
+        collections.deque(checked_lines(path, model, {}), maxlen=0)
 
 
 def _check_server_reference(name: str, settings: dict, online: bool) -> str | None:

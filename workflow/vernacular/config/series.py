@@ -20,6 +20,7 @@ from vernacular.checkpoints.deleted import is_deleted
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.names import Position, natural_key, parse_name
 from vernacular.core.errors import ArtifactError, suggest
+from vernacular.core.names import portable_problem, quoted
 from vernacular.core.records import read_record
 
 KEYS = ("series", "revisions", "steps", "tokens_per_step", "tokens_per_sample")
@@ -99,7 +100,9 @@ def expand_series(models: dict, output: str, report, records: Path = RECORDS) ->
         key, sources = _sources(name, entry, deleted, lambda keys, message, name=name: report((name, *keys), message))
         positions = {source: _position(source, entry) for source in sources}
         for model, (source, checkpoint) in _named(name, positions, report).items():
-            if model in expanded or model in models:
+            if problem := portable_problem(model):
+                report((name,), f"its checkpoint {quoted(_last(source))}: {quoted(model)} {problem}; exclude it.")
+            if model.casefold() in {other.casefold() for other in (*expanded, *models)}:
                 report((name,), f'its checkpoint "{model}" has the name of another model; rename one.')
             expanded[model] = representative(entry) | {key: source}
             checkpoints[model] = checkpoint

@@ -215,9 +215,13 @@ def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
     text = (parquet.metadata or {}).get(_KEY)
     if text is None:
         raise ArtifactError(f"{path}: not a file of this workflow (no provenance in its metadata).")
-    stored = json.loads(text)
-    recorded_path = stored.pop("path_suffix")
-    if not allow_moved and recorded_path != _path_suffix(path, len(Path(recorded_path).parts)):
+    try:  # a file of another group may be sealed, and contain anything
+        stored = dict(json.loads(text))
+        recorded_path = stored.pop("path_suffix")
+        parts = Path(recorded_path).parts
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ArtifactError(f"{path}: not a file of this workflow (its metadata is not valid).") from None
+    if not allow_moved and recorded_path != _path_suffix(path, len(parts)):
         raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
     return stored
 

@@ -58,7 +58,7 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     `otherwise` is a sentence that replaces the list, if the values are too many.
     """
     names = sorted(map(str, allowed))
-    matches = difflib.get_close_matches(str(word), names, n=1)
+    matches = difflib.get_close_matches(str(word)[:300], names, n=1)
     if matches:
         return f' Did you mean "{matches[0]}"?'
     if otherwise:

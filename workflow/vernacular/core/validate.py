@@ -95,6 +95,15 @@ def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple
     return dict(sorted(found.items(), key=lambda entry: _line(lines, entry[0]) or 0))
 
 
+def first_violation(value, schema: dict) -> str | None:
+    """Return the first violation of a schema in a file of others, "key: expected X, got Y."; None if there is none."""
+    error = next(_Validator(schema).iter_errors(value), None)
+    if error is None:
+        return None
+    key_path, text = next(_describe(error))
+    return f"{_dotted(key_path)}: {text}" if key_path else text
+
+
 def _describe(error) -> Iterator[tuple[tuple, str]]:
     """Yield (path of the key, what is wrong with it) of a violation; several for several unknown keys."""
     key_path = tuple(error.absolute_path)
@@ -139,9 +148,12 @@ def _suggest(schema: dict, name, allowed) -> str:
 
 def error_location(path, lines: dict[tuple, int], key_path: tuple) -> str:
     """Return the location that begins an error message: `config.yaml, line 7: models.mine.dtype`."""
-    dotted = "".join(f"[{p}]" if isinstance(p, int) else f".{_truncate(_escape(p))}" for p in key_path).lstrip(".")
     line = _line(lines, key_path)
-    return display_path(path) + (f", line {line}" if line else "") + (f": {dotted}" if dotted else "")
+    return display_path(path) + (f", line {line}" if line else "") + (f": {_dotted(key_path)}" if key_path else "")
+
+
+def _dotted(key_path: tuple) -> str:
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{_truncate(_escape(p))}" for p in key_path).lstrip(".")
 
 
 def _forbidden_texts(value, lines: dict[tuple, int], path, key_path: tuple = ()) -> Iterator[tuple[tuple, str]]:

@@ -24,6 +24,7 @@ from vernacular.data.text_files import TEXT_READERS
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
+_MAX_BYTES = 10_000_000_000  # of a file, also unpacked: a few MB can unpack to more than the memory holds
 _MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
 
 csv.field_size_limit(1 << 30)  # very long passages are valid
@@ -76,12 +77,20 @@ def _read_bytes(path: Path, name: str, file_format: str) -> bytes:
             raise DataError(f"{name}: expected a file, got a directory; give the path of a file in it.")
         if path.exists() and not path.is_file():  # a pipe or a device may have no end
             raise DataError(f"{name}: is not a regular file.")
+        if path.stat().st_size > _MAX_BYTES:
+            raise DataError(f"{name}: has {path.stat().st_size:,} bytes; expected at most {_MAX_BYTES:,}.")
         data = path.read_bytes()
         if data.startswith(b"version https://git-lfs.github.com/spec/"):
             raise DataError(f"{name}: is a Git LFS pointer, not the file; fetch the file with `git lfs pull`.")
         if data[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise DataError(f"{name}: expected {file_format}, got a web page; check whether its URL requires a login.")
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        if data[:2] != b"\x1f\x8b":
+            return data
+        with gzip.open(io.BytesIO(data)) as unpacked:
+            data = unpacked.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise DataError(f"{name}: has more than {_MAX_BYTES:,} bytes when unpacked.")
+        return data
     except FileNotFoundError:
         raise DataError(f"{name}: file not found.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -289,6 +298,21 @@ def _json_rows(value, name: str) -> list:
     return [value]
 
 
+def parse_object(data: bytes, location: str) -> dict:
+    """Return an object of strict JSON that others wrote: NaN, infinity and lone surrogates are errors, too."""
+    try:
+        value = _decode(data.decode("utf-8"), _STRICT_DECODER)
+        if _SURROGATE.search(data):  # otherwise the bytes could not be decoded
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{location}: not UTF-8 text (byte {error.start}).") from None
+    except UnicodeEncodeError:
+        raise DataError(f"{location}: contains a lone surrogate, which is not text.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{location}: not valid JSON ({first_line(error)}).") from None
+    return _check_row(value, location)
+
+
 def _parse_json(text: str, location: str):
     try:
         return _decode(text)
@@ -296,9 +320,9 @@ def _parse_json(text: str, location: str):
         raise DataError(f"{location}: not valid JSON ({first_line(error)}).") from None
 
 
-def _decode(text: str):
+def _decode(text: str, decoder: json.JSONDecoder | None = None):
     try:
-        return _DECODER.decode(text)
+        return (decoder or _DECODER).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -311,7 +335,13 @@ def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict:
     return result
 
 
+def _reject_constant(name: str):
+    raise ValueError(f"{name} is not a number of JSON")
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys)
+_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def _check_row(value, location: str) -> dict:

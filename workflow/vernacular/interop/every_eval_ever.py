@@ -23,16 +23,17 @@ import pandas as pd
 from vernacular import __version__
 from vernacular.core.artifacts import replacing
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.names import directory_name, portable_problem
 from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.interop.every_eval_ever_samples import samples
 from vernacular.interop.lm_eval_results import by_model, write_json
+from vernacular.metrics.metric import UNIT_RANGES
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 SCHEMA_VERSION = "0.3.0"
-_BOUNDS = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}  # by unit; all others are unbounded or unknown
 _UNITS = {"share": "proportion"}  # name in Every Eval Ever
-_HUB_ID = re.compile(r"([\w-][\w.-]*)/([\w.-]+)")
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def every_eval_ever(
@@ -141,10 +142,11 @@ def _model(row: dict, model: dict) -> dict:
     name = plain_text(row["model"])
     source = row["adapter"] or model.get("source") or ""
     is_served = source.startswith(("http://", "https://"))
-    hub_match = None if is_served else _HUB_ID.fullmatch("/".join(source.partition("@")[0].split("/")[:2]))
-    is_public = bool(hub_match) or source.startswith("package:")
-    identity = f"{hub_match[1]}/{hub_match[2]}" if hub_match else f"local/{_directory_name(name)}"
-    platform = "HuggingFace" if hub_match else None
+    hub_id = "/".join(source.partition("@")[0].split("/")[:2])
+    is_on_hub = not is_served and _is_hub_id(hub_id)
+    is_public = is_on_hub or source.startswith("package:")
+    identity = hub_id if is_on_hub else f"local/{directory_name(name)}"
+    platform = "HuggingFace" if is_on_hub else None
     details = {
         "deployment_type": "self_deployed",
         "model_availability": "open_weights" if is_public else "unknown",
@@ -176,13 +178,13 @@ def _served_identity(name: str, platform: str | None) -> str | None:
     >>> _served_identity("org/name", None), _served_identity("large-2", "api.example.org"), _served_identity("x", None)
     ('org/name', 'api.example.org/large-2', None)
     """
-    if _HUB_ID.fullmatch(name):
+    if _is_hub_id(name):
         return name
-    return f"{platform}/{_directory_name(name)}" if platform and name else None
+    return f"{platform}/{directory_name(name)}" if platform and name else None
 
 
 def _result(row: dict, dataset: dict) -> dict:
-    bounds = _BOUNDS.get(row["unit"])
+    bounds = UNIT_RANGES.get(row["unit"])
     metric = {
         "evaluation_description": f"{row['metric']} on {row['task']} ({row['language']}), protocol {row['protocol']}, "
         f"{row['shots']}-shot",
@@ -233,10 +235,11 @@ def _as_text(details: dict) -> dict[str, str]:
     return {key: str(value) for key, value in details.items() if value is not None}
 
 
-def _directory_name(name: str) -> str:
-    """Return a portable directory name: letters, digits, `_`, `-`, and `.` inside.
+def _is_hub_id(text: str) -> bool:
+    """Return whether a text, which a server may have stated, is an owner and a name, and both can be directories.
 
-    >>> _directory_name("my model: v1/gl.")
-    'my_model_v1_gl'
+    >>> _is_hub_id("org/name"), _is_hub_id("org/.."), _is_hub_id("org/nul")
+    (True, False, False)
     """
-    return re.sub(r"[^\w.-]+", "_", name).strip("._")[:100].strip("._") or "unnamed"
+    parts = text.split("/")
+    return bool(_HUB_ID.fullmatch(text)) and not any(portable_problem(part.lstrip("_")) for part in parts)

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from vernacular.core.publication import publishable
 from vernacular.core.tables import is_finite
@@ -47,16 +46,6 @@ def samples(record: dict, results: Iterable[tuple[str, list[dict]]]) -> tuple[li
                 else:
                     lines.append(_line(record, result, row, score, is_correct))
     return lines, omitted
-
-
-def read_hashes(folder: Path) -> dict[str, dict[str, str]]:
-    """Return {evaluation: {item: hash of its texts}} of a publication, from the lines of all of its models."""
-    hashes: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.glob("data/vernacular/*/*/*_samples.jsonl")):
-        with open(path, encoding="utf-8") as lines:
-            for line in map(json.loads, lines):
-                hashes.setdefault(line["evaluation_name"], {})[line["sample_id"]] = line["sample_hash"]
-    return hashes
 
 
 def _line(record: dict, result: dict, row: dict, score: float, is_correct: bool) -> dict:

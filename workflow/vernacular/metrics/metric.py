@@ -1,5 +1,6 @@
 """The definition of a metric, and its baselines: chance level and majority baseline."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,10 +83,14 @@ def chance_level(metric: str, chances: np.ndarray) -> float | None:
     """
     if (base_name := metric.partition("_")[0]) in CHANCE:
         return CHANCE[base_name]
-    is_accuracy = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
-    is_accuracy |= metric in LM_EVAL_ACCURACIES
     known_chances = chances[~np.isnan(chances)]
-    return float(known_chances.mean()) if is_accuracy and len(known_chances) else None
+    return float(known_chances.mean()) if is_accuracy(metric) and len(known_chances) else None
+
+
+def is_accuracy(metric: str) -> bool:
+    """Return whether a metric is an accuracy over the choices of an item, by its name."""
+    is_own = metric == "accuracy" or metric.startswith("accuracy_") or metric.endswith("_accuracy")
+    return is_own or metric in LM_EVAL_ACCURACIES
 
 
 def chance_shares(rows) -> np.ndarray:
@@ -93,6 +98,37 @@ def chance_shares(rows) -> np.ndarray:
     return np.array(
         [len(row["gold"]) / len(row["choices"]) if row["choices"] and row["gold"] else np.nan for row in rows]
     )
+
+
+# lowest and highest value by a metric's name, or the first part of it, and otherwise by unit
+_RANGES = {"overconfidence": (-1, 1), "cosine_margin": (-2, 2), "mcc": (-1, 1), "token_f1": (0, 1), "chrf": (0, 100)}
+UNIT_RANGES = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}
+_ROUNDING = 1e-6  # of cosines in 32 bits
+
+
+def value_problem(
+    metric: str, value: float, unit: str | None, known: Metric | None = None, *, per_item: bool = False
+) -> str | None:
+    """Return why a value that others computed is impossible, as "expected X, got Y."; None if it is possible.
+
+    Args:
+        unit: The unit that is stated with the value.
+        known: The metric as Vernacular defines it; None if it is the metric of a tool.
+        per_item: Whether it is the value of one item.
+
+    >>> value_problem("accuracy", 5.0, "share"), value_problem("surprisal", 5.0, "nats")
+    ('expected a value of accuracy between 0 and 1, got 5.0.', None)
+    """
+    if not math.isfinite(value):
+        return f"expected a finite value of {metric}, got {value}."
+    if known and known.proportion and per_item and value not in (0, 1):
+        return f"expected 0 or 1 for {metric}, got {value}."
+    unit = known.unit if known else "share" if is_accuracy(metric) else unit
+    own_range = _RANGES.get(metric) or _RANGES.get(metric.partition("_")[0])
+    low, high = own_range or UNIT_RANGES.get(unit, (-math.inf, math.inf))
+    if low - _ROUNDING <= value <= high + _ROUNDING:
+        return None
+    return f"expected a value of {metric} between {low:g} and {high:g}, got {value}."
 
 
 def majority_baseline(target: str | None, rows) -> float | None:

@@ -33,6 +33,8 @@ def read_shots(path: Path) -> int | None:
     """Return the number of few-shot examples, from the results file next to `path`; None if unavailable."""
     task, _, timestamp = path.stem.removeprefix("samples_").rpartition("_")
     results_file = path.with_name(f"results_{timestamp}.json")
+    if not results_file.is_file():  # opening a pipe blocks until it has a writer
+        return None
     try:
         shots = json.loads(results_file.read_text("utf-8"))["n-shot"].get(task)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):

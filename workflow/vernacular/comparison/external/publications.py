@@ -5,27 +5,39 @@ prompt, options and correct answers are those of this run; its values are used a
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from vernacular.comparison.external.classify import MIN_MATCHED_SHARE
-from vernacular.comparison.external.published_files import published_models
-from vernacular.core.errors import DataError, format_count
+from vernacular.comparison.external.published_files import PublishedModel, published_lines, published_models
+from vernacular.core.errors import DataError, first_of, format_count, suggest
 from vernacular.core.paths import display_path
+from vernacular.metrics.metric import Metric, value_problem
 from vernacular.metrics.schema import as_table
+from vernacular.protocols.evaluate import PROTOCOL_METRICS
+
+_UNITS = {"proportion": "share"}  # of Every Eval Ever
+_Lines = dict[str, dict]  # by metric
 
 
-def load_publication(path: Path, model: str, references: dict) -> tuple[dict[str, pa.Table], list[str]]:
+def load_publication(path: Path, model: str | None, references: dict) -> tuple[dict[str, pa.Table], list[str]]:
     """Return the results of one model as TASK_RESULTS tables by evaluation, and notes; see `load_external_results`.
 
-    Raises DataError if no evaluation is one of `references`, or a file cannot be read.
+    Args:
+        model: Its name in the publication; None if the publication has only one.
+
+    Raises DataError if no evaluation is one of `references`, or a file cannot be read or is not valid.
     """
-    _, *samples = published_models(path)[model]
-    tables, notes = {}, []
-    for evaluation, items in (_read_lines(samples[0]) if samples else {}).items():
+    models = published_models(path)
+    model = next(iter(models)) if model is None and len(models) == 1 else model
+    if model not in models:
+        raise DataError(f'{display_path(path)}: model "{model}" not found.{suggest(model, models)}')
+    tables, notes, unknown = {}, [], []
+    for evaluation, items in _read_lines(path, models[model], references).items():
         if evaluation not in references:
-            notes.append(f'{display_path(path)}: {model}: unknown evaluation "{evaluation}".')
+            unknown.append(evaluation)
             continue
         own = as_table(references[evaluation].rows).drop_columns(["metrics"]).to_pylist()
         by_id = {row["item_id"]: row for row in own}
@@ -40,43 +52,84 @@ def load_publication(path: Path, model: str, references: dict) -> tuple[dict[str
         else:
             tables[evaluation] = as_table(rows)
             notes.append(f"{message}.")
+    if unknown:
+        count = format_count(len(unknown), "unknown evaluation")
+        notes.append(f"{display_path(path)}: {model}: {count}: {first_of(unknown)}")
     if not tables:
         raise DataError("\n".join(notes) or f"{display_path(path)}: {model}: no results per item.")
     return tables, notes
 
 
-def _read_lines(file: Path) -> dict[str, dict[str, list[dict]]]:
-    """Return the lines of each item by evaluation."""
-    evaluations: dict[str, dict[str, list[dict]]] = {}
-    try:
-        with open(file, encoding="utf-8") as lines:
-            for line in map(json.loads, lines):
-                items = evaluations.setdefault(line["evaluation_name"], {})
-                items.setdefault(line["sample_id"], []).append(line)
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{display_path(file)}: not the results of a publication ({error}).") from None
+def _read_lines(path: Path, model: PublishedModel, references: dict) -> dict[str, dict[str, _Lines]]:
+    """Return the lines of each item by evaluation, item and metric."""
+    protocols = {evaluation: reference.protocol for evaluation, reference in references.items()}
+    evaluations: dict[str, dict[str, _Lines]] = {}
+    for _, metric, line in checked_lines(path, model, protocols):
+        items = evaluations.setdefault(line["evaluation_name"], {})
+        items.setdefault(line["sample_id"], {})[metric] = line
     return evaluations
 
 
-def _fits(own: dict, lines: list[dict]) -> bool:
+def checked_lines(path: Path, model: PublishedModel, protocols: dict[str, str]) -> Iterator[tuple[str, str, dict]]:
+    """Yield (location for messages, metric, line) of the results per item of a model.
+
+    Args:
+        path: The directory of the publication.
+        protocols: Protocols of evaluations, whose metrics are known.
+
+    Raises DataError, with file and line, if a line is not valid, contradicts another one, or has an impossible value.
+    """
+    if model.samples is None and "detailed_evaluation_results" in model.record:
+        raise DataError(f"{display_path(model.record_file)}: the file of its results per item is missing.")
+    results = {result["evaluation_result_id"]: result for result in model.record["evaluation_results"]}
+    known = {evaluation: _known_metrics(protocol) for evaluation, protocol in protocols.items()}
+    texts: dict[tuple[str, str], int] = {}  # hash of what all lines of an item share
+    metrics: dict[tuple[str, str], set[str]] = {}
+    for location, line in published_lines(model.samples, path) if model.samples else ():
+        evaluation, result = line["evaluation_name"], results.get(line["evaluation_result_id"])
+        if result is None or result["evaluation_name"] != evaluation:
+            raise DataError(f"{location}: evaluation_result_id is not one of {evaluation} in the model's record.")
+        metric, item = result["metric_config"]["metric_name"], (evaluation, line["sample_id"])
+        if metric in metrics.setdefault(item, set()):
+            raise DataError(f"{location}: second line of this item and of {metric} in {evaluation}.")
+        metrics[item].add(metric)
+        shared = hash(json.dumps([line["input"], line["output"], line.get("sample_hash")], sort_keys=True))
+        if texts.setdefault(item, shared) != shared:
+            raise DataError(f"{location}: input or output differs from that of another line of this item.")
+        unit, score = result["metric_config"].get("metric_unit"), line["evaluation"]["score"]
+        own = known.get(evaluation, {}).get(metric)
+        if problem := value_problem(metric, score, _UNITS.get(unit, unit), own, per_item=True):
+            raise DataError(f"{location}: evaluation.score: {problem}")
+        if own and own.unit == "share" and line["evaluation"]["is_correct"] != (score == 1):
+            raise DataError(f"{location}: evaluation.is_correct contradicts the score, {score} of {metric}.")
+        yield location, metric, line
+
+
+def _known_metrics(protocol: str) -> dict[str, Metric]:
+    """Return the metrics of a protocol by name; those of a tool are not known."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return {metric.name: metric for metric in module.METRICS} if module else {}
+
+
+def _fits(own: dict, lines: _Lines) -> bool:
     """Return whether published lines have the texts of this run's row."""
-    texts = lines[0]["input"]
+    texts = next(iter(lines.values()))["input"]
     correct = [own["choices"][i] for i in own["gold"] if i < len(own["choices"])]
-    return (texts["raw"], texts["choices"] or [], texts["reference"]) == (own["prompt"], own["choices"], correct)
+    return (texts["raw"], texts.get("choices") or [], texts["reference"]) == (own["prompt"], own["choices"], correct)
 
 
-def _row(own: dict, lines: list[dict]) -> dict:
+def _row(own: dict, lines: _Lines) -> dict:
     """Return the TASK_RESULTS row of an item from its lines, one per metric."""
-    prediction, details = lines[0]["output"]["raw"][0], lines[0]["metadata"]
+    first = next(iter(lines.values()))
+    prediction, details = first["output"]["raw"][0], first.get("metadata") or {}
     predicted = [index for index, choice in enumerate(own["choices"]) if choice == prediction]
-    metrics = {line["evaluation_result_id"].removeprefix(f"{line['evaluation_name']}/"): line for line in lines}
     return {
         **{name: own[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")},
         "option_scores": None,
         "prediction": prediction,
         "predicted_indices": predicted if len(predicted) == 1 else None,
-        "correct": lines[0]["evaluation"]["is_correct"] if own["choices"] else None,
+        "correct": first["evaluation"]["is_correct"] if own["choices"] else None,
         "tie": details.get("tie") == "True",
-        "metrics": {name: line["evaluation"]["score"] for name, line in metrics.items()},
+        "metrics": {metric: float(line["evaluation"]["score"]) for metric, line in lines.items()},
         "flags": details.get("flags"),
     }

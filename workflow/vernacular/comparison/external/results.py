@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.core.errors import DataError
+from vernacular.core.names import check_readable
 from vernacular.core.paths import display_path
 from vernacular.data.columns import replace_surrogates
 from vernacular.data.readers import detect_format, located_rows
@@ -54,7 +55,9 @@ def read_results(path: Path) -> dict[str | None, list[ExternalResult]]:
             prediction=as_text(row["prediction"]) if row.get("prediction") is not None else None,
             correct=_parse_bool(location, row.get("correct")),
         )
-        results.setdefault(as_text(row.get("evaluation")) or None, []).append(result)
+        if evaluation := as_text(row.get("evaluation")) or None:
+            check_readable(evaluation, location, "evaluation")
+        results.setdefault(evaluation, []).append(result)
     return results
 
 

@@ -17,6 +17,7 @@ from conllu.models import TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_sentences, parse_token_and_metadata
 
 from vernacular.core.errors import DataError, first_line
+from vernacular.core.names import check_readable
 
 
 class Word(NamedTuple):
@@ -156,7 +157,7 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
     text = "".join(parts).rstrip(" ")
     text_comment = tokens.metadata.get("text")
     return Sentence(
-        tokens.metadata.get("sent_id") or fallback,
+        check_readable(tokens.metadata.get("sent_id") or fallback, location, "sent_id"),
         text,
         words,
         file,
