@@ -66,11 +66,16 @@ def _row(row: Request, label: str, answer: dict) -> dict:
     if error := answer.get("error"):
         return output | {"flags": f"error: {error}"}
     value = answer["values"][label]
-    if value is None:
-        return output | {"flags": NOT_LISTED}
-    return output | {
-        "tokens": [label],
-        "offsets": [[row["span_start"], row["span_end"]]],
-        "logprobs": [value],
-        "n_prompt_tokens": answer["n_prompt_tokens"],
-    }
+    flags = [] if value is not None else [NOT_LISTED]
+    output["flags"] = "; ".join([*answer.get("flags", []), *flags]) or None
+    return (
+        output
+        if value is None
+        else output
+        | {
+            "tokens": [label],
+            "offsets": [[row["span_start"], row["span_end"]]],
+            "logprobs": [value],
+            "n_prompt_tokens": answer["n_prompt_tokens"],
+        }
+    )

@@ -31,6 +31,12 @@ class ServedModel(LoadedModel):
     spans: SpanForm | None = None
     labels: LabelForm | TextLabels | None = None
     native: LlamaCpp | None = None  # generates instead of `completions`
+    counter: Any = None  # the local tokenizer, which counts tokens where texts are sent
+
+    def uncounted(self, used: dict) -> list[str]:
+        """Return that prompts may have been cut, if some answers did not state the number of tokens."""
+        text = "length of prompts: not reported by the server, which may have cut them"
+        return [text] if used["uncounted"] else []
 
     def metadata(self) -> dict:
         """Return the metadata of the model and its server for an artifact."""
