@@ -108,7 +108,7 @@ class Client:
         self.stated = Stated(self.source)
         self._key, self._key_name = key, key_name
         self._key_pattern = _key_pattern(key)
-        self.redaction = f"[{key_name or 'key'}]"  # in place of the key
+        self.redaction = f"[{key_name or 'key'}: removed]"  # in place of the key
         self._timeout = timeout
         self._aborted = threading.Event()
         self._lock = threading.Lock()

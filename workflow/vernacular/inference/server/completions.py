@@ -121,6 +121,12 @@ class Completions:
         return [name for name in names if name not in _HARMLESS and changes[name] != neutral[name]]
 
 
+def count_tokens(tokenizer, prompt: str | list[dict]) -> int:
+    """Return the number of tokens of a text, or of the texts of chat messages, without special tokens."""
+    texts = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+    return sum(len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) for text in texts)
+
+
 def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:
     """Return up to `n` greedily generated tokens with their log-probabilities, read back by ID.
 

@@ -9,9 +9,10 @@ from transformers import AutoTokenizer
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.server.client import Client
+from vernacular.inference.model.tokenization import AlignmentError
+from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import Completions, Echo, LabelIds, PromptLogprobs, TopIds
-from vernacular.inference.server.forms import LabelForm, SpanForm
+from vernacular.inference.server.forms import AnswerError, LabelForm, SpanForm
 from vernacular.inference.server.llama_cpp import LlamaCpp
 from vernacular.inference.server.sglang import SGLang
 from vernacular.inference.server.text_labels import TextLabels
@@ -86,6 +87,14 @@ def load_tokenizer(name: str, directory: str):
     return tokenizer
 
 
+def open_tokenizer(client: Client) -> ServerTokenizer:
+    """Return the tokenizer of a server. Raises ModelError if it has none that can be used."""
+    try:
+        return ServerTokenizer(client)
+    except (AlignmentError, AnswerError, RefusedError) as error:
+        raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
+
+
 def wrap_server(record: ModelRecord, client: Client | None, tokenizer: Any) -> ServedModel:
     """Return a served model with `tokenizer` (None: unknown) and without forms; `record["server"]` has its lengths."""
     server = record["server"]
@@ -115,11 +124,15 @@ def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedMo
     tokenizer is needed and cannot be reached.
     """
     client = connect(record, attempts=attempts)
+    server, counter = record["server"], None
     tokenizer = load_tokenizer(record["name"], record["directory"]) if record.get("directory") else None
-    if record["server"]["tokenizer"] == "server":
-        tokenizer = ServerTokenizer(client)
+    if server["tokenizer"] == "server":
+        tokenizer = open_tokenizer(client)
+    elif server["tokenizer"] is None:
+        tokenizer, counter = None, tokenizer if server.get("offset") is not None else None
     served = wrap_server(record, client, tokenizer)
-    server = record["server"]
+    served.counter = counter
+    client.stated.expected = server.get("stated")
     served.completions = Completions(client, server["model"], server["fields"], server["limit"])
     forms = server["forms"]
     native = None if tokenizer is None else LlamaCpp(client, served.n_embeddings, server["whole_token"])
