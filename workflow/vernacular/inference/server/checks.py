@@ -44,6 +44,7 @@ _POWERS = (0.5, 0.6, math.log(2), 0.8, 1.25, 1.5, 2.0, math.log(10))  # of liste
 _ERROR_RATE = 1e-6
 _SAMPLED_LENGTH, _SAMPLED_TOKENS = 64, 256  # per request, and in all
 _SAMPLED_REQUESTS = 128  # at most, of servers that return the list of the first token only
+_SUM_ROUNDING = 0.005  # of ln of a sum of probabilities
 _REPEATED_TEXTS = 4  # equal texts of a prompt after which a server does not sample
 OPEN_PROMPTS = ("Write some random words.", "Begin a story about a", "Here is a list of things:")
 
@@ -231,7 +232,7 @@ class _Bets:
                 if chosen is not None:
                     self._ratios[i] += power * chosen - raised - (chosen - total)
                 whole = i + len(_POWERS)
-                if power >= 1 or raised > 0:
+                if power >= 1 or raised > _SUM_ROUNDING:
                     self._ratios[whole] = -math.inf
                 else:
                     self._ratios[whole] += (power - 1) * chosen if chosen is not None else _log_rest(raised) - rest
