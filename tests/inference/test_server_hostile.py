@@ -270,7 +270,7 @@ def leaked(text: str, key: str) -> bool:
 def test_key_is_removed_from_everything_that_the_server_says(model, key, tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setenv("LLM_AUTH", key)
     caplog.set_level("INFO")
-    texts = spellings(key)
+    texts, is_late = spellings(key), []
 
     def answer(server, original, method, path, body):
         content = {"version": "engine " + " ".join(texts)} if path == "/version" else original(method, path, body)
@@ -278,9 +278,9 @@ def test_key_is_removed_from_everything_that_the_server_says(model, key, tmp_pat
             content["data"][0]["owned_by"] = " ".join(texts)
         if path == "/v1/chat/completions":
             content["system_fingerprint"] = texts[server.received % len(texts)]
-            if server.received > 30 and server.received % 3 == 0:
+            if is_late and "Italy" in json.dumps(body):
                 raise served.Refusal(400, " ".join(texts))
-            if server.received > 30:
+            if is_late:
                 content["choices"][0]["message"]["content"] = "Resposta: " + " ".join(texts)
         return content
 
@@ -289,7 +289,7 @@ def test_key_is_removed_from_everything_that_the_server_says(model, key, tmp_pat
 
     with served.Server(model, "chat", key=key, lie={"answer": answer}, faults=faults) as server:
         record = served.record(server, tmp_path, api_key_env="LLM_AUTH")
-        server.received = 31
+        is_late.append(True)
         remote = open_server(record)
         table, metadata = generate(remote, requests(), journal=MemoryJournal())
         remote.client.close()

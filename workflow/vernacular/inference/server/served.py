@@ -66,8 +66,8 @@ def connect(settings: dict, *, attempts: int | None = None) -> Client:
     key = os.environ[key_name] if key_name else None
     if key is not None and (key.strip() != key or not key.isascii() or not key.isprintable()):
         raise ModelError(
-            f"model {settings['name']}: the value of the environment variable {key_name} (api_key_env) cannot be sent in a "
-            "header: expected printable ASCII characters, without spaces or line ends around them."
+            f"model {settings['name']}: the value of the environment variable {key_name} (api_key_env) cannot be sent "
+            "in a header: expected printable ASCII characters, without spaces or line ends around them."
         )
     options = {} if attempts is None else {"attempts": attempts}
     return Client(
