@@ -24,6 +24,7 @@ from vernacular.inference.server.forms import (
     TOKENIZER,
     AnswerError,
     LabelForm,
+    LengthError,
     SpanForm,
     TokenScore,
 )
@@ -89,6 +90,8 @@ def check_bytes(loaded: LoadedModel, form: SpanForm) -> str:
     """Check that tokens that are parts of a character have values, too."""
     try:
         scores = [score for text in TEXTS[1:] for score in form.score(ids_of(loaded, text), 0)]
+    except LengthError:
+        raise
     except AnswerError as error:
         raise AnswerError(BYTES, f"{error}, in a text with tokens inside of characters") from error
     return format_count(len(values_of(scores)), "value")
