@@ -201,8 +201,8 @@ class _Probe:
                     self.server["offset"] = prompt_checks.learn_offset(self.counter, complete, message)
                 if self.longest:
                     self._note(LENGTH, form, True, prompt_checks.check_text_length(complete, message, self.longest))
-            elif spans is None:
-                longest = len(checks.ids_of(self.loaded, self.longest)) if self.longest else 0
+            elif spans is None and self.longest:
+                longest = len(checks.ids_of(self.loaded, self.longest))
                 seen = prompt_checks.check_length(self.loaded, self.loaded.completions, None, longest)
                 self._note(LENGTH, form, True, seen)
         except (AnswerError, RefusedError) as error:

@@ -63,8 +63,9 @@ def check_length(loaded: LoadedModel, completions: Completions, form: SpanForm |
     text, other = ids_of(loaded, TEXTS[0]), ids_of(loaded, TEXTS[1])
     limit = (loaded.max_length or math.inf) - 8
     size = min(_LONG, limit)
-    _check_whole(completions, form, text, other, size)
-    if longest > size:
+    if form is not None:  # prompts to continue are counted one by one
+        _check_whole(completions, form, text, other, size)
+    if longest > size or form is None:
         size = min(longest, limit)
         try:
             _check_whole(completions, form, text, other, size)
