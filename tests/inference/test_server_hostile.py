@@ -312,6 +312,15 @@ def test_key_that_no_header_can_hold_is_named_by_its_variable_only(monkeypatch, 
     assert "sk-" not in str(raised.value)
 
 
+def test_message_of_a_refusal_can_be_stored(model, honest):
+    def refuse(server, original, body):
+        raise served.Refusal(400, "a\ud800\nb\x1b[31m")
+
+    with served.Server(model, "chat", lie={"chat": refuse}) as server:
+        rows = honest("chat").generate(server)
+    assert {row["flags"] for row in rows} == {"error: the server refused the request (HTTP 400: a\ufffd b\ufffd[31m)"}
+
+
 # ----- other models --------------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from vernacular.core.errors import ServerError, first_line
-from vernacular.inference.server.forms import REACH, AnswerError, Stated
+from vernacular.inference.server.forms import REACH, AnswerError, Stated, one_line
 from vernacular.inference.server.limits import AdaptiveLimit, Slots
 
 log = logging.getLogger("vernacular")
@@ -137,8 +137,10 @@ class Client:
         self._slots.close()
 
     async def _end_requests(self) -> None:
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # so that no thread waits for a response
         await self._http.aclose()
 
     def get(self, path: str, *, root: bool = False) -> dict | list:
@@ -306,8 +308,7 @@ class Client:
             text = str(content.get("message", content) if isinstance(content, dict) else content)
         except (ValueError, RecursionError):
             pass
-        line = " ".join(self.redact(text).split()).replace(self._netloc, "…")
-        return line[:300]
+        return one_line(self.redact(text)).replace(self._netloc, "…")[:300]
 
 
 def _limits(body: dict | None, timeout: float) -> tuple[float, int]:

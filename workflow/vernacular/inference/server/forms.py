@@ -174,6 +174,11 @@ def only(values, name: str):
     return values[0]
 
 
+def one_line(text: str) -> str:
+    """Return a server's text on one line that can be stored and printed."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+
+
 def file_name(path) -> str | None:
     """Return the name of a file, whose directories are nobody's business; other names are unchanged."""
     return os.path.basename(path) if isinstance(path, str) and path.startswith(("/", "~")) else path
@@ -201,7 +206,7 @@ class Stated:
         Another system fingerprint is a flag of the current call. Raises ServerError if the answer is another model's.
         """
         model, build = (
-            None if content.get(name) is None else file_name(text_of(content[name], name))[:200]
+            None if content.get(name) is None else one_line(file_name(text_of(content[name], name)))[:200]
             for name in ("model", "system_fingerprint")
         )
         with self._lock:

@@ -26,12 +26,11 @@ from vernacular.inference.generation.prepare import (
 from vernacular.inference.journal import Journal
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 from vernacular.inference.server.calls import answer_all
-from vernacular.inference.server.completions import Completion, count_tokens
-from vernacular.inference.server.forms import LengthError, read
+from vernacular.inference.server.completions import Completion
+from vernacular.inference.server.forms import read
 from vernacular.inference.server.served import ServedModel
 from vernacular.types import Request
 
-_TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates strip around the texts of a chat
 _MAX_STOPS = 4  # the most that OpenAI's API accepts; the output is cut at all of them
 
 
@@ -197,10 +196,7 @@ def _answer(served: ServedModel, call: Call) -> dict:
     if served.native is None and (names := served.completions.unsupported(fields)):
         return {"error": f"the server does not accept {', '.join(names)}"}
     completion = complete(call.content, max(1, prompt.max_new_tokens), **fields)
-    if served.counter is not None and completion.prompt_tokens is not None:
-        expected = count_tokens(served.counter, call.content) + served.record["server"]["offset"]
-        if completion.prompt_tokens < expected * (1 - _UNCOUNTED) - _TRIMMED:
-            raise LengthError(f"of a prompt of {expected} tokens, the server read {completion.prompt_tokens}")
+    served.compare_length(call.content, completion.prompt_tokens)
     has_prefix = prompt.rendered is not None
     if served.client.redaction in completion.text:
         served.client.stated.flag("redacted: the text contained the key of the server")

@@ -3,7 +3,7 @@
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.server.client import Client, DeniedError, RefusedError
-from vernacular.inference.server.forms import AnswerError, elements, file_name, read, text_of
+from vernacular.inference.server.forms import AnswerError, elements, file_name, one_line, read, text_of
 
 _LONGEST = 200  # characters of what a server says about itself
 _PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
@@ -25,7 +25,7 @@ def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, 
     if model is None and len(listed) == 1:
         entry = listed[0]
     if entry is None and (listed or model is None):
-        names = [file_name(e["id"]) for e in listed]
+        names = [one_line(file_name(e["id"]))[:100] for e in listed]
         found = f"lists {', '.join(names[:12])}" if names else "lists no models"
         hint = suggest(model, names) if model else " Set model."
         raise ModelError(f'{client.source}: the server {found}, and the model is "{model or ""}".{hint}')

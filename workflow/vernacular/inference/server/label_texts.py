@@ -43,6 +43,7 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
 
     def answer(call: Call) -> dict:
         values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))
+        served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
     answers = answer_all(served, list(calls.values()), answer, journal, "score")

@@ -11,8 +11,8 @@ from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_librar
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.completions import Completions, Echo, LabelIds, PromptLogprobs, TopIds
-from vernacular.inference.server.forms import AnswerError, LabelForm, SpanForm
+from vernacular.inference.server.completions import Completions, Echo, LabelIds, PromptLogprobs, TopIds, count_tokens
+from vernacular.inference.server.forms import AnswerError, LabelForm, LengthError, SpanForm
 from vernacular.inference.server.llama_cpp import LlamaCpp
 from vernacular.inference.server.sglang import SGLang
 from vernacular.inference.server.text_labels import TextLabels
@@ -20,6 +20,7 @@ from vernacular.inference.server.tokenizer import ServerTokenizer
 from vernacular.types import ModelRecord
 
 CONCURRENCY, TIMEOUT = 4, 600.0  # requests at a time; seconds without a byte of a response
+_TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates strip around the texts of a chat
 TOP = (20, 5)  # lengths of the lists of most probable tokens that servers offer
 
 
@@ -33,6 +34,13 @@ class ServedModel(LoadedModel):
     labels: LabelForm | TextLabels | None = None
     native: LlamaCpp | None = None  # generates instead of `completions`
     counter: Any = None  # the local tokenizer, which counts tokens where texts are sent
+
+    def compare_length(self, prompt: str | list[dict], read_tokens: int | None) -> None:
+        """Raise LengthError if the server read fewer tokens of a text than the local tokenizer counts."""
+        if self.counter is not None and read_tokens is not None:
+            expected = count_tokens(self.counter, prompt) + self.record["server"]["offset"]
+            if read_tokens < expected * (1 - _UNCOUNTED) - _TRIMMED:
+                raise LengthError(f"of a prompt of {expected} tokens, the server read {read_tokens}")
 
     def uncounted(self, used: dict) -> list[str]:
         """Return that prompts may have been cut, if some answers did not state the number of tokens."""
