@@ -444,10 +444,10 @@ def test_refused_text_of_the_probe_is_noted(model, tmp_path):
         return original(body)
 
     with served.Server(model, "chat", lie={"chat": filtered}) as server:
-        record = served.record(server, tmp_path)
+        record = served.record(server, tmp_path, tokenizer=model)
         assert record["server"]["answers"]["texts"][1] is None
         assert differences(record["server"], copy.deepcopy(record["server"])) is None
-        StartedServer(record)
+        StartedServer(record, [requests()])
         rows = generate(open_server(record), requests(), journal=MemoryJournal())[0].to_pylist()
     assert [row["flags"] is None for row in rows] == [False, True, True]
 

@@ -105,12 +105,12 @@ def check_text_length(complete, message, text: str) -> str:
     def count(part: str) -> int | None:
         return complete(message(part), 1).prompt_tokens
 
+    middle = max(text.rfind(" ", 0, len(text) // 2), 0) or len(text) // 2
     try:
         whole = count(text)
-    except RefusedError as error:
-        return f"the longest request refused (HTTP {error.status})"
-    middle = max(text.rfind(" ", 0, len(text) // 2), 0) or len(text) // 2
-    parts = [count(part) for part in (text[:middle], text[middle:], TEXTS[0], f"{TEXTS[0]} {TEXTS[0]}")]
+        parts = [count(part) for part in (text[:middle], text[middle:], TEXTS[0], f"{TEXTS[0]} {TEXTS[0]}")]
+    except RefusedError as error:  # as the request itself may be
+        return f"the longest request, or a part of it, refused (HTTP {error.status})"
     if None in (whole, *parts):
         return "not comparable: the server does not report the number of tokens"
     expected = parts[0] + parts[1] - (2 * parts[2] - parts[3])  # without the tokens around a text, counted twice
@@ -121,7 +121,10 @@ def check_text_length(complete, message, text: str) -> str:
 
 def learn_offset(tokenizer, complete, message) -> int | None:
     """Return the number of tokens that a server counts in addition to those of a text; None if it is not constant."""
-    counts = [(complete(message(text), 1).prompt_tokens, count_tokens(tokenizer, text)) for text in TEXTS]
+    try:
+        counts = [(complete(message(text), 1).prompt_tokens, count_tokens(tokenizer, text)) for text in TEXTS]
+    except RefusedError:  # of one of the texts, by a filter
+        return None
     offsets = [read_tokens - sent for read_tokens, sent in counts if read_tokens is not None]
     constant = len(offsets) == len(TEXTS) and max(offsets) - min(offsets) <= 2
     return min(offsets) if constant else None
