@@ -10,6 +10,8 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -56,6 +58,15 @@ def _train(tokens: str, arch: str, steps: int) -> LoadedModel:
 
 
 WEB_PAGE = {"page": "<html>"}  # an answer that is sent as a web page
+
+
+@dataclass(frozen=True)
+class Raw:
+    """An answer that is sent byte by byte as it is, also if it is no JSON; chunks are sent one by one."""
+
+    chunks: Iterable[bytes]
+    headers: dict = field(default_factory=dict)
+    status: int = 200
 
 
 class Refusal(Exception):
@@ -367,10 +378,21 @@ class _Handler(BaseHTTPRequestHandler):
             content = fake.answer(self.command, self.path, body)
         except Refusal as error:
             return self._send(error.status, json.dumps({"error": {"message": str(error)}}).encode())
+        if isinstance(content, Raw):
+            return self._send_raw(content)
         with fake._lock:
             fake.answered[json.dumps([self.path, body], sort_keys=True)] += 1
         headers = {"Content-Type": "text/html; charset=utf-8"} if content is WEB_PAGE else {}
         self._send(200, json.dumps(content).encode(), headers)
+
+    def _send_raw(self, content: Raw):
+        self.close_connection = True
+        self.send_response(content.status)
+        for name, value in {"Content-Type": "application/json", "Connection": "close", **content.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for chunk in content.chunks:
+            self.wfile.write(chunk)
 
     def _send(self, status: int, content: bytes, headers: dict | None = None):
         self.send_response(status)

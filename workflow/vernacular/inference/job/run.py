@@ -100,7 +100,8 @@ def _run_models(
     on_begin(base_record["name"], None)
     try:
         with stop.interruptible():
-            base = _open(base_record, threads=threads, shared=len(missing) > 1)
+            units = [unit for _, units, _ in missing for unit in units]
+            base = _open(base_record, units, threads=threads, shared=len(missing) > 1)
     except MachineError:
         raise
     except ModelError as error:
@@ -121,12 +122,12 @@ def _run_models(
         failed[record["name"]] |= failures
 
 
-def _open(record: dict, *, threads, shared: bool):
+def _open(record: dict, units: list[WorkUnit], *, threads, shared: bool):
     """Load a base, or probe its server; imported here, because outputs may all be in the store."""
     if record.get("server"):
         from vernacular.inference.server.start import StartedServer
 
-        return StartedServer(record)
+        return StartedServer(record, (unit.requests() for unit in units))
     from vernacular.inference.model.base import Base
 
     return Base(record, threads=threads, shared=shared)

@@ -11,7 +11,7 @@ from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.progress import Progress
 from vernacular.inference.journal import Journal
 from vernacular.inference.server.client import RefusedError
-from vernacular.inference.server.forms import CHECKS, AnswerError
+from vernacular.inference.server.forms import CHECKS, AnswerError, LengthError
 from vernacular.inference.server.served import ServedModel
 
 
@@ -24,7 +24,8 @@ class Call(Protocol):
 def answer_all(served: ServedModel, calls: list, answer: Callable[[Call], dict], journal: Journal, label: str) -> dict:
     """Return {name: answer} of all calls, from the journal or from `answer(call)`; `label` begins the progress line.
 
-    An answer is a dict of JSON-like values; that of a request which the server refuses is {"error": reason}.
+    An answer is a dict of JSON-like values; that of a request which the server refuses, or of a prompt that it does not
+    read completely, is {"error": reason}. A malformed one is not in the journal.
 
     Raises:
         ServerError: The server cannot be reached; answers are in the journal.
@@ -35,10 +36,14 @@ def answer_all(served: ServedModel, calls: list, answer: Callable[[Call], dict],
     pending = [call for call in calls if call.name not in answers]
 
     def attempt(call: Call) -> dict:
-        try:
-            return answer(call)
-        except RefusedError as error:
-            return {"error": f"the server refused the request ({error})"}
+        with served.client.stated.flags() as flags:
+            try:
+                result = answer(call)
+            except RefusedError as error:
+                return {"error": f"the server refused the request ({error})"}
+            except LengthError as error:
+                return {"error": str(error)}
+        return result | {"flags": sorted(flags)} if flags else result
 
     try:
         with Progress(label, len(calls), "request") as progress:

@@ -11,7 +11,7 @@ from statistics import fmean
 from vernacular.core.errors import format_count
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.tokenization import AlignmentError, encode
-from vernacular.inference.server.client import Client
+from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.forms import (
     BATCH,
     BOUNDARY,
@@ -24,6 +24,7 @@ from vernacular.inference.server.forms import (
     TOKENIZER,
     AnswerError,
     LabelForm,
+    LengthError,
     SpanForm,
     TokenScore,
 )
@@ -40,6 +41,13 @@ QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\n
 LABELS = (" A", " B", " C", " D")
 _REPEATED = "yes yes yes yes yes no no no no yes yes yes"
 _SHUFFLE_SEED = 0
+_POWERS = (0.5, 0.6, math.log(2), 0.8, 1.25, 1.5, 2.0, math.log(10))  # of listed probabilities, of `check_samples`
+_ERROR_RATE = 1e-6
+_SAMPLED_LENGTH, _SAMPLED_TOKENS = 64, 256  # per request, and in all
+_SAMPLED_REQUESTS = 128  # at most, of servers that return the list of the first token only
+_SUM_ROUNDING = 0.005  # of ln of a sum of probabilities
+_REPEATED_TEXTS = 4  # equal texts of a prompt after which a server does not sample
+OPEN_PROMPTS = ("Write some random words.", "Begin a story about a", "Here is a list of things:")
 
 
 def ids_of(loaded: LoadedModel, text: str) -> list[int]:
@@ -82,6 +90,8 @@ def check_bytes(loaded: LoadedModel, form: SpanForm) -> str:
     """Check that tokens that are parts of a character have values, too."""
     try:
         scores = [score for text in TEXTS[1:] for score in form.score(ids_of(loaded, text), 0)]
+    except LengthError:
+        raise
     except AnswerError as error:
         raise AnswerError(BYTES, f"{error}, in a text with tokens inside of characters") from error
     return format_count(len(values_of(scores)), "value")
@@ -165,3 +175,82 @@ def check_labels(loaded: LoadedModel, form: LabelForm, spans: SpanForm | None) -
     elif found and not agree(found, values_of(form.label_scores(ids, labels))):
         raise AnswerError(LETTERS, f"{form.name}: repeated labels have other values")
     return f"{len(found)} of {len(labels)} labels found"
+
+
+def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> str:
+    """Check that sampled tokens have the listed probabilities: the values are natural logarithms, and not scaled.
+
+    `lister(prompt, n, k, **sampling)` samples `n` tokens and lists `k`; see `Completions.listed`. `lengths` are the
+    values of `k`, of which the server may refuse some. Raises AnswerError if the samples refute the lists.
+    """
+    bets, n, texts, n_tokens = _Bets(), 0, {}, _SAMPLED_LENGTH
+    for seed in range(1, _SAMPLED_REQUESTS + 1):
+        place = seed % len(prompts)
+        try:
+            tokens = lister(prompts[place], n_tokens, lengths[0], temperature=1.0, seed=seed)
+        except RefusedError as error:
+            if lengths[1:]:
+                return check_samples(lister, prompts, lengths[1:])
+            return f"samples not comparable: the server refuses lists of sampled tokens (HTTP {error.status})"
+        n_tokens = n_tokens if len(tokens) > 1 else 1
+        texts.setdefault(place, []).append(tuple(token for token, _ in tokens))
+        n += bets.add(tokens)
+        is_constant = all(len(set(same)) == 1 for same in texts.values())
+        if is_constant and len(texts[place]) >= _REPEATED_TEXTS:
+            return "samples not comparable: the server does not sample"
+        if not is_constant and bets.evidence() >= -math.log(_ERROR_RATE):
+            raise AnswerError(
+                PENALTIES,
+                "sampled tokens do not have the listed probabilities: the values are not natural logarithms, or scaled",
+            )
+        if not is_constant and n >= _SAMPLED_TOKENS:
+            break
+    return f"{n} sampled tokens have the listed probabilities" if n else "samples not comparable: no lists are returned"
+
+
+class _Bets:
+    """Likelihood ratios of sampled tokens: true probabilities that are powers of the listed ones, against those listed.
+
+    A power is that of a base (2, 10) or of a temperature. If the lists are right, the mean of the ratios ever reaches
+    1/x with probability x at most, however dependent the tokens of a text are (Ville's inequality). In the first
+    half, listed tokens are compared with each other; in the second one, all others are one further token, and a power
+    is impossible if it gives a list a probability above 1, as most lists do with powers below 1 unless they are scaled.
+    """
+
+    def __init__(self):
+        self._ratios = [0.0] * (2 * len(_POWERS))
+
+    def add(self, tokens: list[tuple]) -> int:
+        """Add the sampled tokens of one text; return the number of those that have lists."""
+        lists = [(token, {t: v for t, v in values.items() if v is not None}) for token, values in tokens]
+        lists = [(token, values) for token, values in lists if len(values) > 2]
+        # without the last one: some servers list a token because it was sampled
+        size = min((len(values) for _, values in lists), default=0) - 1
+        for token, values in lists:
+            known = dict(sorted(values.items(), key=lambda pair: -pair[1])[:size])
+            listed, chosen = list(known.values()), known.get(token)
+            total, rest = _log_sum(listed), _log_rest(_log_sum(listed))
+            for i, power in enumerate(_POWERS):
+                raised = _log_sum([power * value for value in listed])
+                if chosen is not None:
+                    self._ratios[i] += power * chosen - raised - (chosen - total)
+                whole = i + len(_POWERS)
+                if power >= 1 or raised > _SUM_ROUNDING:
+                    self._ratios[whole] = -math.inf
+                else:
+                    self._ratios[whole] += (power - 1) * chosen if chosen is not None else _log_rest(raised) - rest
+        return len(lists)
+
+    def evidence(self) -> float:
+        """Return ln of the mean ratio."""
+        return _log_sum(self._ratios) - math.log(len(self._ratios))
+
+
+def _log_sum(values: list[float]) -> float:
+    """Return ln of the sum of the exponentials of some values."""
+    return max(values) + math.log(sum(math.exp(value - max(values)) for value in values))
+
+
+def _log_rest(value: float) -> float:
+    """Return ln(1 - e^value), of a probability that values of few digits may put above 1."""
+    return math.log(max(-math.expm1(value), 1e-4))

@@ -5,6 +5,7 @@ the prompt and read back, as `prompt_token_ids` or as strings `token_id:504`.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from vernacular.inference.server.client import Client
 from vernacular.inference.server.forms import (
@@ -17,9 +18,16 @@ from vernacular.inference.server.forms import (
     STANDARD,
     AnswerError,
     TokenScore,
+    ask,
+    by_id,
+    compare_length,
     count,
+    elements,
     finite,
+    listed,
+    only,
     read,
+    text_of,
 )
 
 _ID = "token_id:"
@@ -64,23 +72,25 @@ class Completions:
         sampling = {name: value for name, value in changes.items() if name in self.fields or name not in _SAMPLING}
         body = {"model": self.model, "messages" if is_chat else "prompt": prompt, self.limit: max_tokens}
         body |= {"stream": False, **self.fields, **sampling}
-        content = self.client.post("/chat/completions" if is_chat else "/completions", body)
-        choice = read(content, "choices", 0)
+        content = ask(self.client, "/chat/completions" if is_chat else "/completions", body)
+        choice = only(read(content, "choices"), "choices")
         text = read(choice, "message", "content") if is_chat else read(choice, "text")
         if is_chat and text is None and isinstance(read(choice, "message"), dict):
             text = ""  # the model ended its turn at once
-        if not isinstance(text, str):
-            raise AnswerError(REACH, "the response contains no text")
-        usage = read(content, "usage") or {}
-        prompt_tokens, completion_tokens = read(usage, "prompt_tokens"), read(usage, "completion_tokens")
+        text, reason, stop = text_of(text, "text"), read(choice, "finish_reason"), read(choice, "stop_reason")
+        usage = read(content, "usage")
+        if not isinstance(usage, dict | None):
+            raise AnswerError(REACH, f"expected the usage, got {usage!r:.40}")
+        prompt_tokens, completion_tokens = count(read(usage, "prompt_tokens")), count(read(usage, "completion_tokens"))
         cached = count(read(usage, "prompt_tokens_details", "cached_tokens"))
-        self.client.count_tokens(count(prompt_tokens), count(completion_tokens), cached)
-        stop = read(choice, "stop_reason")
+        self.client.count_tokens(prompt_tokens, completion_tokens, cached)
+        if isinstance(prompt, list) and not is_chat:
+            compare_length(prompt, prompt_tokens, cached)
         ids, logprobs = _generated(choice)
         return Completion(
             text,
-            read(choice, "finish_reason"),
-            stop if isinstance(stop, str) else None,
+            None if reason is None else text_of(reason, "finish reason"),
+            text_of(stop, "stop string") if isinstance(stop, str) else None,
             prompt_tokens,
             completion_tokens,
             ids,
@@ -88,11 +98,33 @@ class Completions:
             content,
         )
 
+    def listed(self, prompt: str | list, n: int, k: int, **sampling) -> list[tuple]:
+        """Return (token, {token: log-probability} of the `k` most probable ones) of each generated token.
+
+        Tokens are named by ID or by text, as the server does. Lists are empty where it returns none.
+        """
+        is_chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
+        fields = {"logprobs": True, "top_logprobs": k} if is_chat else {"logprobs": k}
+        if isinstance(prompt, list) and not is_chat:
+            fields["return_tokens_as_token_ids"] = True
+        logprobs = read(self.complete(prompt, n, **fields, **sampling).content, "choices", 0, "logprobs")
+        if isinstance(entries := read(logprobs, "content"), list):
+            return [(token_of(e), listed(_pairs(read(e, "top_logprobs")), "lists")) for e in entries]
+        tokens, tops = read(logprobs, "tokens"), read(logprobs, "top_logprobs")
+        pairs = zip(elements(tokens), elements(tops), strict=False)
+        return [(token, listed(_pairs(top), "lists")) for token, top in pairs if isinstance(token, str)]
+
     def unsupported(self, changes: dict) -> list[str]:
         """Return the sampling fields in `changes` that the server does not accept and that would change the text."""
         neutral = {**STANDARD, **EXTENDED}
         names = [name for name in changes if name in _SAMPLING and name not in self.fields]
         return [name for name in names if name not in _HARMLESS and changes[name] != neutral[name]]
+
+
+def count_tokens(tokenizer, prompt: str | list[dict]) -> int:
+    """Return the number of tokens of a text, or of the texts of chat messages, without special tokens."""
+    texts = [prompt] if isinstance(prompt, str) else [turn["content"] for turn in prompt]
+    return sum(len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) for text in texts)
 
 
 def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:
@@ -113,34 +145,81 @@ def _generated(choice) -> tuple[list[int] | None, list[float] | None]:
     entries = read(choice, "logprobs", "content")
     if isinstance(entries, list):
         ids = [read(entry, "id") for entry in entries]
-        return (ids if all(isinstance(i, int) for i in ids) else None), [read(entry, "logprob") for entry in entries]
+        return (ids if _are_ids(ids) else None), [read(entry, "logprob") for entry in entries]
     ids = read(choice, "token_ids")
     tokens = read(choice, "logprobs", "tokens")
     if not isinstance(ids, list) and isinstance(tokens, list):
         ids = [parse_id(token) for token in tokens]
-        ids = None if None in ids else ids
     logprobs = read(choice, "logprobs", "token_logprobs")
-    return ids if isinstance(ids, list) else None, logprobs if isinstance(logprobs, list) else None
+    return ids if _are_ids(ids) else None, logprobs if isinstance(logprobs, list) else None
+
+
+def _are_ids(values) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**31 for value in values)
 
 
 def parse_id(token) -> int | None:
     """Return the ID in `token_id:504`; None for any other text."""
     digits = token.removeprefix(_ID) if isinstance(token, str) and token.startswith(_ID) else ""
-    return int(digits) if digits.isdecimal() else None
+    return int(digits) if digits.isdecimal() and len(digits) < 11 else None
 
 
-class PromptLogprobs:
-    """Log-probabilities of the prompt, as vLLM returns them: `prompt_logprobs`, keyed by token ID."""
+def token_of(entry) -> bytes | int:
+    """Return what names a listed token: its ID, or its bytes."""
+    return token if type(token := read(entry, "id")) is int else token_bytes(entry)
 
-    name = "prompt_logprobs"
+
+def token_bytes(entry) -> bytes:
+    """Return the bytes of a listed token: its field `bytes` if there is one, else its text."""
+    if isinstance(values := read(entry, "bytes"), list) and all(type(v) is int and 0 <= v < 256 for v in values):
+        return bytes(values)
+    return str(read(entry, "token")).encode("utf-8", "surrogatepass")
+
+
+def _pairs(top) -> list[tuple]:
+    """Return the (token, value) pairs of a list of the most probable tokens, in either shape."""
+    if isinstance(top, dict):
+        return list(top.items())
+    return [(token_of(entry), read(entry, "logprob")) for entry in elements(top)]
+
+
+class _PromptForm:
+    """Log-probabilities of a prompt from `/v1/completions`."""
+
+    name: str
+    _fields: ClassVar[dict]  # that ask for them
 
     def __init__(self, completions: Completions):
         self._completions = completions
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
         """See `SpanForm.score`."""
-        fields = {"prompt_logprobs": 1, "return_token_ids": True, **sampling}
-        choice = read(self._completions.complete(ids, 1, **fields).content, "choices", 0)
+        choice = read(self._completions.complete(ids, 1, **self._fields, **sampling).content, "choices", 0)
+        entries = self._entries(choice, ids)
+        if entries[0] is not None or None in entries[1:]:
+            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
+        scores = [TokenScore(ids[0], None)] if first == 0 else []
+        return scores + [self._score(choice, i, ids[i], entries[i]) for i in range(max(first, 1), len(ids))]
+
+    def _entries(self, choice, ids: list[int]) -> list:
+        """Return one entry per token of the prompt, whose IDs are those sent."""
+        raise NotImplementedError
+
+    def _score(self, choice, index: int, token: int, entry) -> TokenScore:
+        raise NotImplementedError
+
+    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.generated`."""
+        return generated_scores(self._completions, ids, n, **sampling)
+
+
+class PromptLogprobs(_PromptForm):
+    """Log-probabilities of the prompt, as vLLM returns them: `prompt_logprobs`, keyed by token ID."""
+
+    name = "prompt_logprobs"
+    _fields: ClassVar = {"prompt_logprobs": 1, "return_token_ids": True}
+
+    def _entries(self, choice, ids: list[int]) -> list:
         entries, sent = read(choice, "prompt_logprobs"), read(choice, "prompt_token_ids")
         if not isinstance(entries, list):
             raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
@@ -148,34 +227,24 @@ class PromptLogprobs:
             raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
         if len(entries) != len(ids):
             raise AnswerError(ECHO, f"{self.name}: {len(entries)} entries for {len(ids)} tokens")
-        if entries[0] is not None or None in entries[1:]:
-            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
-        scores = [TokenScore(ids[0], None)] if first == 0 else []
-        for token, entry in list(zip(ids, entries, strict=True))[max(first, 1) :]:
-            values = {key: finite(read(value, "logprob"), self.name) for key, value in entry.items()}
-            if str(token) not in values:
-                raise AnswerError(ECHO, f"{self.name}: no entry for token {token} of the prompt")
-            scores.append(TokenScore(token, values[str(token)], max(values.values())))
-        return scores
+        return entries
 
-    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.generated`."""
-        return generated_scores(self._completions, ids, n, **sampling)
+    def _score(self, choice, index: int, token: int, entry) -> TokenScore:
+        pairs = entry.items() if isinstance(entry, dict) else ()
+        values = listed(((name, read(value, "logprob")) for name, value in pairs), self.name)
+        if str(token) not in values:
+            raise AnswerError(ECHO, f"{self.name}: no entry for token {token} of the prompt")
+        return TokenScore(token, values[str(token)], max(values.values()))
 
 
-class Echo:
+class Echo(_PromptForm):
     """Log-probabilities of the prompt as part of the output: `echo` with `logprobs`."""
 
     name = "echo"
+    _fields: ClassVar = {"echo": True, "logprobs": 1, "return_tokens_as_token_ids": True}
 
-    def __init__(self, completions: Completions):
-        self._completions = completions
-
-    def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.score`."""
-        fields = {"echo": True, "logprobs": 1, "return_tokens_as_token_ids": True, **sampling}
-        logprobs = read(self._completions.complete(ids, 1, **fields).content, "choices", 0, "logprobs")
-        values, tokens = read(logprobs, "token_logprobs"), read(logprobs, "tokens")
+    def _entries(self, choice, ids: list[int]) -> list:
+        values, tokens = read(choice, "logprobs", "token_logprobs"), read(choice, "logprobs", "tokens")
         if not isinstance(values, list) or not isinstance(tokens, list):
             raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
         if len(values) < len(ids) or len(tokens) != len(values):
@@ -185,21 +254,12 @@ class Echo:
             raise AnswerError(ECHO, f"{self.name}: the server returns strings instead of token IDs")
         if returned != ids:
             raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
-        values = values[: len(ids)]
-        if values[0] is not None or None in values[1:]:
-            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
-        scores = [TokenScore(ids[0], None)] if first == 0 else []
-        for index in range(max(first, 1), len(ids)):
-            value, top = finite(values[index], self.name), read(logprobs, "top_logprobs", index)
-            best = (
-                max([value, *(finite(v, self.name) for v in top.values())]) if isinstance(top, dict) and top else None
-            )
-            scores.append(TokenScore(ids[index], value, best))
-        return scores
+        return values[: len(ids)]
 
-    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.generated`."""
-        return generated_scores(self._completions, ids, n, **sampling)
+    def _score(self, choice, index: int, token: int, entry) -> TokenScore:
+        value, top = finite(entry, self.name), read(choice, "logprobs", "top_logprobs", index)
+        values = [v for v in listed(_pairs(top), self.name).values() if v is not None]
+        return TokenScore(token, value, max([value, *values]) if values else None)
 
 
 class LabelIds:
@@ -215,11 +275,10 @@ class LabelIds:
         fields = {"logprobs": 1, "logprob_token_ids": labels, "return_tokens_as_token_ids": True}
         completion = self._completions.complete(ids, 1, **fields)
         top = read(completion.content, "choices", 0, "logprobs", "top_logprobs", 0)
-        values = {parse_id(token): value for token, value in top.items()} if isinstance(top, dict) else {}
+        values = by_id(((parse_id(token), value) for token, value in _pairs(top)), self.name)
         if not set(labels) <= values.keys():
             raise AnswerError(LETTERS, f"{self.name}: the response lacks some of the requested tokens")
-        best = max(finite(value, self.name) for value in values.values())
-        return [TokenScore(label, finite(values[label], self.name), best) for label in labels]
+        return [TokenScore(label, values[label], max(values.values())) for label in labels]
 
 
 class TopIds:
@@ -235,11 +294,8 @@ class TopIds:
         choice = read(self._completions.complete(ids, 1, **fields).content, "choices", 0)
         top = read(choice, "logprobs", "top_logprobs", 0)
         if isinstance(top, dict):
-            values = {parse_id(token): value for token, value in top.items()}
+            pairs = [(parse_id(token), value) for token, value in top.items()]
         else:
-            entries = read(choice, "logprobs", "content", 0, "top_logprobs") or []
-            values = {read(entry, "id"): read(entry, "logprob") for entry in entries}
-        if not values or None in values:
-            raise AnswerError(LETTERS, f"{self.name}: the response contains no token IDs")
-        values = {token: finite(value, self.name) for token, value in values.items()}
+            pairs = _pairs(read(choice, "logprobs", "content", 0, "top_logprobs"))
+        values = by_id(pairs, self.name)
         return [TokenScore(label, values.get(label), max(values.values())) for label in labels]

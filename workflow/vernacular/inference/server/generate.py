@@ -64,6 +64,7 @@ class Generation:
         self.served, self.requests = served, requests
         self.form = served.record["server"]["forms"]["generation"]
         self.prompts: dict[str, PreparedPrompt] | None = None
+        self.flags: dict[str, list[str]] = {}  # by request ID
         if served.record["server"]["tokenizer"] != "server":
             self._prepare()
         self.seconds = time.perf_counter() - started
@@ -88,6 +89,9 @@ class Generation:
             self._prepare()
         answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "generate")
         self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
+        for call in self.calls:
+            if flags := answers[call.name].get("flags"):
+                self.flags[call.prompt.request_id] = flags
         self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
         self.journal_notes = getattr(journal, "notes", [])
         self.seconds += time.perf_counter() - started
@@ -95,11 +99,15 @@ class Generation:
     def finish(self) -> tuple[pa.Table, dict]:
         """Return (table, metadata), see `generate`."""
         served = self.served
-        rows = (output_row(row, self.prompts, self.outcomes) for row in iter_rows(self.requests))
+        rows = (self._row(row) for row in iter_rows(self.requests))
         reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
         return rows_to_table(rows, GENERATIONS.schema), {
             "model": served.metadata(),
-            "engine": {"name": f"server: {self.form}", "fallback": _fallback(served)},
+            "engine": {
+                "name": f"server: {self.form}",
+                "fallback": _fallback(served) + served.uncounted(self.used),
+                "stated": served.client.stated.summary(),
+            },
             "tokenizer": {
                 "bos": served.option("bos", "auto"),
                 "adds_bos": served.adds_bos,
@@ -117,6 +125,11 @@ class Generation:
             },
             "journal": self.journal_notes,
         }
+
+    def _row(self, row: Request) -> dict:
+        output = output_row(row, self.prompts, self.outcomes)
+        flags = [output["flags"], *self.flags.get(row["request_id"], [])]
+        return output | {"flags": "; ".join(filter(None, flags)) or None}
 
 
 def _fallback(served: ServedModel) -> list[str]:
@@ -183,7 +196,10 @@ def _answer(served: ServedModel, call: Call) -> dict:
     if served.native is None and (names := served.completions.unsupported(fields)):
         return {"error": f"the server does not accept {', '.join(names)}"}
     completion = complete(call.content, max(1, prompt.max_new_tokens), **fields)
+    served.compare_length(call.content, completion.prompt_tokens)
     has_prefix = prompt.rendered is not None
+    if served.client.redaction in completion.text:
+        served.client.stated.flag("redacted: the text contained the key of the server")
     return {
         "raw_output": completion.text,
         "output": truncate_output(completion.text, prompt.stops, skip_leading_space=has_prefix),

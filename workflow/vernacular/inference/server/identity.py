@@ -1,12 +1,11 @@
 """What a server says about itself, for provenance: never a reason to trust it."""
 
-import os
-
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.server.client import Client, DeniedError, RefusedError
-from vernacular.inference.server.forms import count, read
+from vernacular.inference.server.forms import AnswerError, elements, file_name, one_line, read, text_of
 
+_LONGEST = 200  # characters of what a server says about itself
 _PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
 
 
@@ -17,7 +16,7 @@ def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, 
     several and no name is given.
     """
     try:
-        listed = [entry for entry in read(client.get("/models"), "data") or [] if isinstance(read(entry, "id"), str)]
+        listed = [e for e in elements(read(client.get("/models"), "data")) if isinstance(read(e, "id"), str)]
     except (RefusedError, DeniedError) as error:
         if model is None and isinstance(error, DeniedError):
             raise
@@ -26,8 +25,8 @@ def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, 
     if model is None and len(listed) == 1:
         entry = listed[0]
     if entry is None and (listed or model is None):
-        names = [_basename(e["id"]) for e in listed]
-        found = f"lists {', '.join(names)}" if names else "lists no models"
+        names = [one_line(file_name(e["id"]))[:100] for e in listed]
+        found = f"lists {', '.join(names[:12])}" if names else "lists no models"
         hint = suggest(model, names) if model else " Set model."
         raise ModelError(f'{client.source}: the server {found}, and the model is "{model or ""}".{hint}')
     answers = {name: _get(client, path) for name, path in _PATHS.items()}
@@ -35,29 +34,36 @@ def identify(client: Client, model: str | None) -> tuple[str, dict, int | None, 
     template = read(props, "chat_template")
     reported = {
         "listed": bool(entry),
+        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
+    }
+    numbers = {"parameters": read(meta, "n_params"), "slots": read(props, "total_slots")}
+    texts = {
         "owned_by": read(entry, "owned_by"),
         "version": read(answers["version"], "version") or read(props, "build_info"),
-        "file": _basename(read(props, "model_path") or read(info, "model_path") or read(entry, "root")),
+        "file": file_name(read(props, "model_path") or read(info, "model_path") or read(entry, "root")),
         "file_type": read(props, "model_ftype") or read(meta, "ftype"),
-        "parameters": read(meta, "n_params"),
-        "slots": read(props, "total_slots"),
-        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
     }
     lengths = (read(entry, "max_model_len"), read(meta, "n_ctx"), read(props, "default_generation_settings", "n_ctx"))
     lengths += (read(props, "n_ctx"), read(info, "max_model_len"))
-    max_length = min((count(length) for length in lengths if count(length)), default=None)
+    max_length = min(filter(None, map(_positive, lengths)), default=None)
     name = entry["id"] if entry else model
-    return name, {k: v for k, v in reported.items() if v is not None}, max_length, count(read(meta, "n_vocab")) or None
+    reported |= {key: _positive(value) for key, value in numbers.items()}
+    reported |= {
+        key: text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
+        for key, value in texts.items()
+    }
+    reported = {key: value for key, value in reported.items() if value is not None}
+    return text_of(name, "name of a model"), reported, max_length, _positive(read(meta, "n_vocab"))
+
+
+def _positive(value) -> int | None:
+    """Return a positive number that the tables can hold; None for any other value."""
+    return value if type(value) is int and 0 < value < 2**63 else None
 
 
 def _get(client: Client, path: str) -> dict | None:
     try:
         content = client.get(path, root=True)
-    except RefusedError:
+    except (RefusedError, AnswerError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def _basename(path) -> str | None:
-    """Return the name of a file, whose directories are nobody's business; other names are unchanged."""
-    return os.path.basename(path) if isinstance(path, str) and path.startswith(("/", "~")) else path

@@ -43,6 +43,7 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
 
     def answer(call: Call) -> dict:
         values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))
+        served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
     answers = answer_all(served, list(calls.values()), answer, journal, "score")
@@ -66,11 +67,16 @@ def _row(row: Request, label: str, answer: dict) -> dict:
     if error := answer.get("error"):
         return output | {"flags": f"error: {error}"}
     value = answer["values"][label]
-    if value is None:
-        return output | {"flags": NOT_LISTED}
-    return output | {
-        "tokens": [label],
-        "offsets": [[row["span_start"], row["span_end"]]],
-        "logprobs": [value],
-        "n_prompt_tokens": answer["n_prompt_tokens"],
-    }
+    flags = [] if value is not None else [NOT_LISTED]
+    output["flags"] = "; ".join([*answer.get("flags", []), *flags]) or None
+    return (
+        output
+        if value is None
+        else output
+        | {
+            "tokens": [label],
+            "offsets": [[row["span_start"], row["span_end"]]],
+            "logprobs": [value],
+            "n_prompt_tokens": answer["n_prompt_tokens"],
+        }
+    )

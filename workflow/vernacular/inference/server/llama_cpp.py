@@ -14,14 +14,19 @@ from vernacular.inference.server.forms import (
     CONSISTENT,
     ECHO,
     FORCING,
-    LENGTH,
     LETTERS,
-    REACH,
     AnswerError,
+    LengthError,
     TokenScore,
+    ask,
+    by_id,
+    compare_length,
     count,
+    elements,
     finite,
+    listed,
     read,
+    text_of,
 )
 
 _BIAS = 1e4
@@ -53,13 +58,13 @@ class LlamaCpp:
         """Return the continuation of token IDs; a stop string that ends it is part of the text."""
         content = self._post(prompt, max_tokens, **changes)
         text, ids = content["content"], read(content, "tokens")
-        reason, word = read(content, "stop_type"), read(content, "stopping_word")
+        reason, word = read(content, "stop_type"), text_of(read(content, "stopping_word") or "", "stop string")
         return Completion(
             text + word if reason == "word" and word else text,
             "length" if reason == "limit" else "stop",
             word if reason == "word" else None,
-            read(content, "tokens_evaluated"),
-            read(content, "tokens_predicted"),
+            count(read(content, "tokens_evaluated")),
+            count(read(content, "tokens_predicted")),
             ids if isinstance(ids, list) else None,
             None,
             content,
@@ -68,14 +73,14 @@ class LlamaCpp:
     def _post(self, prompt: list[int] | str, n_predict: int, **fields) -> dict:
         fields = {"repeat_penalty" if name == "repetition_penalty" else name: v for name, v in fields.items()}
         body = {"prompt": prompt, "n_predict": n_predict, **_SAMPLING, **fields}
-        content = self._client.post("/completion", body, root=True)
-        if not isinstance(read(content, "content"), str):
-            raise AnswerError(REACH, "the response contains no text")
-        timings = read(content, "timings")
-        tokens = (count(read(content, key)) for key in ("tokens_evaluated", "tokens_predicted"))
-        self._client.count_tokens(*tokens, count(read(timings, "cache_n")))
+        content = ask(self._client, "/completion", body, root=True)
+        text_of(read(content, "content"), "text")
+        evaluated, predicted = (count(read(content, key)) for key in ("tokens_evaluated", "tokens_predicted"))
+        self._client.count_tokens(evaluated, predicted, count(read(content, "timings", "cache_n")))
+        if isinstance(prompt, list):
+            compare_length(prompt, evaluated)
         if read(content, "truncated") is True:
-            raise AnswerError(LENGTH, "the server truncated the prompt")
+            raise LengthError("the server truncated the prompt")
         return content
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
@@ -88,9 +93,7 @@ class LlamaCpp:
         content = self._post(ids, n, n_probs=1, **sampling)
         self._check_length(content, ids)
         scores = []
-        for token, entry in zip(
-            read(content, "tokens") or [], read(content, "completion_probabilities") or [], strict=False
-        ):
+        for token, entry in self._entries(content):
             if read(entry, "id") != token:
                 break
             scores.append(TokenScore(token, finite(read(entry, "logprob"), self.name)))
@@ -109,7 +112,7 @@ class LlamaCpp:
             return score
         if read(entry, "id") != token or read(entry, "logprob") is None:
             raise AnswerError(FORCING, f"{self.name}: no log-probability of the forced token {token}")
-        value = finite(entry["logprob"], self.name)
+        value = finite(read(entry, "logprob"), self.name)
         best = read(entry, "top_logprobs", 0, "logprob")
         return TokenScore(token, value, None if best is None else max(value, finite(best, self.name)))
 
@@ -136,11 +139,26 @@ class LlamaCpp:
         """Return the log-probabilities of the `length` most probable next tokens, by ID."""
         content = self._post(prefix, 1, n_probs=length, logit_bias=[[self._whole_token, _BIAS]])
         self._check_length(content, prefix)
-        entries = read(content, "completion_probabilities", 0, "top_logprobs")
-        if not entries:
+        pairs = _pairs(read(content, "completion_probabilities", 0))
+        if not pairs:
             raise AnswerError(FORCING, f"{self.name}: the response contains no list of the most probable tokens")
-        return {read(entry, "id"): finite(read(entry, "logprob"), self.name) for entry in entries}
+        return by_id(pairs, self.name)
+
+    def listed(self, ids: list[int], n: int, k: int, **sampling) -> list[tuple]:
+        """See `Completions.listed`."""
+        entries = self._entries(self._post(ids, n, n_probs=k, **sampling))
+        return [(token, listed(_pairs(entry), self.name)) for token, entry in entries if read(entry, "id") == token]
+
+    def _entries(self, content: dict) -> list[tuple]:
+        """Return (generated token, its entry); entries of tokens after one without an entry are shifted."""
+        entries = elements(read(content, "completion_probabilities"))
+        return [pair for pair in zip(elements(read(content, "tokens")), entries, strict=False) if type(pair[0]) is int]
 
     def _check_length(self, content: dict, prefix: list[int]) -> None:
         if (evaluated := read(content, "tokens_evaluated")) != len(prefix):
             raise AnswerError(ECHO, f"{self.name}: {evaluated} tokens were read, {len(prefix)} were sent")
+
+
+def _pairs(entry) -> list[tuple]:
+    """Return (token, value) of each of the most probable tokens."""
+    return [(read(top, "id"), read(top, "logprob")) for top in elements(read(entry, "top_logprobs"))]

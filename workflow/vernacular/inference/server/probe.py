@@ -5,6 +5,7 @@ is tried in turn, and the first that passes all of its checks is used. The outco
 texts, are stored in the model's record; each later start runs the probe again and compares the answers.
 """
 
+from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks, prompt_checks
 from vernacular.inference.server.client import Client, RefusedError
@@ -35,27 +36,33 @@ from vernacular.inference.server.text_labels import TextLabels
 from vernacular.inference.server.tokenizer import ServerTokenizer
 
 
-def probe(record: dict, client: Client, tokenizer, known: dict | None = None) -> dict:
+def probe(record: dict, client: Client, tokenizer, known: dict | None = None, longest: str | None = None) -> dict:
     """Return the part `server` of a model's record: forms, reasons, checks, answers, names and lengths.
 
     Args:
         record: Name and settings of the model.
         tokenizer: The local tokenizer; None: that of the server, if it has one.
         known: Values of a local copy, {text: log-probabilities}, for the last check.
+        longest: The longest prompt of the run, if it is known.
 
     Raises:
-        ModelError: The server has no such model, or cannot generate.
+        ModelError: The server has no such model, cannot generate, or sends malformed answers.
         ServerError: The server cannot be reached, or denies access.
     """
-    model, reported, max_length, vocabulary = identify(client, record.get("model"))
-    server = {"model": model, "reported": reported, "max_length": max_length, "vocabulary": vocabulary}
-    server |= {"tokenizer": "local" if tokenizer else None, "whole_token": None}
-    return _Probe({**record, "server": server}, client, tokenizer, known).run()
+    try:
+        model, reported, max_length, vocabulary = identify(client, record.get("model"))
+        server = {"model": model, "reported": reported, "max_length": max_length, "vocabulary": vocabulary}
+        server |= {"tokenizer": "local" if tokenizer else None, "whole_token": None}
+        return _Probe({**record, "server": server}, client, tokenizer, known, longest).run()
+    except (AnswerError, RefusedError, AlignmentError) as error:
+        raise ModelError(f"{client.source}: the server cannot be used ({error}).") from error
 
 
 class _Probe:
-    def __init__(self, record: dict, client: Client, tokenizer, known: dict | None):
+    def __init__(self, record: dict, client: Client, tokenizer, known: dict | None, longest: str | None):
         self.client, self.server, self.known = client, record["server"], known
+        self.counter, self.longest = tokenizer, longest
+        self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `checks.check_samples`
         self.checks: list[dict] = []
         self.reasons: dict[str, str] = {}
         if tokenizer is None:
@@ -81,6 +88,7 @@ class _Probe:
             "reasons": self.reasons,
             "checks": self.checks,
             "answers": self._answers(spans, forms["generation"]),
+            "stated": self.client.stated.seen,
         }
 
     def _server_tokenizer(self) -> ServerTokenizer | None:
@@ -111,6 +119,7 @@ class _Probe:
     def _select_spans(self, prompts: set[str]):
         """Return the first form of log-probabilities that passes all checks; None if there is none."""
         loaded = self.loaded
+        longest = len(checks.ids_of(loaded, self.longest)) if self.longest and loaded.tokenizer is not None else 0
         best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
         for form in span_forms(loaded, self.native):
             steps = [
@@ -121,7 +130,8 @@ class _Probe:
                 (CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
                 (PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
                 (BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
-                (LENGTH, lambda form=form: prompt_checks.check_length(loaded, loaded.completions, form)),
+                (PENALTIES, lambda form=form: self._check_samples(form)),
+                (LENGTH, lambda form=form: prompt_checks.check_length(loaded, loaded.completions, form, longest)),
                 (16, lambda form=form: check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
@@ -156,8 +166,12 @@ class _Probe:
                     seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
                 else:
                     seen = checks.check_labels(self.loaded, form, spans)
+                if spans is None:
+                    self._note(PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
                 self._fail(LETTERS, form.name, error)
+                if getattr(error, "check", None) == PENALTIES:
+                    self.reasons["labels"] = f"the server fails check {PENALTIES} ({CHECKS[PENALTIES]}): {error}"
                 continue
             self._note(LETTERS, form.name, True, seen)
             self.reasons.pop("labels", None)
@@ -176,22 +190,62 @@ class _Probe:
             native = spans is not None and spans is self.native
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
             complete = self.native.complete if native else complete
+
+        def message(text: str) -> str | list[dict]:
+            return [{"role": "user", "content": text}] if form == "chat" else text
+
         try:
             self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt, stops=form != "chat"))
+            if form in ("text", "chat"):
+                if self.counter is not None:
+                    self.server["offset"] = prompt_checks.learn_offset(self.counter, complete, message)
+                if self.longest:
+                    self._note(LENGTH, form, True, prompt_checks.check_text_length(complete, message, self.longest))
+            elif spans is None and self.longest:
+                longest = len(checks.ids_of(self.loaded, self.longest))
+                seen = prompt_checks.check_length(self.loaded, self.loaded.completions, None, longest)
+                self._note(LENGTH, form, True, seen)
         except (AnswerError, RefusedError) as error:
             self._fail(STOP, form, error, "generation")
             return None
         return form
 
+    def _check_samples(self, form) -> str:
+        """Check the lists of the most probable tokens; see `checks.check_samples`."""
+        completions = self.loaded.completions
+        if "temperature" not in completions.fields and not hasattr(form, "listed"):
+            return "samples not comparable: the server accepts no temperature"
+        chat, by_text = getattr(form, "chat", False), isinstance(form, TextLabels)
+        prompts = [[{"role": "user", "content": text}] if chat else text for text in checks.OPEN_PROMPTS]
+        if not by_text:
+            prompts = [checks.ids_of(self.loaded, text) for text in prompts]
+        lister = getattr(form, "listed", completions.listed)
+        if (source := (lister.__self__, by_text)) not in self.samples:  # several forms have one source of lists
+            try:
+                self.samples[source] = checks.check_samples(lister, prompts)
+            except AnswerError as error:
+                self.samples[source] = error
+        if isinstance(seen := self.samples[source], AnswerError):
+            raise seen
+        return seen
+
     def _answers(self, spans, generation: str | None) -> dict:
-        """Return answers to compare at the next start: values of texts, and greedy texts."""
+        """Return answers to compare at the next start: values of texts, and greedy texts; None: refused."""
         loaded, answers = self.loaded, {}
         if spans is not None:
             answers["values"] = [checks.values_of(spans.score(checks.ids_of(loaded, t), 0)) for t in checks.TEXTS]
         chat = generation == "chat"
         prompts = [[{"role": "user", "content": t}] if chat else t[: len(t) // 2] for t in checks.TEXTS]
-        answers["texts"] = [loaded.completions.complete(prompt, 8).text for prompt in prompts]
+        answers["texts"] = [self._text(prompt) for prompt in prompts]
         return answers
+
+    def _text(self, prompt: str | list) -> str | None:
+        """Return a greedy text; None if the server refuses the request, as some do for what a filter finds."""
+        try:
+            return self.loaded.completions.complete(prompt, 8).text
+        except RefusedError as error:
+            self._note(STOP, None, True, f"a text of the probe is refused ({error})")
+            return None
 
     def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
         self.checks.append({"check": number, "name": CHECKS[number], "form": form, "passed": passed, "seen": seen})
@@ -221,7 +275,19 @@ def differences(stored: dict, current: dict) -> str | None:
     for values, others in pairs:
         if not checks.agree(values, others):
             return f"log-probabilities differ by up to {checks.deviations(values, others)[1]:.2f} nats"
+    if difference := _other_names(stored.get("stated") or {}, current.get("stated") or {}):
+        return difference
     texts = list(zip(stored["answers"]["texts"], current["answers"]["texts"], strict=True))
-    if not pairs and all(a != b for a, b in texts):
+    texts = [pair for pair in texts if None not in pair]
+    if not pairs and texts and all(a != b for a, b in texts):
         return f"a text is continued as {texts[0][1]!r} instead of {texts[0][0]!r}"
+    return None
+
+
+def _other_names(stored: dict, current: dict) -> str | None:
+    """Return how the name of the model in the answers differs; None if it does not."""
+    for path in stored.keys() & current.keys():
+        names, others = stored[path]["models"], current[path]["models"]
+        if names and others and names[0] != others[0]:
+            return f'it answers as the model "{others[0]}" instead of "{names[0]}"'
     return None

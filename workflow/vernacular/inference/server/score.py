@@ -110,7 +110,9 @@ class Scoring:
             "model": served.metadata(),
             "engine": {
                 "name": f"server: {(served.spans or served.labels).name}",
-                "fallback": [f"{', '.join(sorted(extras))}: not returned by the server"] if extras else [],
+                "fallback": [f"{', '.join(sorted(extras))}: not returned by the server"] * bool(extras)
+                + served.uncounted(self.used),
+                "stated": served.client.stated.summary(),
                 "journal": self.journal_notes,
             },
             "tokenizer": {
@@ -193,6 +195,7 @@ def _row(served: ServedModel, request: PreparedRequest, answers: dict, place: tu
     """Return the outputs of one request."""
     row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
     answer = answers[place[0]] if place else {}
+    request.flags += answer.get("flags", [])
     if error := answer.get("error"):
         request.flags.append(f"error: {error}")
     elif place:

@@ -9,9 +9,10 @@ from transformers import AutoTokenizer
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.server.client import Client
-from vernacular.inference.server.completions import Completions, Echo, LabelIds, PromptLogprobs, TopIds
-from vernacular.inference.server.forms import LabelForm, SpanForm
+from vernacular.inference.model.tokenization import AlignmentError
+from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.completions import Completions, Echo, LabelIds, PromptLogprobs, TopIds, count_tokens
+from vernacular.inference.server.forms import AnswerError, LabelForm, LengthError, SpanForm
 from vernacular.inference.server.llama_cpp import LlamaCpp
 from vernacular.inference.server.sglang import SGLang
 from vernacular.inference.server.text_labels import TextLabels
@@ -19,6 +20,7 @@ from vernacular.inference.server.tokenizer import ServerTokenizer
 from vernacular.types import ModelRecord
 
 CONCURRENCY, TIMEOUT = 4, 600.0  # requests at a time; seconds without a byte of a response
+_TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates strip around the texts of a chat
 TOP = (20, 5)  # lengths of the lists of most probable tokens that servers offer
 
 
@@ -31,6 +33,19 @@ class ServedModel(LoadedModel):
     spans: SpanForm | None = None
     labels: LabelForm | TextLabels | None = None
     native: LlamaCpp | None = None  # generates instead of `completions`
+    counter: Any = None  # the local tokenizer, which counts tokens where texts are sent
+
+    def compare_length(self, prompt: str | list[dict], read_tokens: int | None) -> None:
+        """Raise LengthError if the server read fewer tokens of a text than the local tokenizer counts."""
+        if self.counter is not None and read_tokens is not None:
+            expected = count_tokens(self.counter, prompt) + self.record["server"]["offset"]
+            if read_tokens < expected * (1 - _UNCOUNTED) - _TRIMMED:
+                raise LengthError(f"of a prompt of {expected} tokens, the server read {read_tokens}")
+
+    def uncounted(self, used: dict) -> list[str]:
+        """Return that prompts may have been cut, if some answers did not state the number of tokens."""
+        text = "length of prompts: not reported by the server, which may have cut them"
+        return [text] if used["uncounted"] else []
 
     def metadata(self) -> dict:
         """Return the metadata of the model and its server for an artifact."""
@@ -56,10 +71,16 @@ def connect(settings: dict, *, attempts: int | None = None) -> Client:
             f"model {settings['name']}: the environment variable {key_name} (api_key_env) is not set, so the server "
             "cannot be used."
         )
+    key = os.environ[key_name] if key_name else None
+    if key is not None and (key.strip() != key or not key.isascii() or not key.isprintable()):
+        raise ModelError(
+            f"model {settings['name']}: the value of the environment variable {key_name} (api_key_env) cannot be sent "
+            "in a header: expected printable ASCII characters, without spaces or line ends around them."
+        )
     options = {} if attempts is None else {"attempts": attempts}
     return Client(
         settings["source"],
-        key=os.environ[key_name] if key_name else None,
+        key=key,
         key_name=key_name,
         concurrency=settings.get("concurrency") or CONCURRENCY,
         timeout=settings.get("timeout") or TIMEOUT,
@@ -78,6 +99,14 @@ def load_tokenizer(name: str, directory: str):
             f"model {name}: the tokenizer in {directory} cannot be loaded: {describe_error(error, {})}"
         ) from error
     return tokenizer
+
+
+def open_tokenizer(client: Client) -> ServerTokenizer:
+    """Return the tokenizer of a server. Raises ModelError if it has none that can be used."""
+    try:
+        return ServerTokenizer(client)
+    except (AlignmentError, AnswerError, RefusedError) as error:
+        raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
 
 
 def wrap_server(record: ModelRecord, client: Client | None, tokenizer: Any) -> ServedModel:
@@ -109,11 +138,15 @@ def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedMo
     tokenizer is needed and cannot be reached.
     """
     client = connect(record, attempts=attempts)
+    server, counter = record["server"], None
     tokenizer = load_tokenizer(record["name"], record["directory"]) if record.get("directory") else None
-    if record["server"]["tokenizer"] == "server":
-        tokenizer = ServerTokenizer(client)
+    if server["tokenizer"] == "server":
+        tokenizer = open_tokenizer(client)
+    elif server["tokenizer"] is None:
+        tokenizer, counter = None, tokenizer if server.get("offset") is not None else None
     served = wrap_server(record, client, tokenizer)
-    server = record["server"]
+    served.counter = counter
+    client.stated.expected = server.get("stated")
     served.completions = Completions(client, server["model"], server["fields"], server["limit"])
     forms = server["forms"]
     native = None if tokenizer is None else LlamaCpp(client, served.n_embeddings, server["whole_token"])

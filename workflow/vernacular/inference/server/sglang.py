@@ -11,8 +11,13 @@ from vernacular.inference.server.forms import (
     LETTERS,
     AnswerError,
     TokenScore,
+    ask,
+    by_id,
+    compare_length,
     count,
+    elements,
     finite,
+    listed,
     read,
 )
 
@@ -33,11 +38,12 @@ class SGLang:
     def _meta(self, ids: list[int], fields: dict, sampling: dict) -> dict:
         parameters = _SAMPLING | {name: value for name, value in sampling.items() if name in _SAMPLING}
         body = {"input_ids": ids, "sampling_params": parameters, "return_logprob": True, **fields}
-        meta = read(self._client.post("/generate", body, root=True), "meta_info")
+        meta = read(ask(self._client, "/generate", body, root=True), "meta_info")
         if not isinstance(meta, dict):
             raise AnswerError(ECHO, f"{self.name}: the response contains no meta_info")
-        counts = (count(meta.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens"))
+        counts = [count(meta.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens")]
         self._client.count_tokens(*counts)
+        compare_length(ids, counts[0], counts[2])
         return meta
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
@@ -63,19 +69,30 @@ class SGLang:
         """See `SpanForm.generated`."""
         meta = self._meta(ids, {"logprob_start_len": -1, "top_logprobs_num": 1}, {**sampling, "max_new_tokens": n})
         entries = meta.get("output_token_logprobs")
-        if not entries or any(not isinstance(read(entry, 1), int) for entry in entries):
+        if not isinstance(entries, list) or not entries or any(type(read(entry, 1)) is not int for entry in entries):
             raise AnswerError(CONSISTENT, f"{self.name}: no log-probabilities of generated tokens are returned")
-        return [TokenScore(entry[1], finite(entry[0], self.name)) for entry in entries]
+        return [TokenScore(entry[1], finite(read(entry, 0), self.name)) for entry in entries]
 
     def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
         """See `LabelForm.label_scores`."""
         fields = {"token_ids_logprob": labels, "top_logprobs_num": 1, "logprob_start_len": -1}
         meta = self._meta(ids, fields, {})
-        entries = read(meta, "output_token_ids_logprobs", 0) or []
-        values = {read(entry, 1): read(entry, 0) for entry in entries}
+        values = by_id(_pairs(read(meta, "output_token_ids_logprobs", 0)), self.name)
         if not set(labels) <= values.keys():
             raise AnswerError(LETTERS, f"{self.name}: the response lacks some of the requested tokens")
-        values = {token: finite(value, self.name) for token, value in values.items()}
         best = read(meta, "output_top_logprobs", 0, 0, 0)
         best = max(values.values()) if best is None else finite(best, self.name)
         return [TokenScore(label, values[label], best) for label in labels]
+
+    def listed(self, ids: list[int], n: int, k: int, **sampling) -> list[tuple]:
+        """See `Completions.listed`."""
+        fields = {"logprob_start_len": -1, "top_logprobs_num": k}
+        meta = self._meta(ids, fields, {**sampling, "max_new_tokens": n})
+        chosen, tops = meta.get("output_token_logprobs"), meta.get("output_top_logprobs")
+        pairs = zip(elements(chosen), elements(tops), strict=False)
+        return [(read(entry, 1), listed(_pairs(top), self.name)) for entry, top in pairs]
+
+
+def _pairs(entries) -> list[tuple]:
+    """Return (token, value) of each entry [value, token, text]."""
+    return [(read(entry, 1), read(entry, 0)) for entry in elements(entries)]

@@ -2,7 +2,10 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernacular.core.errors import ModelError, ServerError, format_count
 from vernacular.core.failures import wrap_tokenizer_panics
@@ -19,18 +22,21 @@ log = logging.getLogger("vernacular")
 class StartedServer:
     """A server whose answers are those of its record; the counterpart of `model.base.Base`.
 
+    `requests`: the tables of the job, whose longest prompt must be read whole.
+
     Raises:
         ModelError: The key is not set, the server fails a check that it passed before, or it answers differently.
         ServerError: The server cannot be reached, or denies access.
     """
 
-    def __init__(self, record: ModelRecord):
+    def __init__(self, record: ModelRecord, requests: Iterable[pa.Table] = ()):
+        longest = longest_prompt(requests)
         client = connect(record)
         try:
             directory = record.get("directory")
             tokenizer = load_tokenizer(record["name"], directory) if directory else None
             with wrap_tokenizer_panics(record):
-                current = probe(record, client, tokenizer, record["server"].get("known"))
+                current = probe(record, client, tokenizer, record["server"].get("known"), longest)
         finally:
             client.close()
         if difference := differences(record["server"], current):
@@ -48,6 +54,28 @@ class StartedServer:
             line = f"infer: {record['name']}: {describe_usage(self.loaded.client.usage)}"
             log.info(f"{line}; the probe: {describe_usage(self.probe_usage)}")
             print(line, flush=True)
+
+
+def longest_prompt(tables: Iterable[pa.Table]) -> str | None:
+    """Return the longest text of the requests in some tables; None without any."""
+    longest = ""
+    for table in tables:
+        lengths = pc.add(_lengths(table["prefix"]), _lengths(table["text"])).combine_chunks()
+        if len(lengths) and (most := pc.max(lengths).as_py() or 0) > len(longest):
+            index = pc.index(lengths, most).as_py()
+            longest = table["prefix"][index].as_py() + table["text"][index].as_py()
+    return longest or None
+
+
+def _lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the number of characters of each text, without copying texts that are repeated."""
+    chunks = [
+        pc.utf8_length(chunk.dictionary).take(chunk.indices)
+        if pa.types.is_dictionary(chunk.type)
+        else pc.utf8_length(chunk)
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.int32())
 
 
 def describe_usage(usage: Usage) -> str:

@@ -4,8 +4,8 @@ A label is answerable if exactly one of the listed tokens has its bytes. This is
 only for labels: a label of several tokens is never in the list.
 """
 
-from vernacular.inference.server.completions import Completions
-from vernacular.inference.server.forms import LETTERS, AnswerError, finite, read
+from vernacular.inference.server.completions import Completions, token_bytes
+from vernacular.inference.server.forms import LETTERS, AnswerError, elements, listed, read
 
 
 class TextLabels:
@@ -26,21 +26,11 @@ class TextLabels:
         logprobs = read(completion.content, "choices", 0, "logprobs")
         top = read(logprobs, "top_logprobs", 0)
         if isinstance(top, dict):
-            entries = [(token.encode("utf-8", "surrogatepass"), value) for token, value in top.items()]
+            pairs = [(token.encode("utf-8", "surrogatepass"), value) for token, value in top.items()]
         else:
-            listed = read(logprobs, "content", 0, "top_logprobs") or []
-            entries = [(_bytes(entry), read(entry, "logprob")) for entry in listed]
-        if not entries:
+            entries = elements(read(logprobs, "content", 0, "top_logprobs"))
+            pairs = [(token_bytes(entry), read(entry, "logprob")) for entry in entries]
+        if not pairs:
             raise AnswerError(LETTERS, f"{self.name}: the response contains no list of the most probable tokens")
-        values: dict[bytes, list[float]] = {}
-        for token, value in entries:
-            values.setdefault(token, []).append(finite(value, self.name))
-        found = (values.get(label.encode("utf-8"), []) for label in labels)
-        return [matches[0] if len(matches) == 1 else None for matches in found], completion.prompt_tokens
-
-
-def _bytes(entry) -> bytes:
-    """Return the bytes of a listed token: its field `bytes` if there is one, else its text."""
-    if isinstance(values := read(entry, "bytes"), list):
-        return bytes(values)
-    return str(read(entry, "token")).encode("utf-8", "surrogatepass")
+        values = listed(pairs, self.name)
+        return [values.get(label.encode("utf-8")) for label in labels], completion.prompt_tokens

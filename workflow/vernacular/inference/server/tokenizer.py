@@ -8,8 +8,8 @@ import functools
 from types import SimpleNamespace
 
 from vernacular.inference.model.tokenization import AlignmentError
-from vernacular.inference.server.client import Client
-from vernacular.inference.server.forms import read
+from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.forms import AnswerError, elements, read, text_of
 
 
 class ServerTokenizer:
@@ -21,7 +21,8 @@ class ServerTokenizer:
     def __init__(self, client: Client):
         self._client = client
         props = client.get("/props", root=True)
-        self.chat_template = read(props, "chat_template") or None
+        template = read(props, "chat_template")
+        self.chat_template = template if isinstance(template, str) and template else None
         self.bos_token, self.bos_token_id = self._special(read(props, "bos_token"))
         self.eos_token, self.eos_token_id = self._special(read(props, "eos_token"))
         self._tokens: dict[int, bytes] = {}  # the pieces seen so far
@@ -32,10 +33,14 @@ class ServerTokenizer:
 
     def _pieces(self, text: str, *, add_special: bool = False) -> list[tuple[int, bytes]]:
         body = {"content": text, "add_special": add_special, "parse_special": True, "with_pieces": True}
-        entries = read(self._client.post("/tokenize", body, root=True), "tokens")
-        if not isinstance(entries, list) or any(read(entry, "piece") is None for entry in entries):
+        try:
+            entries = read(self._client.post("/tokenize", body, root=True), "tokens")
+        except (RefusedError, AnswerError) as error:
+            raise AlignmentError(f"the server's tokenizer cannot be used ({error})") from error
+        pieces = [(read(entry, "id"), _as_bytes(read(entry, "piece"))) for entry in elements(entries)]
+        if not isinstance(entries, list) or any(type(i) is not int or piece is None for i, piece in pieces):
             raise AlignmentError("the server's tokenizer does not return the text of its tokens")
-        return [(entry["id"], _as_bytes(entry["piece"])) for entry in entries]
+        return pieces
 
     @functools.lru_cache(maxsize=10_000)  # noqa: B019 (one tokenizer per job)
     def _encode(self, text: str, add_special_tokens: bool) -> SimpleNamespace:
@@ -62,7 +67,7 @@ class ServerTokenizer:
 
     def decode(self, ids: list[int], **_) -> str:
         """Return the text of `ids`."""
-        return read(self._client.post("/detokenize", {"tokens": list(ids)}, root=True), "content") or ""
+        return text_of(read(self._client.post("/detokenize", {"tokens": list(ids)}, root=True), "content"), "text")
 
     def get_chat_template(self) -> str:
         """Return the template that the server applies."""
@@ -70,10 +75,12 @@ class ServerTokenizer:
 
     def apply_chat_template(self, messages: list[dict], **_) -> str:
         """Return the prompt of a chat, rendered by the server."""
-        prompt = read(self._client.post("/apply-template", {"messages": messages}, root=True), "prompt")
-        if not isinstance(prompt, str):
-            raise ValueError("the server did not render the chat")
-        return prompt
+        try:
+            return text_of(
+                read(self._client.post("/apply-template", {"messages": messages}, root=True), "prompt"), "prompt"
+            )
+        except (RefusedError, AnswerError) as error:
+            raise ValueError(f"the server did not render the chat: {error}") from error
 
 
 class _Encoding(dict):
@@ -84,9 +91,11 @@ class _Encoding(dict):
         self.encodings = [encoding]
 
 
-def _as_bytes(piece) -> bytes:
-    """Return the bytes of a piece: a string, or a list of byte values if it is no complete text."""
-    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else bytes(piece)
+def _as_bytes(piece) -> bytes | None:
+    """Return the bytes of a piece: a string, or a list of byte values if it is no complete text; None: neither."""
+    if isinstance(piece, list) and all(type(value) is int and 0 <= value < 256 for value in piece):
+        return bytes(piece)
+    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else None
 
 
 def byte_offsets(text: str, pieces: list[bytes]) -> list[tuple[int, int]]:
