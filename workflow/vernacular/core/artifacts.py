@@ -23,7 +23,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.replacing import replacing
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
-_ROWS_PER_TABLE = 5_000  # rows
+ROWS_PER_GROUP = 5_000  # rows of a Parquet row group, whatever the stage: only so many are converted at a time
 _KEY = b"vernacular"
 
 
@@ -66,12 +66,9 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
 
 
 def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
-    """Yield a list of rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
-    if isinstance(rows, pa.Table):
-        yield _as_table(rows, kind)
-        return
-    for start in range(0, max(len(rows), 1), _ROWS_PER_TABLE):
-        yield _as_table(rows[start : start + _ROWS_PER_TABLE], kind)
+    """Yield the rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
+    for start in range(0, max(len(rows), 1), ROWS_PER_GROUP):
+        yield _as_table(rows[start : start + ROWS_PER_GROUP], kind)
 
 
 def read(
