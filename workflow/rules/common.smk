@@ -180,11 +180,14 @@ def status_files(wildcards):
 
 
 # The directory of Snakemake's records, as an input of every job that reads the config or data, on which all others depend.
-# Only the records state which config a file is from. They are newer than the files whose records were deleted with them
-# (people delete .snakemake to remove a lock), so that these jobs run; with a record, the age of the directory is ignored
+# Only the records state which config a file is from. The directory is newer than the files whose records were deleted
+# (people delete .snakemake to remove a lock), so that these jobs run; with a record, its age is ignored
+modify_path = workflow.modifier.path_modifier.modify  # of this module; when the function is called, it is another one
+
+
 def records(*paths):
     directory = local(os.path.relpath(workflow.persistence.path))
-    is_recorded = all(workflow.persistence.metadata(IOFile(place(path))) for path in paths)
+    is_recorded = all(workflow.persistence.metadata(IOFile(modify_path(path))) for path in paths)
     return ancient(directory) if is_recorded else directory
 
 
